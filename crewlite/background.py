@@ -1,0 +1,87 @@
+"""The process-wide background loop, and threads for code that blocks.
+
+One loop for all sync verbs, so that runs started from plain code share nothing but a thread. Blocking user code gets
+a daemon thread of its own, never a shared pool: a pool starves when steps nest, and delays the exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The background loop; started at the first call, and anew in a forked child."""
+    global _loop, _thread
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            _thread = threading.Thread(target=_loop.run_forever, name="crewlite-loop", daemon=True)
+            _thread.start()
+        return _loop
+
+
+def on_loop_thread() -> bool:
+    """Whether the caller runs on the background loop's own thread."""
+    return threading.current_thread() is _thread
+
+
+def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start `work` on the background loop, from any other thread."""
+    return asyncio.run_coroutine_threadsafe(work, loop())
+
+
+async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call blocking `fn` in a daemon thread of its own, with the caller's context variables.
+
+    If the caller is cancelled, the thread is abandoned: Python cannot kill it, and its result is dropped.
+    """
+    here = asyncio.get_running_loop()
+    done: asyncio.Future[T] = here.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = context.run(fn, *args, **kwargs)
+        except StopIteration as stop:  # a future cannot carry it
+            error = RuntimeError(f"{fn!r} raised StopIteration({stop.value!r})")
+        except BaseException as raised:  # noqa: BLE001 - handed over whole to whoever awaits
+            error = raised
+        try:
+            here.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            return  # the loop was closed: nobody is left to hear the result
+
+    threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
+    return await done
+
+
+def _forget() -> None:
+    global _loop, _thread, _lock
+    _loop = _thread = None
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)  # a child inherits the loop's memory but not its thread

@@ -1,0 +1,190 @@
+"""Values to canonical JSON and back, exactly.
+
+What JSON has no word for is written as `{"$": tag, ...}`; a dict that itself has a "$" key, or keys that are not text,
+is written as a list of pairs, so no data can pretend to be a tag. Never pickle, never an import: a class is rebuilt
+only if the running program declared it (`register`, or `classes=`); otherwise its fields come back as plain data and
+a warning says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+from crewlite.errors import NotCodable
+
+Json = Any
+"""Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
+
+C = TypeVar("C", bound=type)
+log = logging.getLogger("crewlite.codec")
+_registered: dict[str, type] = {}
+_MAX_DEPTH = 200
+
+
+def register(cls: C) -> C:
+    """Declare a class so that recorded values of it come back as it. Usable as a decorator."""
+    _registered[class_name(cls)] = cls
+    return cls
+
+
+def class_name(cls: type) -> str:
+    """How a record names a class: `module:Qualified.Name`."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def dumps(data: Json) -> bytes:
+    """Canonical bytes of plain JSON data: compact, UTF-8, in the order given."""
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is lossless
+        return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
+
+
+def digest(data: Json) -> str:
+    """A fingerprint of plain JSON data, whatever the order of its keys: 32 hexadecimal digits."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def encode(value: object, path: str = "") -> Json:
+    """`value` as plain JSON data. Raises NotCodable with the path of what cannot be recorded."""
+    return _encode(value, path, 0)
+
+
+def decode(data: Json, classes: Iterable[type] = ()) -> Any:
+    """The value that `encode` was given. `classes` are the ones this program declares, beside the registered."""
+    known = {class_name(cls): cls for cls in classes}
+    return _decode(data, known)
+
+
+def _encode(value: Any, path: str, depth: int) -> Json:
+    kind = type(value)
+    if value is None or kind is bool or kind is int or kind is str:
+        return value
+    if depth > _MAX_DEPTH:
+        raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or holding itself")
+    if kind is list:
+        return [_encode(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if kind is dict:
+        return _encode_dict(value, path, depth)
+    if kind is float:
+        return value if math.isfinite(value) else {"$": "float", "v": repr(value)}
+    if writer := _WRITERS.get(kind):
+        return writer(value, path, depth)
+    if isinstance(value, Enum):
+        return {"$": "enum", "c": class_name(kind), "v": _encode(value.value, path, depth + 1)}
+    if isinstance(value, BaseModel):
+        fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        return {"$": "model", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+    if dataclasses.is_dataclass(value):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
+        return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+    if isinstance(value, PurePath):
+        return {"$": "path", "v": str(value)}
+    raise NotCodable(path, value)
+
+
+def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
+    if "$" not in value and all(type(key) is str for key in value):
+        return {key: _encode(item, f"{path}.{key}" if path else key, depth + 1) for key, item in value.items()}
+    pairs = [
+        [_encode(key, f"{path}.<key>", depth + 1), _encode(item, f"{path}[{key!r}]", depth + 1)]
+        for key, item in value.items()
+    ]
+    return {"$": "dict", "v": pairs}
+
+
+def _sequence(tag: str) -> Callable[[Any, str, int], Json]:
+    return lambda value, path, depth: {"$": tag, "v": [_encode(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]}
+
+
+def _unordered(tag: str) -> Callable[[Any, str, int], Json]:
+    return lambda value, path, depth: {
+        "$": tag,
+        "v": sorted((_encode(v, f"{path}{{}}", depth + 1) for v in value), key=lambda v: json.dumps(v, sort_keys=True)),
+    }
+
+
+def _text(tag: str, show: Callable[[Any], str]) -> Callable[[Any, str, int], Json]:
+    return lambda value, path, depth: {"$": tag, "v": show(value)}
+
+
+_WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
+    tuple: _sequence("tuple"),
+    set: _unordered("set"),
+    frozenset: _unordered("frozenset"),
+    bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),
+    datetime: _text("datetime", datetime.isoformat),
+    date: _text("date", date.isoformat),
+    time: _text("time", time.isoformat),
+    timedelta: lambda v, path, depth: {"$": "timedelta", "v": [v.days, v.seconds, v.microseconds]},
+    Decimal: _text("decimal", str),
+    UUID: _text("uuid", str),
+    SecretStr: lambda v, path, depth: "**********",  # a configuration secret is never written
+    SecretBytes: lambda v, path, depth: "**********",
+}
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "float": float,
+    "bytes": base64.b64decode,
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timedelta": lambda v: timedelta(*v),
+    "decimal": Decimal,
+    "uuid": UUID,
+    "path": Path,
+}
+
+
+def _decode(data: Json, known: Mapping[str, type]) -> Any:
+    if isinstance(data, list):
+        return [_decode(item, known) for item in data]
+    if not isinstance(data, dict):
+        return data
+    tag = data.get("$")
+    if tag is None:
+        return {key: _decode(item, known) for key, item in data.items()}
+    value = data["v"]
+    if reader := _READERS.get(tag):
+        return reader(value)
+    if tag == "dict":
+        return {_decode(key, known): _decode(item, known) for key, item in value}
+    if tag in ("tuple", "set", "frozenset"):
+        items = [_decode(item, known) for item in value]
+        return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](items)
+    if tag in ("enum", "model", "dataclass"):
+        return _rebuild(tag, data["c"], _decode(value, known), known)
+    raise NotCodable("", data, f"unknown tag {tag!r}")
+
+
+def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
+    cls: Any = known.get(name) or _registered.get(name)
+    if cls is None:
+        log.warning("%s is not declared in this program: its value stays plain data. codec.register(it) to change", name)
+        return value
+    if tag == "enum":
+        return cls(value)
+    if tag == "model":
+        if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
+            log.warning("%s now wants %s, which the record lacks: its value stays plain data", name, ", ".join(missing))
+            return value
+        return cls.model_construct(**value)  # not validated again: a validator that rewrites would change the value
+    made = object.__new__(cls)
+    for field, item in value.items():
+        object.__setattr__(made, field, item)
+    return made

@@ -1,0 +1,88 @@
+"""Configuration secrets, and keeping them out of everything that is written or said.
+
+What counts as one: the value of a `SecretStr`; any text found under a secret-sounding name in a definition (fields
+of models and tools, headers among them); any environment variable with such a name. Known values are masked in
+outcomes, events and error texts. Masking wins over exactness.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel, SecretBytes, SecretStr
+
+MASK = "[secret]"
+_SHORTEST = 6  # anything shorter would mask ordinary words
+_NAMES = re.compile(
+    r"(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|authori[sz]ation|cookie|bearer)",
+    re.IGNORECASE,
+)
+_COUNTS = re.compile(r"(max|min|num|total|prompt|completion)_?tokens|_tokens$|^tokens$|token_usage", re.IGNORECASE)
+_ENVIRONMENT = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD|_PASSWD|_CREDENTIALS?)$|^(API_?KEY|TOKEN|SECRET|PASSWORD)$")
+
+
+class Secrets:
+    """The secret values one run knows."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        distinct = {value for value in values if len(value) >= _SHORTEST}
+        longest_first = sorted(distinct, key=lambda value: (-len(value), value))
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    @classmethod
+    def of(cls, *objects: object) -> Secrets:
+        """The secrets found in these objects' fields and in the environment."""
+        found: set[str] = {v for k, v in os.environ.items() if _ENVIRONMENT.search(k)}
+        seen: set[int] = set()
+        for item in objects:
+            _collect(item, "", found, seen, 0)
+        return cls(found)
+
+    def mask(self, text: str) -> str:
+        """`text` with every known secret value replaced."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+    def mask_data(self, data: object) -> object:
+        """JSON data with every known secret value replaced, keys included."""
+        if self._pattern is None:
+            return data
+        if isinstance(data, str):
+            return self._pattern.sub(MASK, data)
+        if isinstance(data, list):
+            return [self.mask_data(item) for item in data]
+        if isinstance(data, dict):
+            return {self.mask(key): self.mask_data(item) for key, item in data.items()}
+        return data
+
+
+def _collect(value: object, name: str, found: set[str], seen: set[int], depth: int) -> None:
+    if isinstance(value, SecretStr | SecretBytes):
+        inner = value.get_secret_value()
+        found.add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
+    elif isinstance(value, str):
+        if _NAMES.search(name) and not _COUNTS.search(name):
+            found.add(value)
+            found.update(part for part in value.split() if len(part) >= _SHORTEST and _NAMES.search(value) is None)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            # everything in a bag of headers may authorise; outside one, the key's own name decides
+            _collect(item, f"{name}.authorization" if "header" in name.lower() else str(key), found, seen, depth)
+    elif depth < 6 and id(value) not in seen:
+        seen.add(id(value))
+        if isinstance(value, list | tuple | set | frozenset):
+            for item in value:
+                _collect(item, name, found, seen, depth + 1)
+        elif fields := _fields(value):
+            for key, item in fields.items():
+                _collect(item, key, found, seen, depth + 1)
+
+
+def _fields(value: object) -> dict[str, object]:
+    if isinstance(value, type) or callable(value) and not isinstance(value, BaseModel):
+        return {}
+    fields = dict(getattr(value, "__dict__", {}))
+    if isinstance(value, BaseModel) and value.__pydantic_private__:
+        fields |= value.__pydantic_private__
+    return fields

@@ -1,0 +1,70 @@
+"""Text made from templates: prompts (jinja2 files shipped with the package) and `{placeholders}` (users' texts).
+
+Prompts are code and rendered in a sandbox that forgives nothing; users' texts know one construct, `{name}`, and the
+values filled in are never looked at again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from crewlite.errors import MissingInput
+from crewlite.lazy import lazy
+
+jinja2 = lazy("jinja2")  # tens of milliseconds that only a run has to pay
+sandbox = lazy("jinja2.sandbox")
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+
+
+def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
+    """`text` with each `{name}` replaced. `{{` and `}}` stand for the braces. Raises MissingInput."""
+    if "{" not in text:
+        return text
+
+    def one(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return match.group(0)[0]
+        if name not in values:
+            raise MissingInput(name, where=where, given=sorted(values))
+        return str(values[name])
+
+    return _PLACEHOLDER.sub(one, text) if _PLACEHOLDER.search(text) else text
+
+
+def placeholders(text: str) -> set[str]:
+    """The names that `fill` would ask for."""
+    return {name for name in _PLACEHOLDER.findall(text) if name}
+
+
+def render(package: str, name: str, /, **values: Any) -> str:
+    """A prompt file of `package` (its folder `prompts`), rendered. A name the template lacks a value for raises."""
+    return str(_template(package, name).render(**values)).strip()
+
+
+@cache
+def version(package: str, name: str) -> str:
+    """Which text a prompt file held: eight hexadecimal digits."""
+    source, *_ = _environment(package).loader.get_source(_environment(package), name)
+    return hashlib.blake2b(source.encode(), digest_size=4).hexdigest()
+
+
+@cache
+def _template(package: str, name: str) -> Any:
+    return _environment(package).get_template(name)
+
+
+@cache
+def _environment(package: str) -> Any:
+    return sandbox.ImmutableSandboxedEnvironment(
+        loader=jinja2.PackageLoader(package, "prompts"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # plain text for a model, not HTML
+    )
