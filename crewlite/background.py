@@ -10,12 +10,15 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from crewlite.errors import StepTimeout
+
 T = TypeVar("T")
 
+_PATIENCE = 0.5  # seconds that timed-out work has to end after it was cancelled
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -42,6 +45,26 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
+async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
+    """Await `work` for at most `limit` seconds. Work that does not stop when cancelled is left behind.
+
+    Raises StepTimeout.
+    """
+    if limit is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if done:
+        return task.result()
+    task.cancel()
+    await asyncio.wait({task}, timeout=_PATIENCE)
+    raise StepTimeout(what, limit)
+
+
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call blocking `fn` in a daemon thread of its own, with the caller's context variables.
 
@@ -66,6 +89,8 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             result = context.run(fn, *args, **kwargs)
         except StopIteration as stop:  # a future cannot carry it
             error = RuntimeError(f"{fn!r} raised StopIteration({stop.value!r})")
+        except (SystemExit, KeyboardInterrupt) as raised:  # would end the loop of everybody
+            error = RuntimeError(f"{fn!r} raised {raised!r}")
         except BaseException as raised:  # noqa: BLE001 - handed over whole to whoever awaits
             error = raised
         try:

@@ -10,7 +10,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── RefError (LookupError)
     ├── StoreError (OSError) ── StoreUnusable
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
-    ├── BranchConflictError, PlaceIsBehind, InDoubt, OnLoopThread, MaxIterations (RuntimeError)
+    ├── BranchConflictError, PlaceIsBehind, InDoubt, OnLoopThread, MaxIterations, Redacted (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted
     ├── StepTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMUnavailable, LLMEmptyReply, ScriptExhausted
@@ -258,6 +258,16 @@ class StepTimeout(CrewliteError, TimeoutError):
             f"{what} did not end within {limit:g} s. Raise its limit, or kick off the same run again to go on."
         )
         self.what, self.limit = what, limit
+
+
+class Redacted(CrewliteError, RuntimeError):
+    """Stands for an error whose text held a configured secret."""
+
+    code = "redacted"
+
+    def __init__(self, error_type: str, message: str) -> None:
+        super().__init__(f"{error_type}: {message}")
+        self.error_type = error_type
 
 
 class LLMError(CrewliteError, RuntimeError):

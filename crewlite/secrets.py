@@ -32,9 +32,9 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     @classmethod
-    def of(cls, *objects: object) -> Secrets:
-        """The secrets found in these objects' fields and in the environment."""
-        found: set[str] = {v for k, v in os.environ.items() if _ENVIRONMENT.search(k)}
+    def of(cls, *objects: object, extra: Iterable[str] = ()) -> Secrets:
+        """The secrets found in these objects' fields and in the environment, and the `extra` ones."""
+        found: set[str] = {v for k, v in os.environ.items() if _ENVIRONMENT.search(k)} | set(extra)
         seen: set[int] = set()
         for item in objects:
             _collect(item, "", found, seen, 0)

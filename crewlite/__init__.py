@@ -1,0 +1,68 @@
+"""Crews of LLM agents whose runs survive: killed anywhere, they go on without paying twice.
+
+    from crewlite import Agent, Crew, Task
+
+Names load when they are first asked for, so that importing crewlite costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewlite.agent.agent import Agent as Agent
+    from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
+    from crewlite.codec import register as register
+    from crewlite.crew.crew import Crew as Crew, Process as Process
+    from crewlite.crew.output import CrewOutput as CrewOutput
+    from crewlite.durable import idempotency_key as idempotency_key
+    from crewlite.events.event_bus import event_bus as event_bus
+    from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
+    from crewlite.recovery import FailurePolicy as FailurePolicy
+    from crewlite.state.config import CheckpointConfig as CheckpointConfig
+    from crewlite.state.history import History as History
+    from crewlite.state.runtime import RuntimeState as RuntimeState
+    from crewlite.task.output import TaskOutput as TaskOutput
+    from crewlite.task.task import Task as Task
+    from crewlite.tools.base import BaseTool as BaseTool
+    from crewlite.tools.function import tool as tool
+    from crewlite.usage import Usage as Usage
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "crewlite.agent.agent",
+    "BaseLLM": "crewlite.llm.base",
+    "BaseTool": "crewlite.tools.base",
+    "CheckpointConfig": "crewlite.state.config",
+    "Crew": "crewlite.crew.crew",
+    "CrewOutput": "crewlite.crew.output",
+    "FailurePolicy": "crewlite.recovery",
+    "History": "crewlite.state.history",
+    "LLMReply": "crewlite.llm.base",
+    "LiteAgentOutput": "crewlite.agent.output",
+    "Process": "crewlite.crew.crew",
+    "RuntimeState": "crewlite.state.runtime",
+    "Task": "crewlite.task.task",
+    "TaskOutput": "crewlite.task.output",
+    "ToolCall": "crewlite.llm.base",
+    "Usage": "crewlite.usage",
+    "event_bus": "crewlite.events.event_bus",
+    "idempotency_key": "crewlite.durable",
+    "register": "crewlite.codec",
+    "tool": "crewlite.tools.function",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names of the table, all text
+
+
+def __getattr__(name: str) -> Any:
+    if home := _HOMES.get(name):
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
+    raise AttributeError(f"crewlite has no {name!r}; it has {', '.join(sorted(_HOMES))}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,199 @@
+"""The definition of an agent, and kicking one off without a crew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field, field_validator
+
+from crewlite.agent.loop import Answer, Work, system_prompt, work
+from crewlite.agent.output import LiteAgentOutput
+from crewlite.agent.shape import Shape
+from crewlite.definition import Definition
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError
+from crewlite.events.console import shown
+from crewlite.events.registry import checkpoint_event_types
+from crewlite.events.types.agent_events import (
+    LiteAgentExecutionCompletedEvent,
+    LiteAgentExecutionErrorEvent,
+    LiteAgentExecutionStartedEvent,
+)
+from crewlite.llm.base import BaseLLM, Message
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.door import run_sync
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.kickoff import FromCheckpoint, Request, Root
+from crewlite.runtime.run import Run
+from crewlite.state.config import CheckpointConfig
+from crewlite.tools.base import BaseTool
+from crewlite.tools.function import tool as make_tool
+
+_SILENT = frozenset(
+    name for name in checkpoint_event_types() if name.startswith(("task_", "crew_", "agent_execution_"))
+)
+
+
+class Agent(Definition):
+    """Somebody with a role, a goal, a model and tools.
+
+    A frozen description: one agent may work in many crews and runs at once. `role`, `goal` and `backstory` may hold
+    `{placeholders}` for the inputs of a crew.
+    """
+
+    role: str
+    goal: str
+    backstory: str = ""
+    llm: BaseLLM | str | None = None
+    """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
+    tools: tuple[BaseTool, ...] = ()
+    max_iter: int = Field(default=25, ge=1)
+    """Replies it may take to come to its answer."""
+    max_execution_time: float | None = Field(default=None, gt=0)
+    """Seconds for one task."""
+    verbose: bool = False
+    checkpoint: CheckpointConfig | bool | None = None
+    """None inherits, True takes the defaults, False is off."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools(cls, value: object) -> object:
+        return as_tools(value)
+
+    def kickoff(
+        self,
+        messages: str | Sequence[Message] | None = None,
+        *,
+        response_format: type[BaseModel] | None = None,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Sequence[str] = (),
+    ) -> LiteAgentOutput:
+        """Let the agent answer, without a crew.
+
+        Args:
+            messages: A question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume needs none.
+            response_format: A pydantic class the answer must fit.
+            run_id: Name of the run: started if new, gone on with if unfinished, its stored result if finished.
+            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from.
+            answers: For calls in doubt: address to result.
+            rerun: Addresses of calls in doubt to make again.
+        """
+        request = self._request(messages, run_id, from_checkpoint, answers, rerun)
+        return run_sync("kickoff", lambda: self._kickoff(request, response_format), lambda: request.how_to_go_on("agent"))
+
+    async def akickoff(
+        self,
+        messages: str | Sequence[Message] | None = None,
+        *,
+        response_format: type[BaseModel] | None = None,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Sequence[str] = (),
+    ) -> LiteAgentOutput:
+        """`kickoff`, to await on a loop of your own."""
+        return await self._kickoff(self._request(messages, run_id, from_checkpoint, answers, rerun), response_format)
+
+    def _request(
+        self,
+        messages: str | Sequence[Message] | None,
+        run_id: str | None,
+        from_checkpoint: FromCheckpoint,
+        answers: Mapping[str, Any] | None,
+        rerun: Sequence[str],
+    ) -> Request:
+        inputs = None if messages is None else {"messages": _conversation(messages)}
+        return Request(inputs, run_id, from_checkpoint, answers, rerun)
+
+    async def _kickoff(self, request: Request, response_format: type[BaseModel] | None) -> LiteAgentOutput:
+        if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
+            raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
+        llm = resolve_llm([self.llm], agent=self.role)
+        shape = Shape(response_format) if response_format else None
+        root = Root(
+            kind="agent",
+            name=self.role,
+            definition={"kind": "agent", "name": self.role, "model": llm.model},
+            keys=(),
+            setting=self.checkpoint,
+            inner=(),
+            natural=frozenset({"lite_agent_execution_completed"}),
+            silent=_SILENT,
+            holds=(self, llm, *self.tools),
+            step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
+        )
+        with shown(self.verbose):
+            return await kickoff(root, request)
+
+    def _step(
+        self, llm: BaseLLM, shape: Shape | None, messages: list[Message], run: Run | None
+    ) -> Step[LiteAgentOutput]:
+        system = system_prompt(self.role, self.goal, self.backstory, tools=bool(self.tools))
+        opening = ({"role": "system", "content": system}, *messages)
+        job = Work(self, self.role, llm, self.tools, opening, self.max_iter, self.verbose, shape, f"agent {self.role}")
+
+        def output(answer: Answer) -> LiteAgentOutput:
+            more = {"token_usage": run.record.usage, "run_id": run.run_id, "durability": run.durability} if run else {}
+            return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=self.role, **more)
+
+        async def act() -> LiteAgentOutput:
+            return output(await work(job))
+
+        return Step(
+            kind="agent",
+            name=self.role,
+            work=act,
+            question=[self.role, self.goal, self.backstory, messages, shape.schema if shape else None],
+            voice=_LiteVoice(self, job),
+            encode=lambda result: {"raw": result.raw},
+            decode=lambda data: output(Answer(data["raw"], shape.read(data["raw"]) if shape else None)),
+            timeout=self.max_execution_time,
+            drift="keep",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _LiteVoice:
+    source: Agent
+    job: Work
+
+    def started(self, stamp: Stamp) -> LiteAgentExecutionStartedEvent:
+        tools = tuple(tool.name for tool in self.job.tools)
+        messages = self.job.messages
+        return LiteAgentExecutionStartedEvent(**stamp, agent_role=self.source.role, tools=tools, messages=messages)
+
+    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> LiteAgentExecutionCompletedEvent:
+        return LiteAgentExecutionCompletedEvent(**stamp, agent_role=self.source.role, output=value.raw)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> LiteAgentExecutionErrorEvent:
+        return LiteAgentExecutionErrorEvent(**stamp, agent_role=self.source.role, error=error, error_type=error_type)
+
+
+def as_tools(value: object) -> object:
+    """Functions become tools; what is a tool stays one."""
+    if not isinstance(value, list | tuple):
+        return value
+    made = tuple(make_tool(item) if _is_function(item) else item for item in value)
+    names = [item.name for item in made if isinstance(item, BaseTool)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"two tools are named {', '.join(twice)}; a model could not tell them apart")
+    return made
+
+
+def _is_function(item: object) -> bool:
+    return isinstance(item, Callable) and not isinstance(item, BaseTool | type)  # type: ignore[arg-type]
+
+
+def _conversation(messages: str | Sequence[Message]) -> list[Message]:
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    found = [dict(message) for message in messages]
+    if not found or any(not isinstance(message.get("role"), str) or "content" not in message for message in found):
+        raise ConfigError(f"messages is {messages!r}; wanted a text, or a list of {{'role': ..., 'content': ...}}")
+    return found
+
+

@@ -1,0 +1,127 @@
+"""An agent at work: ask the model, make the calls it asks for, until it answers.
+
+The conversation is never stored: it is made again from the definition and the recorded outcomes, so a resumed agent
+says the same things without saying them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite import durable, templates
+from crewlite.agent.shape import Misshapen, Shape, schema_text
+from crewlite.durable import Intent
+from crewlite.errors import MaxIterations, OutputInvalid
+from crewlite.events.types.logging_events import AgentLogsExecutionEvent, AgentLogsStartedEvent
+from crewlite.llm.base import BaseLLM, LLMReply, Message
+from crewlite.llm.call import ask
+from crewlite.tools.base import BaseTool
+from crewlite.tools.call import PlannedCall, plan_call
+
+PROMPTS = "crewlite.agent"
+_TRIES = 3  # answers, before one that does not fit is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one agent is to do, with everything filled in."""
+
+    source: object
+    role: str
+    llm: BaseLLM
+    tools: tuple[BaseTool, ...]
+    messages: tuple[Message, ...]
+    """How the conversation opens."""
+    max_iter: int
+    verbose: bool = False
+    shape: Shape | None = None
+    title: str = ""
+    """What errors and logs call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent said last, and the value read out of it."""
+
+    text: str
+    value: BaseModel | None = None
+
+
+def system_prompt(role: str, goal: str, backstory: str, *, tools: bool) -> str:
+    """How an agent is told who it is."""
+    return templates.render(PROMPTS, "system.j2", role=role, goal=goal, backstory=backstory, tools=tools)
+
+
+async def work(job: Work) -> Answer:
+    """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises."""
+    tools = {tool.name: tool for tool in job.tools}
+    offered = [tool.schema_for_model for tool in job.tools]
+    messages, misfits = list(job.messages), 0
+    await _log_start(job)
+    for _ in range(job.max_iter):
+        reply, calls = await _turn(job, messages, tools, offered)
+        messages.append(reply.as_message())
+        if job.verbose:
+            await _log(job, reply)
+        if calls:
+            results = await durable.together([call.make() for call in calls])
+            messages += [
+                {"role": "tool", "tool_call_id": call.id, "name": call.step.name, "content": result.text}
+                for call, result in zip(calls, results, strict=True)
+            ]
+            continue
+        if job.shape is None:
+            return Answer(reply.text)
+        try:
+            return Answer(reply.text, job.shape.read(reply.text))
+        except Misshapen as problem:
+            misfits += 1
+            if misfits == _TRIES:
+                raise OutputInvalid(job.title, str(problem), tries=misfits) from None
+            mend = templates.render(PROMPTS, "mend.j2", problem=problem, schema=schema_text(job.shape))
+            messages.append({"role": "user", "content": mend})
+    raise MaxIterations(job.role, job.max_iter)
+
+
+async def _turn(
+    job: Work, messages: Sequence[Message], tools: dict[str, BaseTool], offered: list[dict[str, Any]]
+) -> tuple[LLMReply, list[PlannedCall]]:
+    """One reply, and the calls it asks for: their intents are on disk with it, before any of them is made."""
+    scope = durable.scope()
+    planned: list[PlannedCall] = []
+
+    def intends(reply: LLMReply) -> list[Intent]:
+        planned[:] = [plan_call(scope, c, n, tools, job.source, job.role) for n, c in enumerate(reply.tool_calls, 1)]
+        return [call.intent for call in planned if call.intent]
+
+    reply = await ask(
+        job.llm,
+        messages,
+        tools=offered,
+        agent=job.role,
+        response_schema=job.shape.schema if job.shape else None,
+        template=templates.version(PROMPTS, "system.j2"),
+        intends=intends,
+    )
+    if not planned:  # the reply came from the record
+        intends(reply)
+    return reply, planned
+
+
+async def _log_start(job: Work) -> None:
+    if job.verbose:
+        await durable.scope().announce(
+            job.source,
+            lambda stamp: AgentLogsStartedEvent(**stamp, agent_role=job.role, task_description=job.title),
+        )
+
+
+async def _log(job: Work, reply: LLMReply) -> None:
+    said = reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
+    await durable.scope().announce(
+        job.source, lambda stamp: AgentLogsExecutionEvent(**stamp, agent_role=job.role, formatted_answer=said)
+    )

@@ -1,0 +1,27 @@
+"""What a lone agent's kickoff returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from crewlite.runtime.run import Durability
+from crewlite.usage import Usage
+
+
+class LiteAgentOutput(BaseModel):
+    """An agent's answer."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
+
+    raw: str
+    pydantic: Any = None
+    """The answer as the `response_format` asked for, if one was."""
+    agent_role: str
+    token_usage: Usage = Usage()
+    run_id: str | None = None
+    durability: Durability = "off"
+
+    def __str__(self) -> str:
+        return self.raw

@@ -1,0 +1,168 @@
+"""The definition of a crew, and its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from crewlite.agent.agent import Agent
+from crewlite.crew.binding import described, rebound
+from crewlite.crew.output import CrewOutput
+from crewlite.crew.step import Cast, crew_step
+from crewlite.definition import Definition
+from crewlite.durable import together
+from crewlite.errors import ConfigError, NoModel
+from crewlite.events.console import shown
+from crewlite.events.registry import checkpoint_event_types
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.models import resolve_llm
+from crewlite.refs import check_name
+from crewlite.runtime.door import run_sync
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.kickoff import FromCheckpoint, Request, Root
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
+from crewlite.task.step import Filled
+from crewlite.task.task import Task
+
+_SILENT = frozenset(name for name in checkpoint_event_types() if name.startswith("lite_agent_"))
+
+
+class Process(StrEnum):
+    """In which order a crew works."""
+
+    sequential = "sequential"
+    """One task after the other."""
+
+
+class Crew(Definition):
+    """Agents and the tasks they work through.
+
+        crew = Crew(agents=[researcher, writer], tasks=[research, write], checkpoint=True)
+        result = crew.kickoff(inputs={"topic": "tides"}, run_id="tides-1")
+
+    Run the script again with the same run_id and it goes on where it stopped; nothing recorded is paid again.
+    """
+
+    agents: tuple[Agent, ...] = ()
+    """May be left out: every task names its agent."""
+    tasks: tuple[Task, ...] = Field(min_length=1)
+    name: str = "crew"
+    process: Process = Process.sequential
+    llm: BaseLLM | str | None = None
+    """For agents without a model of their own; None takes CREWLITE_MODEL."""
+    verbose: bool = False
+    """Show progress while it runs."""
+    checkpoint: CheckpointConfig | bool | None = None
+    """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Crew:
+        problems = []
+        for number, task in enumerate(self.tasks):
+            if task.agent is None:
+                problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
+            for other in task.context or ():
+                if other not in self.tasks[:number]:
+                    where = "comes later" if other in self.tasks else "is not in this crew"
+                    problems.append(f"task {task.title!r} builds on {other.title!r}, which {where}")
+        if len(set(self.tasks)) < len(self.tasks):
+            problems.append("a task is listed twice; make a second Task")
+        if problems:
+            raise ConfigError("; ".join(problems))
+        return self
+
+    def kickoff(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+    ) -> CrewOutput:
+        """Run the crew and wait for its result.
+
+        Args:
+            inputs: Values for the `{placeholders}` of tasks and agents. A resume needs none, or the same.
+            run_id: Name of the run: started if new, gone on with if unfinished, its stored result if finished.
+            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from. Fields that are set on it
+                override the crew's own configuration.
+            answers: For calls in doubt: address to result.
+            rerun: Addresses of calls in doubt to make again.
+
+        Raises:
+            ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
+            InputsChanged, PlaceIsBehind, TaskGone, TaskDrifted, BranchConflictError: a resume that cannot be.
+            InDoubt: a call declared effect="once" was cut in the middle.
+            StoreError: a save failed, with on_save_error="raise".
+        """
+        request = Request(inputs, run_id, from_checkpoint, answers, rerun)
+        return run_sync("kickoff", lambda: self._kickoff(request), lambda: request.how_to_go_on("crew"))
+
+    async def akickoff(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+    ) -> CrewOutput:
+        """`kickoff`, to await on a loop of your own."""
+        return await self._kickoff(Request(inputs, run_id, from_checkpoint, answers, rerun))
+
+    def kickoff_for_each(self, inputs: Sequence[Mapping[str, Any]], *, run_id: str | None = None) -> list[CrewOutput]:
+        """Run the crew once for each set of inputs, all at once. Results come in the order of the inputs.
+
+        With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
+        fails, the others still end before the failure is raised.
+        """
+        if run_id is not None:
+            check_name("run_id", run_id)
+        requests = [Request(each, f"{run_id}.{n}" if run_id else None) for n, each in enumerate(inputs)]
+
+        async def all_of_them() -> list[CrewOutput]:
+            return await together([self._kickoff(request) for request in requests])
+
+        return run_sync("kickoff_for_each", all_of_them, lambda: "Call kickoff_for_each again with the same run_id.")
+
+    async def _kickoff(self, request: Request) -> CrewOutput:
+        cast = self._cast()
+        root = Root(
+            kind="crew",
+            name=self.name,
+            definition={"kind": "crew", "name": self.name, "tasks": described(self.tasks)},
+            keys=tuple(task.name or "" for task in self.tasks),
+            setting=self.checkpoint,
+            inner=tuple(setting for task, agent, _ in cast for setting in (task.checkpoint, agent.checkpoint)),
+            natural=frozenset({"task_completed"}),
+            silent=_SILENT,
+            holds=(self, *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools))),
+            step=lambda inputs, run: crew_step(self, cast, inputs, run),
+            rebind=self._rebind,
+        )
+        for task, agent, _ in cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ():
+            Filled.of(task, agent, request.inputs or {})  # a missing input is told before anything is opened
+        with shown(self.verbose):
+            return await kickoff(root, request)
+
+    def _cast(self) -> Cast:
+        """Who does what with which model. Raises NoModel naming every agent without one."""
+        cast, without = [], []
+        for task in self.tasks:
+            assert task.agent
+            try:
+                cast.append((task, task.agent, resolve_llm([task.agent.llm, self.llm], agent=task.agent.role)))
+            except NoModel:
+                without.append(task.agent.role)
+        if without:
+            raise NoModel(list(dict.fromkeys(without)))
+        return cast
+
+    def _rebind(self, recorded: Facts, finished: frozenset[str]) -> Facts:
+        tasks = rebound(recorded["tasks"], self.tasks, finished, recorded["name"])
+        return {"kind": "crew", "name": self.name, "tasks": tasks}

@@ -1,0 +1,37 @@
+"""What a crew's kickoff returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from crewlite.runtime.run import Durability
+from crewlite.task.output import TaskOutput
+from crewlite.usage import Usage
+
+
+class CrewOutput(BaseModel):
+    """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
+
+    raw: str
+    pydantic: Any = None
+    json_dict: dict[str, Any] | None = None
+    tasks_output: tuple[TaskOutput, ...]
+    token_usage: Usage
+    """Of the whole run, also of what earlier lives of it paid."""
+    run_id: str | None = None
+    durability: Durability = "off"
+    """sync: all of it is on disk. degraded: something could not be saved. off: nothing was to be saved."""
+
+    def __str__(self) -> str:
+        return self.raw
+
+    def __getitem__(self, name: str) -> TaskOutput:
+        for output in self.tasks_output:
+            if output.name == name:
+                return output
+        names = ", ".join(output.name for output in self.tasks_output if output.name) or "none has a name"
+        raise KeyError(f"No task named {name!r} (tasks: {names})")

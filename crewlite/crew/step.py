@@ -1,0 +1,117 @@
+"""A crew as a step: its tasks in order, each given what it builds on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crewlite import codec, durable
+from crewlite.agent.agent import Agent
+from crewlite.crew.binding import match
+from crewlite.crew.output import CrewOutput
+from crewlite.durable import Stamp, Step
+from crewlite.events.types.crew_events import (
+    CrewKickoffCompletedEvent,
+    CrewKickoffFailedEvent,
+    CrewKickoffStartedEvent,
+)
+from crewlite.llm.base import BaseLLM
+from crewlite.runtime.run import Run
+from crewlite.task.output import TaskOutput
+from crewlite.task.step import Filled, Given, task_step
+from crewlite.task.task import Task
+from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.crew.crew import Crew
+
+Cast = list[tuple[Task, Agent, BaseLLM]]
+
+
+def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
+    """The step. In a run of its own the tasks keep their recorded addresses and the result is made from the record."""
+
+    async def act() -> CrewOutput:
+        return _result(await _tasks(cast, inputs, run), run)
+
+    return Step(
+        kind="crew",
+        name=crew.name,
+        work=act,
+        question=[crew.name] if run else [crew.name, codec.encode(inputs, "inputs")],
+        voice=_Voice(crew, inputs),
+        encode=lambda result: _encode(result, run),
+        decode=lambda data: _decode(data, cast, inputs, run),
+        drift="keep" if run else "live",
+    )
+
+
+async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[TaskOutput]:
+    scope = durable.scope()
+    addresses = [fact["address"] for fact in run.record.run["definition"]["tasks"]] if run else None
+    done: dict[Task, Given] = {}
+    outputs = []
+    for number, (task, agent, llm) in enumerate(cast):
+        address = addresses[number] if addresses else scope.take("task", task.name)
+        wanted = done if task.context is None else task.context
+        context = [done[other] for other in wanted]
+        filled = Filled.of(task, agent, inputs)
+        drift = run.on_drift if run else "keep"
+        output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
+        done[task] = Given(address, task.title, output.raw)
+        outputs.append(output)
+    return outputs
+
+
+def _result(outputs: list[TaskOutput], run: Run | None) -> CrewOutput:
+    last = outputs[-1]
+    return CrewOutput(
+        raw=last.raw,
+        pydantic=last.pydantic,
+        json_dict=last.json_dict,
+        tasks_output=tuple(outputs),
+        token_usage=run.record.usage if run else Usage(),
+        run_id=run.run_id if run else None,
+        durability=run.durability if run else "off",
+    )
+
+
+def _encode(result: CrewOutput, run: Run | None) -> Any:
+    """As the root of a run: only which tasks; what they said is recorded already."""
+    if run:
+        return {"tasks": [fact["address"] for fact in run.record.run["definition"]["tasks"]]}
+    return {"outputs": [output.raw for output in result.tasks_output]}
+
+
+def _decode(data: Any, cast: Cast, inputs: dict[str, Any], run: Run | None) -> CrewOutput:
+    if run is None:
+        pairs = zip(cast, data["outputs"], strict=True)
+        return _result([Filled.of(task, agent, inputs).output_of({"raw": raw}) for (task, agent, _), raw in pairs], None)
+    recorded = run.record.run["definition"]["tasks"]
+    live = {address: task for task, address in match(recorded, [task for task, _, _ in cast]).items()}
+    agents = {task: agent for task, agent, _ in cast}
+    outputs = []
+    for fact in recorded:
+        value, task = run.record.value(fact["address"]), live.get(fact["address"])
+        if task:
+            outputs.append(Filled.of(task, agents[task], inputs).output_of(value))
+        else:
+            about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
+            outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"]))
+    return _result(outputs, run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: Crew
+    inputs: dict[str, Any]
+
+    def started(self, stamp: Stamp) -> CrewKickoffStartedEvent:
+        return CrewKickoffStartedEvent(**stamp, crew_name=self.source.name, inputs=self.inputs)
+
+    def completed(self, stamp: Stamp, value: CrewOutput) -> CrewKickoffCompletedEvent:
+        total = value.token_usage.total_tokens
+        return CrewKickoffCompletedEvent(**stamp, crew_name=self.source.name, output=value, total_tokens=total)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> CrewKickoffFailedEvent:
+        return CrewKickoffFailedEvent(**stamp, crew_name=self.source.name, error=error, error_type=error_type)

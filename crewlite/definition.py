@@ -1,0 +1,53 @@
+"""What all definitions share: frozen, known by identity, and bad input answered in one readable error."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from crewlite.errors import ConfigError
+
+
+class Described(BaseModel):
+    """A frozen model whose construction fails with a ConfigError that lists every problem at once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+
+    if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
+
+        def __init__(self, **data: Any) -> None:
+            try:
+                super().__init__(**data)
+            except ValidationError as error:
+                raise ConfigError(_readable(type(self), error)) from None
+
+
+class Definition(Described):
+    """A description of what to do; it holds no run state, so one may run many times at once.
+
+    Two definitions are equal only if they are the same object: twins with equal fields stay two.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def _readable(cls: type[BaseModel], error: ValidationError) -> str:
+    problems = []
+    for item in error.errors():
+        name = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(name, list(cls.model_fields), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(cls.model_fields)}"
+            problems.append(f"it has no field {name!r}; {hint}")
+        elif item["type"] == "missing":
+            problems.append(f"{name!r} is missing")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            problems.append(f"{name}: {message}" if name and name not in message else message)
+    return f"{cls.__name__}: " + "; ".join(problems)

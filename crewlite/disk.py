@@ -1,0 +1,166 @@
+"""The one door to the disk: every byte that crewlite writes passes here.
+
+A save is whole or not at all: a file is written beside its place, synced, then renamed over it; an append is synced
+before anybody hears of it. A watcher hears of each operation just before it happens and may raise, or kill: so tests
+can fail or drop any write, and replay the log as a power cut would have left it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from crewlite.ids import new_id
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = lazy("sqlite3")  # only for those who keep runs in a database
+
+try:
+    import fcntl
+except ImportError:  # Windows has another lock
+    fcntl = None  # type: ignore[assignment]
+    import msvcrt
+
+Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "sql", "commit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing about to be done to the disk."""
+
+    verb: Verb
+    path: str
+    data: bytes = b""
+    """What is written, or the new name (rename), or the SQL text."""
+    offset: int = 0
+    """Where it is written, in bytes; the new length (truncate)."""
+
+
+Watcher = Callable[[Operation], None]
+_watchers: tuple[Watcher, ...] = ()
+
+
+@contextlib.contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Let `watcher` hear every operation of this process while the block runs."""
+    global _watchers
+    _watchers = (*_watchers, watcher)
+    try:
+        yield
+    finally:
+        _watchers = tuple(w for w in _watchers if w is not watcher)
+
+
+def tell(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> None:
+    """Announce an operation to the watchers."""
+    for watcher in _watchers:
+        watcher(Operation(verb, str(path), data, offset))
+
+
+def make_directory(path: Path, *, mode: int = 0o700) -> None:
+    """Make `path` and its parents, by default for the owner alone. An existing directory is left as it is."""
+    if path.is_dir():
+        return
+    make_directory(path.parent, mode=mode)
+    tell("mkdir", path)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=mode)
+    _sync_directory(path.parent)
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory."""
+    temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")
+    try:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            _write(file, temporary, data, 0)
+        tell("rename", temporary, str(path).encode())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:
+    """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
+
+    Whatever stands beyond `at` is cut if `torn` says that it is the remains of a write that was never finished, and
+    kept if it is `data` itself. Raises FileExistsError if it is somebody else's.
+    """
+    flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
+        file.seek(at)
+        beyond = file.read()
+        if beyond and beyond != data:
+            if not torn(beyond):
+                raise FileExistsError(f"{path} goes on beyond byte {at}")
+            tell("truncate", path, offset=at)
+            file.truncate(at)
+        file.seek(at)
+        _write(file, path, data, at)
+    if at == 0:
+        _sync_directory(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete `path`; a file that is gone already is no error."""
+    tell("unlink", path)
+    path.unlink(missing_ok=True)
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A SQLite connection in which transactions are explicit and a busy database is waited for (10 s)."""
+    if not read_only and not path.exists():
+        tell("write", path)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    mode = "ro" if read_only else "rw"
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+
+
+def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+    """Run one statement that writes."""
+    tell("commit" if sql == "COMMIT" else "sql", path, sql.encode())
+    return db.execute(sql, parameters)
+
+
+@contextlib.contextmanager
+def _locked(file: IO[bytes]) -> Iterator[None]:
+    """Hold the advisory lock of an open file against other threads and processes."""
+    if fcntl:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
+        yield
+        return
+    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    try:
+        yield
+    finally:
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
+    tell("write", path, data, offset)
+    file.write(data)
+    file.flush()
+    tell("fsync", path)
+    os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "nt":  # Windows has no such thing: the rename itself is durable
+        return
+    tell("fsync_dir", path)
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

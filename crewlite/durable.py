@@ -1,0 +1,193 @@
+"""The step port: how code on any floor asks for work that is recorded, without knowing who records it.
+
+`scope()` is whatever encloses the caller. In a run that is the engine, which answers recorded steps from the journal
+and commits the outcome of the others; outside a run it is `PLAIN`, which simply does the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+Json = Any
+
+Effect = Literal["none", "idempotent", "once"]
+"""What a repeated call would do: nothing at all; no harm, given the same idempotency key; harm."""
+
+Stamp = dict[str, Any]
+"""The fields every event of a step shares: run_id, branch, seq, address, parent_event_id, ..."""
+
+
+class Voice(Protocol):
+    """How a step sounds: it makes the events of its life. A step may stay silent by returning None."""
+
+    @property
+    def source(self) -> object:
+        """The live object that handlers get as their first argument."""
+
+    def started(self, stamp: Stamp) -> Any:
+        """The event of a start."""
+
+    def completed(self, stamp: Stamp, value: Any) -> Any:
+        """The event of a recorded outcome."""
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
+        """The event of a failure that no retry mends."""
+
+
+class Remedies(Protocol):
+    """Decides what follows a failed attempt: seconds to wait before the next one, or None to give up."""
+
+    def delay(self, error: BaseException, past: int, key: str) -> float | None:
+        """`past` attempts failed before this one; `key` seeds the jitter, so that it replays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A call that is about to be made: on disk before it happens, so that a cut can be told from a call never made."""
+
+    address: str
+    effect: Effect
+
+
+def same(value: Any) -> Any:
+    """The identity: for values that are plain JSON already."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[T]):
+    """One durable piece of work: how to do it, what it answers, and how its outcome is recorded."""
+
+    kind: str
+    name: str | None
+    work: Callable[[], Awaitable[T]]
+    question: Json
+    """Plain JSON of what is asked. Never who answers, never time or chance."""
+    voice: Voice
+    encode: Callable[[T], Json] = same
+    """The outcome as plain JSON; raises NotCodable."""
+    decode: Callable[[Json], T] = same
+    usage: Callable[[T], Json] | None = None
+    """Tokens and cost of the outcome, as recorded."""
+    address: str | None = None
+    """Taken before by `Scope.take`; else taken when the step is asked for."""
+    means: dict[str, str] = field(default_factory=dict)
+    """What answers (model, template): recorded, so that a change is told, but no reason to ask again."""
+    chained: bool = False
+    """The question includes everything its parent has heard so far (a model call)."""
+    effect: Effect = "none"
+    timeout: float | None = None
+    """Seconds for one attempt."""
+    remedies: Remedies | None = None
+    answer: Callable[[Any], T] | None = None
+    """The outcome that a person's word for it stands for (a call in doubt)."""
+    intends: Callable[[T], Sequence[Intent]] | None = None
+    """The calls that this outcome will lead to at once; committed with it."""
+    drift: Literal["live", "keep", "rerun", "error"] = "live"
+    """When the recorded outcome answers another question: run live from here, or as CheckpointConfig.on_drift says."""
+    says: tuple[Any, ...] = ()
+    """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
+
+
+class Scope(Protocol):
+    """What encloses the running code."""
+
+    @property
+    def address(self) -> str:
+        """The step that is running."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try of this step, another for every other step."""
+
+    def take(self, kind: str, name: str | None = None) -> str:
+        """The address of the next child step of this kind and name, in call order."""
+
+    def step(self, step: Step[T]) -> Awaitable[T]:
+        """Ask for a step. The address is taken now; the work happens when awaited."""
+
+    def in_doubt(self, address: str) -> bool:
+        """Whether an earlier life of the run may have made this call already."""
+
+    def mask(self, text: str) -> str:
+        """`text` without the secrets the run knows."""
+
+    def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> Awaitable[str]:
+        """Say something that is no step's outcome. Returns the event's id."""
+
+
+class _Plain:
+    """No run: steps are plain calls, and nothing is recorded or announced."""
+
+    address = ""
+    idempotency_key = ""
+
+    def take(self, kind: str, name: str | None = None) -> str:
+        return f"{kind}:{name}" if name else kind
+
+    def step(self, step: Step[T]) -> Awaitable[T]:
+        return step.work()
+
+    def in_doubt(self, address: str) -> bool:
+        return False
+
+    def mask(self, text: str) -> str:
+        return text
+
+    async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> str:
+        return ""
+
+
+PLAIN: Scope = _Plain()
+_scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
+
+
+def scope() -> Scope:
+    """What encloses the caller: a running step, or PLAIN."""
+    return _scope.get()
+
+
+def leave() -> Token[Scope]:
+    """Step out of every scope; `back` returns."""
+    return _scope.set(PLAIN)
+
+
+def back(token: Token[Scope]) -> None:
+    """Return to where `leave` was called."""
+    _scope.reset(token)
+
+
+@contextlib.contextmanager
+def entered(inner: Scope) -> Iterator[None]:
+    """Run the block inside `inner`."""
+    token = _scope.set(inner)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+async def together(work: Sequence[Awaitable[T]]) -> list[T]:
+    """Await all. If one fails, the others still end and are recorded before the failure travels."""
+    if len(work) == 1:
+        return [await work[0]]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]
+
+
+def idempotency_key() -> str:
+    """A key for the call being made: the same on every retry and resume, another for every other call.
+
+    Pass it to services that accept one, so that a call cut in the middle and made again takes effect once. Empty
+    outside a run.
+    """
+    return _scope.get().idempotency_key

@@ -1,0 +1,72 @@
+"""Typed events on one central bus. Families load when one of their classes is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crewlite.events.base import BaseEvent
+from crewlite.events.registry import CheckpointEventType, EventType, load
+
+if TYPE_CHECKING:
+    from crewlite.events.types.agent_events import (
+        AgentExecutionCompletedEvent as AgentExecutionCompletedEvent,
+        AgentExecutionErrorEvent as AgentExecutionErrorEvent,
+        AgentExecutionStartedEvent as AgentExecutionStartedEvent,
+        LiteAgentExecutionCompletedEvent as LiteAgentExecutionCompletedEvent,
+        LiteAgentExecutionErrorEvent as LiteAgentExecutionErrorEvent,
+        LiteAgentExecutionStartedEvent as LiteAgentExecutionStartedEvent,
+    )
+    from crewlite.events.types.checkpoint_events import (
+        CheckpointCompletedEvent as CheckpointCompletedEvent,
+        CheckpointFailedEvent as CheckpointFailedEvent,
+        CheckpointPrunedEvent as CheckpointPrunedEvent,
+        CheckpointRestoreCompletedEvent as CheckpointRestoreCompletedEvent,
+        CheckpointRestoreFailedEvent as CheckpointRestoreFailedEvent,
+        CheckpointRestoreStartedEvent as CheckpointRestoreStartedEvent,
+        CheckpointStartedEvent as CheckpointStartedEvent,
+    )
+    from crewlite.events.types.crew_events import (
+        CrewKickoffCompletedEvent as CrewKickoffCompletedEvent,
+        CrewKickoffFailedEvent as CrewKickoffFailedEvent,
+        CrewKickoffStartedEvent as CrewKickoffStartedEvent,
+    )
+    from crewlite.events.types.llm_events import (
+        LLMCallCompletedEvent as LLMCallCompletedEvent,
+        LLMCallFailedEvent as LLMCallFailedEvent,
+        LLMCallStartedEvent as LLMCallStartedEvent,
+    )
+    from crewlite.events.types.logging_events import (
+        AgentLogsExecutionEvent as AgentLogsExecutionEvent,
+        AgentLogsStartedEvent as AgentLogsStartedEvent,
+    )
+    from crewlite.events.types.step_events import (
+        StepCompletedEvent as StepCompletedEvent,
+        StepFailedEvent as StepFailedEvent,
+        StepReplayedEvent as StepReplayedEvent,
+        StepStartedEvent as StepStartedEvent,
+    )
+    from crewlite.events.types.task_events import (
+        TaskCompletedEvent as TaskCompletedEvent,
+        TaskFailedEvent as TaskFailedEvent,
+        TaskStartedEvent as TaskStartedEvent,
+    )
+    from crewlite.events.types.tool_events import (
+        ToolExecutionErrorEvent as ToolExecutionErrorEvent,
+        ToolSelectionErrorEvent as ToolSelectionErrorEvent,
+        ToolUsageErrorEvent as ToolUsageErrorEvent,
+        ToolUsageFinishedEvent as ToolUsageFinishedEvent,
+        ToolUsageStartedEvent as ToolUsageStartedEvent,
+        ToolValidateInputErrorEvent as ToolValidateInputErrorEvent,
+    )
+
+__all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Event") and (found := load().get(name)):
+        return found
+    raise AttributeError(f"crewlite.events has no {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *load()])

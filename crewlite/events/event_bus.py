@@ -1,0 +1,331 @@
+"""The central bus: who hears which event, in which order, and what happens when a handler fails.
+
+A blinker signal per event class remembers who subscribed; around it stands what blinker leaves open: order of
+registration, strong references, isolation of errors, ordered queues for async handlers, re-entrant emits that wait
+their turn. What an event class is heard by is worked out once and cached, so that emitting to nobody costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import inspect
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from blinker import Signal
+
+from crewlite import background, durable
+from crewlite.errors import OnLoopThread
+from crewlite.events.base import BaseEvent
+
+log = logging.getLogger("crewlite.events")
+
+E = TypeVar("E", bound=BaseEvent)
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+
+_LONGEST_CHAIN = 64
+_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class _Receiver:
+    handler: Handler
+    event: type[BaseEvent]
+    order: int
+    is_async: bool
+    wants_state: bool
+
+    def __call__(self, *args: Any) -> Any:  # what a blinker signal can hold
+        return self.handler(*args)
+
+    @property
+    def name(self) -> str:
+        return f"{getattr(self.handler, '__module__', '?')}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivery:
+    receivers: tuple[_Receiver, ...]
+    source: object
+    event: BaseEvent
+    state: Any
+    chain: tuple[str, ...]
+
+
+class Subscription:
+    """One handler's place on the bus. As a context manager, it ends with the block."""
+
+    def __init__(self, bus: EventBus, event: type[BaseEvent], handler: Handler) -> None:
+        self._bus, self.event, self.handler = bus, event, handler
+
+    def cancel(self) -> None:
+        """Stop hearing. May be called twice."""
+        self._bus.off(self.event, self.handler)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.cancel()
+
+
+@dataclass(eq=False)
+class _Lane:
+    """The ordered queue of one async handler on one loop. Its task lives only while there is something to do."""
+
+    receiver: _Receiver
+    loop: asyncio.AbstractEventLoop
+    waiting: deque[_Delivery | Future[None]] = field(default_factory=deque)
+    busy: bool = False
+
+    def put(self, item: _Delivery | Future[None]) -> None:
+        """Called on the lane's own loop."""
+        self.waiting.append(item)
+        if not self.busy:
+            self.busy = True
+            context = contextvars.copy_context()
+            context.run(durable.leave)  # a kickoff inside a handler is a new run
+            task = self.loop.create_task(self._work(), context=context)
+            _alive.add(task)
+            task.add_done_callback(_alive.discard)
+
+    async def _work(self) -> None:
+        try:
+            while self.waiting:
+                item = self.waiting.popleft()
+                if isinstance(item, Future):
+                    item.set_result(None)
+                    continue
+                _chain.set(item.chain)
+                try:
+                    args = (item.source, item.event, item.state) if self.receiver.wants_state else (item.source, item.event)
+                    await self.receiver.handler(*args)
+                except Exception as error:  # noqa: BLE001 - the border: a handler breaks nothing but itself
+                    _report(self.receiver, item.event, error)
+        finally:
+            self.busy = False
+            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: the next events still come
+                again = self.waiting.popleft()
+                self.put(again)
+
+
+_alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
+
+
+class EventBus:
+    """Typed events to ordered handlers. Handlers take `(source, event)` or `(source, event, state)`.
+
+    Sync handlers run inline, in order of registration. Each async handler has an ordered queue of its own on the
+    loop that emitted. An error in a handler is logged with its name and breaks nothing.
+    """
+
+    def __init__(self) -> None:
+        self._signals: dict[type[BaseEvent], Signal] = {}
+        self._cache: dict[type[BaseEvent], tuple[_Receiver, ...]] = {}
+        self._lanes: dict[tuple[_Receiver, asyncio.AbstractEventLoop], _Lane] = {}
+        self._order = itertools.count()
+        self._lock = threading.RLock()
+        self._local = threading.local()
+
+    def on(self, event: type[BaseEvent], handler: Handler | None = None) -> Any:
+        """Subscribe to a class of events and all below it.
+
+        As `@bus.on(TaskCompletedEvent)` it decorates a function and gives it back; as `bus.on(cls, handler)` it
+        returns a Subscription, usable with `with`.
+        """
+        if not (isinstance(event, type) and issubclass(event, BaseEvent)):
+            raise TypeError(f"on() wants an event class such as TaskCompletedEvent, not {event!r}")
+        if handler is None:
+
+            def decorate(fn: H) -> H:
+                self._add(event, fn)
+                return fn
+
+            return decorate
+        self._add(event, handler)
+        return Subscription(self, event, handler)
+
+    def off(self, event: type[BaseEvent], handler: Handler) -> None:
+        """End a subscription. One that does not exist is no error."""
+        with self._lock:
+            signal = self._signals.get(event)
+            for receiver in list(signal.receivers.values()) if signal else []:
+                if isinstance(receiver, _Receiver) and receiver.handler == handler and signal:
+                    signal.disconnect(receiver)
+            self._cache = {}
+
+    def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
+        """Tell everybody who subscribed. `state` is given to handlers that take three arguments.
+
+        Called from inside a handler, the event waits until the current one has been heard by all.
+        """
+        cls = type(event)
+        receivers = self._cache.get(cls)
+        if receivers is None:
+            receivers = self._receivers(cls)
+        if not receivers:
+            return
+        chain = (*_chain.get(), event.type)
+        if len(chain) > _LONGEST_CHAIN:
+            log.error("Events emit each other without end; stopped after %d: %s", len(chain), " -> ".join(chain[-8:]))
+            return
+        delivery = _Delivery(receivers, source, event, state, chain)
+        queue: deque[_Delivery] | None = getattr(self._local, "queue", None)
+        if queue is not None:
+            queue.append(delivery)
+            return
+        self._local.queue = queue = deque((delivery,))
+        try:
+            while queue:
+                self._deliver(queue.popleft())
+        finally:
+            self._local.queue = None
+
+    async def aflush(self, timeout: float = 30.0) -> list[str]:
+        """Wait until async handlers of this loop have heard everything emitted so far.
+
+        Returns the names of those that took longer than `timeout` seconds; they are warned about, not cancelled.
+        """
+        here = asyncio.get_running_loop()
+        marks = {}
+        for lane in list(self._lanes.values()):
+            if lane.loop is here and lane.busy:
+                mark: Future[None] = Future()
+                lane.put(mark)
+                marks[asyncio.wrap_future(mark)] = lane.receiver.name
+        if not marks:
+            return []
+        _, late = await asyncio.wait(marks, timeout=timeout)
+        names = sorted(marks[mark] for mark in late)
+        if names:
+            log.warning("Event handlers still busy after %g s: %s", timeout, ", ".join(names))
+        return names
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Block until all async handlers, on every other loop, have heard everything emitted so far.
+
+        True if they have; False after `timeout` seconds.
+        """
+        if background.on_loop_thread():
+            raise OnLoopThread("flush")
+        here = _running_loop()
+        loops = {lane.loop for lane in list(self._lanes.values()) if lane.loop.is_running() and lane.loop is not here}
+        waits = [asyncio.run_coroutine_threadsafe(self.aflush(timeout), loop) for loop in loops]
+        return all(not wait.result(timeout + 1) for wait in waits)
+
+    @contextlib.contextmanager
+    def scoped(self) -> Iterator[EventBus]:
+        """Handlers subscribed inside the block are gone after it."""
+        start = next(self._order)
+        try:
+            yield self
+        finally:
+            with self._lock:
+                for signal in self._signals.values():
+                    for receiver in list(signal.receivers.values()):
+                        if isinstance(receiver, _Receiver) and receiver.order > start:
+                            signal.disconnect(receiver)
+                self._cache = {}
+
+    def _add(self, event: type[BaseEvent], handler: Handler) -> None:
+        receiver = _Receiver(
+            handler,
+            event,
+            next(self._order),
+            is_async=inspect.iscoroutinefunction(handler)
+            or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - objects may be async too
+            wants_state=_positional(handler) >= 3,
+        )
+        with self._lock:
+            self._signals.setdefault(event, Signal()).connect(receiver, weak=False)
+            self._cache = {}
+
+    def _receivers(self, cls: type[BaseEvent]) -> tuple[_Receiver, ...]:
+        with self._lock:
+            found: list[_Receiver] = []
+            for base in cls.__mro__:
+                if signal := self._signals.get(base):
+                    found += [r for r in signal.receivers.values() if isinstance(r, _Receiver)]
+            self._cache[cls] = tuple(sorted(found, key=lambda receiver: receiver.order))
+            return self._cache[cls]
+
+    def _deliver(self, delivery: _Delivery) -> None:
+        source, event, state = delivery.source, delivery.event, delivery.state
+        token = _chain.set(delivery.chain)
+        inside = durable.leave()  # a kickoff inside a handler is a new run
+        try:
+            for receiver in delivery.receivers:
+                try:
+                    if receiver.is_async:
+                        self._enqueue(receiver, delivery)
+                    elif receiver.wants_state:
+                        receiver.handler(source, event, state)
+                    else:
+                        receiver.handler(source, event)
+                except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the border: a handler breaks nothing but itself
+                    _report(receiver, event, error)
+        finally:
+            durable.back(inside)
+            _chain.reset(token)
+
+    def _enqueue(self, receiver: _Receiver, delivery: _Delivery) -> None:
+        here = _running_loop()
+        loop = here or background.loop()
+        key = (receiver, loop)
+        lane = self._lanes.get(key)
+        if lane is None:
+            with self._lock:
+                if not self._lanes:
+                    atexit.register(_at_exit, self)
+                self._lanes = {k: v for k, v in self._lanes.items() if not v.loop.is_closed()}
+                lane = self._lanes.setdefault(key, _Lane(receiver, loop))
+        if here:
+            lane.put(delivery)
+        else:
+            loop.call_soon_threadsafe(lane.put, delivery)
+
+
+def _at_exit(bus: EventBus) -> None:
+    if not bus.flush(timeout=2.0):
+        log.warning("The program ended before all async event handlers did")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _positional(handler: Handler) -> int:
+    """How many positional arguments a handler takes. Counts; never looks at annotations."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    kinds = [p.kind for p in parameters]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return 3
+    return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+
+
+def _report(receiver: _Receiver, event: BaseEvent, error: BaseException) -> None:
+    log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)
+
+
+event_bus = EventBus()
+"""The central bus: crews, agents, models and tools of this process all speak here."""
+
+crewlite_event_bus = event_bus

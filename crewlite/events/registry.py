@@ -1,0 +1,77 @@
+"""The names of all events, and where their classes live.
+
+The names are written out, as a type checker cannot run a program to complete `on_events=[...]`; a test holds them
+equal to the classes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Literal, get_args
+
+from crewlite.events.base import BaseEvent
+
+CheckpointEventType = Literal[
+    "task_started",
+    "task_completed",
+    "task_failed",
+    "crew_kickoff_started",
+    "crew_kickoff_completed",
+    "crew_kickoff_failed",
+    "agent_execution_started",
+    "agent_execution_completed",
+    "agent_execution_error",
+    "lite_agent_execution_started",
+    "lite_agent_execution_completed",
+    "lite_agent_execution_error",
+    "agent_logs_started",
+    "agent_logs_execution",
+    "llm_call_started",
+    "llm_call_completed",
+    "llm_call_failed",
+    "tool_usage_started",
+    "tool_usage_finished",
+    "tool_usage_error",
+    "tool_validate_input_error",
+    "tool_selection_error",
+    "tool_execution_error",
+    "step_started",
+    "step_completed",
+    "step_failed",
+    "step_replayed",
+]
+"""Every event that may name a checkpoint."""
+
+EventType = (
+    CheckpointEventType
+    | Literal[
+        "checkpoint_started",
+        "checkpoint_completed",
+        "checkpoint_failed",
+        "checkpoint_pruned",
+        "checkpoint_restore_started",
+        "checkpoint_restore_completed",
+        "checkpoint_restore_failed",
+    ]
+)
+"""Every event. Those about checkpoints never name one themselves."""
+
+_FAMILIES = ("agent", "checkpoint", "crew", "llm", "logging", "step", "task", "tool")
+
+
+def checkpoint_event_types() -> tuple[str, ...]:
+    """The names that `on_events` accepts."""
+    return get_args(CheckpointEventType)
+
+
+@cache
+def load() -> dict[str, type[BaseEvent]]:
+    """All event classes, by class name."""
+    found: dict[str, type[BaseEvent]] = {"BaseEvent": BaseEvent}
+    for family in _FAMILIES:
+        module = importlib.import_module(f"crewlite.events.types.{family}_events")
+        for name, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, BaseEvent) and not name.startswith("_"):
+                found[name] = value
+    return found

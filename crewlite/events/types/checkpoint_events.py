@@ -1,0 +1,71 @@
+"""Events about checkpoints. They never name a checkpoint themselves."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _CheckpointEvent(BaseEvent):
+    location: str | None = None
+    provider: str
+
+
+class CheckpointStartedEvent(_CheckpointEvent):
+    """A checkpoint was decided upon."""
+
+    type: Literal["checkpoint_started"] = "checkpoint_started"
+    checkpoint_id: str
+    trigger: str
+    parent_id: str | None = None
+
+
+class CheckpointCompletedEvent(_CheckpointEvent):
+    """A checkpoint is stored. `duration_ms` covers the commit it is part of."""
+
+    type: Literal["checkpoint_completed"] = "checkpoint_completed"
+    checkpoint_id: str
+    trigger: str
+    parent_id: str | None = None
+    ref: str
+    duration_ms: float
+
+
+class CheckpointFailedEvent(_CheckpointEvent):
+    """Something could not be saved: a write failed, or a value cannot be recorded."""
+
+    type: Literal["checkpoint_failed"] = "checkpoint_failed"
+    error: str
+    error_type: str
+
+
+class CheckpointPrunedEvent(_CheckpointEvent):
+    """Old checkpoints of this run and branch were dropped to keep `max_checkpoints`."""
+
+    type: Literal["checkpoint_pruned"] = "checkpoint_pruned"
+    removed_count: int
+    max_checkpoints: int
+
+
+class CheckpointRestoreStartedEvent(_CheckpointEvent):
+    """A recorded run is being read."""
+
+    type: Literal["checkpoint_restore_started"] = "checkpoint_restore_started"
+
+
+class CheckpointRestoreCompletedEvent(_CheckpointEvent):
+    """A recorded run goes on."""
+
+    type: Literal["checkpoint_restore_completed"] = "checkpoint_restore_completed"
+    checkpoint_id: str | None = None
+    finished_steps: int
+    duration_ms: float
+
+
+class CheckpointRestoreFailedEvent(_CheckpointEvent):
+    """A recorded run could not be taken up."""
+
+    type: Literal["checkpoint_restore_failed"] = "checkpoint_restore_failed"
+    error: str
+    error_type: str

@@ -1,0 +1,40 @@
+"""Events of model calls."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _LLMEvent(BaseEvent):
+    model: str
+    agent_role: str | None = None
+
+
+class LLMCallStartedEvent(_LLMEvent):
+    """A model is asked."""
+
+    type: Literal["llm_call_started"] = "llm_call_started"
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[str, ...] = ()
+
+
+class LLMCallCompletedEvent(_LLMEvent):
+    """A model's reply is recorded."""
+
+    type: Literal["llm_call_completed"] = "llm_call_completed"
+    response: str
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    call_type: Literal["llm_call", "tool_call"]
+    usage: dict[str, Any]
+    finish_reason: str | None = None
+    response_id: str | None = None
+
+
+class LLMCallFailedEvent(_LLMEvent):
+    """A model call failed, and no retry mended it."""
+
+    type: Literal["llm_call_failed"] = "llm_call_failed"
+    error: str
+    error_type: str

@@ -1,0 +1,43 @@
+"""Events of durable steps: callbacks and users' own, and what was answered from the record."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _StepEvent(BaseEvent):
+    kind: str
+    name: str
+
+
+class StepStartedEvent(_StepEvent):
+    """A step begins."""
+
+    type: Literal["step_started"] = "step_started"
+
+
+class StepCompletedEvent(_StepEvent):
+    """A step's outcome is recorded."""
+
+    type: Literal["step_completed"] = "step_completed"
+
+
+class StepFailedEvent(_StepEvent):
+    """A step gave up."""
+
+    type: Literal["step_failed"] = "step_failed"
+    error: str
+    error_type: str
+
+
+class StepReplayedEvent(_StepEvent):
+    """A finished step answered from the record: no call, no cost, no side effect.
+
+    `changed` names what is no longer as it was recorded: "question" (kept because of on_drift="keep"), "model",
+    "template".
+    """
+
+    type: Literal["step_replayed"] = "step_replayed"
+    changed: tuple[str, ...] = ()

@@ -1,0 +1,38 @@
+"""Events of tasks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _TaskEvent(BaseEvent):
+    task_name: str | None = None
+    agent_role: str | None = None
+
+
+class TaskStartedEvent(_TaskEvent):
+    """A task begins."""
+
+    type: Literal["task_started"] = "task_started"
+    description: str
+    expected_output: str
+    context: tuple[str, ...] = ()
+    """Addresses of the outputs it builds on."""
+
+
+class TaskCompletedEvent(_TaskEvent):
+    """A task's output is recorded, after guardrails, output file and callbacks."""
+
+    type: Literal["task_completed"] = "task_completed"
+    output: Any
+    """The TaskOutput."""
+
+
+class TaskFailedEvent(_TaskEvent):
+    """A task gave up."""
+
+    type: Literal["task_failed"] = "task_failed"
+    error: str
+    error_type: str

@@ -1,0 +1,62 @@
+"""Events of tool calls."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _ToolEvent(BaseEvent):
+    tool_name: str
+    tool_args: dict[str, Any]
+    tool_class: str | None = None
+    agent_role: str | None = None
+
+
+class ToolUsageStartedEvent(_ToolEvent):
+    """A tool is called. `in_doubt`: an earlier life of the run may have called it already."""
+
+    type: Literal["tool_usage_started"] = "tool_usage_started"
+    in_doubt: bool = False
+
+
+class ToolUsageFinishedEvent(_ToolEvent):
+    """A tool's result is recorded."""
+
+    type: Literal["tool_usage_finished"] = "tool_usage_finished"
+    output: str
+    started_at: datetime
+    finished_at: datetime
+
+
+class ToolUsageErrorEvent(_ToolEvent):
+    """A tool call ended without a result; what the agent is told instead is recorded."""
+
+    type: Literal["tool_usage_error"] = "tool_usage_error"
+    error: str
+    error_type: str
+
+
+class ToolExecutionErrorEvent(_ToolEvent):
+    """A tool's own code raised. Followed by `tool_usage_error`."""
+
+    type: Literal["tool_execution_error"] = "tool_execution_error"
+    error: str
+    error_type: str
+    traceback: str
+
+
+class ToolValidateInputErrorEvent(_ToolEvent):
+    """The arguments do not fit the tool's schema; the tool was not called."""
+
+    type: Literal["tool_validate_input_error"] = "tool_validate_input_error"
+    error: str
+
+
+class ToolSelectionErrorEvent(_ToolEvent):
+    """The model asked for a tool that this agent does not have."""
+
+    type: Literal["tool_selection_error"] = "tool_selection_error"
+    error: str

@@ -1,0 +1,127 @@
+"""What a language model is to crewlite: something that takes messages and gives a reply.
+
+Messages are the plain dicts everybody uses: `{"role": "user", "content": "..."}`, an assistant's `tool_calls`, a
+tool's `tool_call_id`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crewlite import background
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError
+from crewlite.usage import Usage
+
+Message = dict[str, Any]
+
+
+class ToolCall(BaseModel):
+    """A model's wish to call a tool: `ToolCall("search", {"query": "tides"})`."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    id: str | None = None
+
+    def __init__(self, name: str, arguments: dict[str, Any] | None = None, id: str | None = None) -> None:
+        super().__init__(name=name, arguments=arguments or {}, id=id)
+
+
+class LLMReply(BaseModel):
+    """A whole reply: text, or wishes to call tools, or both."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Field(default_factory=Usage)
+    finish_reason: str | None = None
+    response_id: str | None = None
+
+    def as_message(self) -> Message:
+        """The reply as a message of the conversation."""
+        message: Message = {"role": "assistant", "content": self.text}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id or f"call_{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for n, call in enumerate(self.tool_calls, 1)
+            ]
+        return message
+
+
+Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
+
+
+class BaseLLM:
+    """Bring your own model: subclass, and write `call` or `acall`. Events, retries and journalling come by themselves.
+
+        class Echo(BaseLLM):
+            model = "echo"
+
+            def call(self, messages, **context):
+                return messages[-1]["content"]
+
+    `context` holds what else is known, and only what the signature takes is passed: `tools` (schemas of the tools on
+    offer, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema of the
+    answer wanted, or None). Return text, a ToolCall or several, or an LLMReply with usage.
+
+    Raise LLMUnavailable for what may work later (rate limits, server errors), any other error for what will not.
+    """
+
+    model: str = "custom"
+
+    def __init__(self, model: str | None = None) -> None:
+        if model is not None:
+            self.model = model
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.call is BaseLLM.call and cls.acall is BaseLLM.acall:
+            raise ConfigError(f"{cls.__name__} is a BaseLLM without a voice: write call(messages) or acall(messages)")
+
+    def call(self, messages: list[Message], **context: Any) -> Reply:
+        """Answer the messages, blocking. Runs in a thread of its own."""
+        raise ConfigError(f"{type(self).__name__} answers only asynchronously: await acall(messages)")
+
+    async def acall(self, messages: list[Message], **context: Any) -> Reply:
+        """Answer the messages. Unless overridden, `call` does it."""
+        return await background.in_thread(self.call, messages, **context_for(type(self).call, context))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r})"
+
+
+@cache
+def _accepts(fn: Any) -> frozenset[str] | None:
+    """The keyword arguments a function takes; None for all."""
+    parameters = inspect.signature(fn).parameters.values()
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return None
+    return frozenset(p.name for p in parameters)
+
+
+def context_for(fn: Any, context: dict[str, Any]) -> dict[str, Any]:
+    """What of the context a function's signature takes."""
+    accepted = _accepts(fn)
+    return context if accepted is None else {name: value for name, value in context.items() if name in accepted}
+
+
+def whole_reply(reply: object, model: str) -> LLMReply:
+    """Whatever a model returned, as an LLMReply. Raises LLMEmptyReply, LLMError."""
+    if isinstance(reply, str):
+        reply = LLMReply(text=reply)
+    elif isinstance(reply, ToolCall):
+        reply = LLMReply(tool_calls=(reply,))
+    elif isinstance(reply, list | tuple) and reply and all(isinstance(item, ToolCall) for item in reply):
+        reply = LLMReply(tool_calls=tuple(reply))
+    if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
+        raise LLMEmptyReply(model)
+    if not isinstance(reply, LLMReply):
+        raise LLMError(f"{model} returned a {type(reply).__name__}; wanted text, a ToolCall, several, or an LLMReply")
+    return reply

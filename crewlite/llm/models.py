@@ -1,0 +1,33 @@
+"""Which model is meant: an object, a name, or what the environment says. Never a silent paid default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from crewlite.errors import ConfigError, NoModel
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.offline import OfflineLLM
+
+Model = BaseLLM | str | None
+
+
+def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
+    """The first model, from the agent outward, then CREWLITE_MODEL. Raises NoModel, ConfigError."""
+    for own in (*outward, os.environ.get("CREWLITE_MODEL") or None):
+        if isinstance(own, BaseLLM):
+            return own
+        if isinstance(own, str):
+            return _named(own, agent)
+        if own is not None:
+            raise ConfigError(f"Agent {agent!r} has llm={own!r}; wanted a BaseLLM or the name of a model")
+    raise NoModel([agent])
+
+
+def _named(name: str, agent: str) -> BaseLLM:
+    if name == "offline":
+        return OfflineLLM()
+    raise ConfigError(
+        f"Agent {agent!r} asks for model {name!r}; this release knows the name 'offline' and objects of your own: "
+        f"subclass BaseLLM and pass llm=YourLLM()"
+    )

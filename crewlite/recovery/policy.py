@@ -1,0 +1,91 @@
+"""Rules that turn a failure and what was tried already into a remedy. Pure: no clock, no chance, no waiting."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crewlite.recovery.failure import Failure, FailureKind
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after `delay` seconds."""
+
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Give up: the failure travels to whoever asked."""
+
+
+Remedy = Retry | Abort
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """For failures of these kinds: up to `retries` more tries, backing off from `base` to `cap` seconds."""
+
+    kinds: frozenset[FailureKind]
+    retries: int
+    base: float = 1.0
+    cap: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise ValueError(f"retries is {self.retries}; wanted 0 or more")
+
+    def covers(self, failure: Failure) -> bool:
+        """Whether this rule speaks of such a failure."""
+        return failure.kind in self.kinds
+
+    def spent(self, past: Sequence[Remedy]) -> bool:
+        """Whether its retries are used up."""
+        return sum(isinstance(remedy, Retry) for remedy in past) >= self.retries
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """An ordered list of rules; the first that covers the failure and is not spent decides, else it is given up.
+
+    >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
+    >>> policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ())
+    Retry(delay=7)
+    >>> policy.decide(Failure("bug", "KeyError", "x"), ())
+    Abort()
+    """
+
+    rules: tuple[Rule, ...] = ()
+
+    def decide(self, failure: Failure, past: Sequence[Remedy], *, key: str = "") -> Remedy:
+        """The remedy. `past` holds those already applied to this step; `key` seeds the jitter, so that it replays."""
+        for rule in self.rules:
+            if rule.covers(failure) and not rule.spent(past):
+                return Retry(_delay(rule, failure, len(past), key))
+        return Abort()
+
+    def delay(self, error: BaseException, past: int, key: str) -> float | None:
+        """`decide`, as a step asks it: seconds to wait before the next try, or None to give up."""
+        remedy = self.decide(Failure.of(error), (Retry(),) * past, key=key)
+        return remedy.delay if isinstance(remedy, Retry) else None
+
+
+def _delay(rule: Rule, failure: Failure, tries: int, key: str) -> float:
+    if failure.retry_after is not None:
+        return min(failure.retry_after, rule.cap)
+    if failure.kind == "empty":
+        return 0.0
+    seed = int.from_bytes(hashlib.blake2b(f"{key}/{tries}".encode(), digest_size=4).digest(), "big")
+    jitter = 0.5 + seed / 2**33  # 0.5 to 1: runs that failed together do not come back together
+    return float(min(rule.base * 2**tries, rule.cap) * jitter)
+
+
+DEFAULT = FailurePolicy(
+    (
+        Rule(frozenset({"unavailable", "timeout"}), retries=3),
+        Rule(frozenset({"empty"}), retries=1),
+    )
+)
+"""What model calls do unless told otherwise: four tries where it may work later, two for an empty reply."""

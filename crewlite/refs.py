@@ -1,0 +1,46 @@
+"""Texts that name a place, and the rule for names.
+
+    ./.checkpoints/20261121T101500123456_018f...c0ffee42.json      a checkpoint file
+    ./.checkpoints        ./.checkpoints.db                       a location: the newest run of the definition
+    ./.checkpoints.db#c0ffee42                                    a place in a database
+    [run/]branch[@task:write | @label:x | @id][~n]   latest   id  within a known location
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crewlite.errors import ConfigError, RefError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
+
+
+def check_name(kind: str, name: str, *, slashes: bool = False) -> str:
+    """`name`, if it may name a run (or, with `slashes`, a branch). Raises ConfigError otherwise."""
+    parts = name.split("/") if slashes else [name]
+    good = all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
+    if not good or name[:1] == "-":
+        raise ConfigError(
+            f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
+            f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A parsed ref within a location. `path` is `run/branch`, a branch, an id or part of one, or `latest`."""
+
+    path: str
+    at: str | None = None
+    back: int = 0
+
+
+def parse(text: str) -> Ref:
+    """Parse a ref within a location. Raises RefError."""
+    match = _REF.fullmatch(text.strip())
+    if not match or not (match["path"] or match["at"]):
+        raise RefError(text, "is not a ref; wanted [run/]branch[@task:name | @label:x | @id][~n], an id, or latest")
+    return Ref(match["path"] or "latest", match["at"], int(match["back"] or 0))

@@ -1,0 +1,1 @@
+"""The engine: drives a definition, answers recorded steps, commits the outcomes of the others."""

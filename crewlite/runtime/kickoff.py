@@ -1,0 +1,144 @@
+"""A kickoff: what is asked, which store it concerns, and driving the run to its result."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from crewlite import durable
+from crewlite.codec import digest
+from crewlite.durable import Step
+from crewlite.errors import ConfigError
+from crewlite.events.event_bus import event_bus
+from crewlite.refs import check_name
+from crewlite.runtime.frame import Frame
+from crewlite.runtime.run import Run, log
+from crewlite.settings import resolve
+from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.entry import Facts
+from crewlite.state.subscriber import Setting
+
+T = TypeVar("T")
+FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Root(Generic[T]):
+    """The outermost definition of a run, as the engine sees it."""
+
+    kind: str
+    name: str
+    definition: Facts
+    """Plain data to know it again by: kind, name, tasks. Never a live object, never a secret."""
+    keys: tuple[str, ...]
+    """Names of its parts; with kind and name they tell whether a recorded run is one of this definition."""
+    setting: Setting
+    inner: tuple[Setting, ...]
+    natural: frozenset[str]
+    """The events that `on_events=True` stands for."""
+    silent: frozenset[str]
+    """Events that a run of this kind never emits."""
+    holds: tuple[object, ...]
+    """The definition itself, then the other live objects whose fields may hold secrets."""
+    step: Callable[[dict[str, Any], Run | None], Step[T]]
+    """The root step for these inputs; the run is None when it is a step of somebody else's."""
+    rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
+    """The definition as it stands now, given the recorded one and which addresses are finished."""
+
+    @property
+    def identity(self) -> str:
+        """The same for every run of this definition."""
+        return digest([self.kind, self.name, *self.keys])
+
+
+@dataclass
+class Progress:
+    """What an interrupted caller needs to know."""
+
+    run_id: str | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the caller of a kickoff asks for."""
+
+    inputs: Mapping[str, Any] | None = None
+    run_id: str | None = None
+    from_checkpoint: FromCheckpoint = None
+    answers: Mapping[str, Any] | None = None
+    rerun: Iterable[str] = ()
+    progress: Progress = field(default_factory=Progress)
+
+    def how_to_go_on(self, kind: str) -> str:
+        """The line that resumes an interrupted run."""
+        if self.progress.location is None:
+            return "Nothing was saved: give it checkpoint=True to be able to go on."
+        if self.run_id:
+            return f"To go on: run the same script again, or {kind}.kickoff(run_id={self.run_id!r})"
+        return f"To go on: {kind}.kickoff(run_id={self.progress.run_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was decided before anything is opened."""
+
+    config: CheckpointConfig | None
+    """The run's one store; None keeps the record in memory."""
+    setting: Setting
+    """What the root says about checkpoints."""
+
+
+def plan(root: Root[Any], request: Request) -> Plan:
+    """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
+    config = resolve([root.setting, *root.inner], defaults) or None
+    _one_store(root, config)
+    override = request.from_checkpoint
+    if override is not None:
+        if not isinstance(override, CheckpointConfig):
+            override = CheckpointConfig(restore_from=override)
+        config = (config or defaults()).overridden_by(override)
+    if request.run_id is not None:
+        check_name("run_id", request.run_id)
+        if config is None:
+            raise ConfigError(
+                f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
+                f"give it checkpoint=True"
+            )
+    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
+        events = ", ".join(config.on_events)
+        log.warning("on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name)
+    says_something = root.setting is not None or override is not None
+    return Plan(config, False if root.setting is False else config if says_something else None)
+
+
+async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting) -> T:
+    """Drive a run to its result and leave its journal in order, whatever happens."""
+    try:
+        step = dataclasses.replace(root.step(inputs, run), address="")
+        return await Frame(run, "", settings=(setting,)).step(step)
+    finally:
+        await event_bus.aflush()
+        run.journal.close()
+
+
+async def inside(scope: durable.Scope, root: Root[T], request: Request) -> T:
+    """A kickoff in the middle of another run is a step of that run."""
+    if request.run_id or request.from_checkpoint:
+        raise ConfigError(f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's")
+    step = root.step(dict(request.inputs or {}), None)
+    return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
+
+
+def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:
+    for setting in root.inner:
+        if isinstance(setting, CheckpointConfig) and config is not None and setting is not config:
+            own = setting.model_fields_set & {"location", "provider", "durability"}
+            if any(getattr(setting, name) != getattr(config, name) for name in own):
+                raise ConfigError(
+                    f"An inner definition keeps its checkpoints at {setting.location}, the run at {config.location}. "
+                    f"One run has one store: set location, provider and durability on the outermost definition only."
+                )

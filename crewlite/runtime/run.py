@@ -1,0 +1,84 @@
+"""A run: one kickoff and all its resumptions, driven over one journal."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crewlite.errors import NotCodable, Redacted
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.state.journal import Journal
+from crewlite.state.record import Record
+from crewlite.state.runtime import RuntimeState
+from crewlite.state.subscriber import CheckpointSubscriber
+
+log = logging.getLogger("crewlite.run")
+
+Durability = Literal["sync", "degraded", "off"]
+"""sync: every outcome was on disk before the run went on. degraded: not everything could be saved. off: no store."""
+
+
+@dataclass(eq=False)
+class Run:
+    """What the frames of a run share."""
+
+    journal: Journal
+    subscriber: CheckpointSubscriber
+    on_drift: Literal["keep", "rerun", "error"] = "keep"
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    rerun: frozenset[str] = frozenset()
+    doubts: frozenset[str] = frozenset()
+    """Calls that an earlier life intended and has no outcome of."""
+    begun: frozenset[str] = frozenset()
+    """Steps that an earlier life started."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.journal.run_id
+
+    @property
+    def branch(self) -> str:
+        """The branch it is on."""
+        return self.journal.branch
+
+    @property
+    def record(self) -> Record:
+        """What is known so far."""
+        return self.journal.record
+
+    @property
+    def durability(self) -> Durability:
+        """How much of this run can be relied upon to be on disk."""
+        if self.journal.degraded:
+            return "degraded"
+        return "sync" if self.journal.writer else "off"
+
+    def emit(self, source: object, event: BaseEvent) -> None:
+        """Let the bus hear of an event, and handlers have the run at this moment."""
+        event_bus.emit(source, event, RuntimeState(self.journal, self.record.seq, event.type, event.address or ""))
+
+    def idempotency_key(self, address: str) -> str:
+        """The same for every try of a step, another for every other step, run and branch."""
+        return hashlib.blake2b(f"{self.run_id}\n{self.branch}\n{address}".encode(), digest_size=16).hexdigest()
+
+    def presentable(self, error: Exception) -> Exception:
+        """`error` itself, or, if its text holds a configured secret, one that tells the same without it."""
+        text = str(error)
+        masked = self.journal.secrets.mask(text)
+        return error if masked == text else Redacted(type(error).__qualname__, masked)
+
+    def warn(self, message: str) -> None:
+        """Tell the log."""
+        log.warning("%s/%s: %s", self.run_id, self.branch, self.journal.secrets.mask(message))
+
+    def undurable(self, address: str, error: NotCodable) -> None:
+        """An outcome that cannot be recorded: the step runs again on resume. Raises with on_save_error="raise"."""
+        self.warn(f"{address} cannot be recorded and will run again on resume: {error}")
+        self.journal.failed(error)
+        if self.journal.on_save_error == "raise":
+            raise error

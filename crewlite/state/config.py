@@ -1,0 +1,110 @@
+"""What a user asks of checkpoints: where, when, how many, and what to do when a save fails or a question changed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from crewlite.errors import ConfigError
+from crewlite.events.base import BaseEvent
+from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
+from crewlite.state.providers import BaseProvider
+
+NATURAL = True
+"""For `on_events`: the event that ends a unit of the root's work."""
+
+
+class CheckpointConfig(BaseModel):
+    """Checkpoints of a crew or an agent: `Crew(checkpoint=CheckpointConfig(...))`.
+
+    Inside another definition only `on_events` and `max_checkpoints` have a say: one run is kept in one store.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+
+    location: str = "./.checkpoints"
+    """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
+    on_events: tuple[str, ...] | Literal[True] = ("task_completed",)
+    """Events that name a checkpoint: names, event classes, "*" for all; True for the root's natural one."""
+    provider: Any = None
+    """A BaseProvider; None goes by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
+    max_checkpoints: int | None = Field(default=None, ge=1)
+    """Keep this many per run and branch, dropping the oldest. None keeps all."""
+    restore_from: str | None = None
+    """For `from_checkpoint=`: a ref to go on from (a file, a location, `db#id`, an id, `latest`)."""
+    durability: Literal["sync"] = "sync"
+    """"sync": each outcome is on disk, synced, before the run goes on."""
+    on_save_error: Literal["warn", "raise"] = "warn"
+    """When a save fails: go on and say so in the result (durability="degraded"), or stop the run."""
+    on_drift: Literal["keep", "rerun", "error"] = "keep"
+    """When a finished task's question changed: keep its answer, run it and its dependents again, or stop."""
+    redact: tuple[str, ...] | None = None
+    """Further texts that must never be stored or said."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            location: str | os.PathLike[str] = "./.checkpoints",
+            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = ("task_completed",),
+            provider: BaseProvider | None = None,
+            max_checkpoints: int | None = None,
+            restore_from: str | os.PathLike[str] | None = None,
+            durability: Literal["sync"] = "sync",
+            on_save_error: Literal["warn", "raise"] = "warn",
+            on_drift: Literal["keep", "rerun", "error"] = "keep",
+            redact: Iterable[str] | None = None,
+        ) -> None: ...
+
+    @field_validator("location", "restore_from", mode="before")
+    @classmethod
+    def _path(cls, value: object) -> object:
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    @field_validator("redact", mode="before")
+    @classmethod
+    def _texts(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("on_events", mode="before")
+    @classmethod
+    def _events(cls, value: object) -> object:
+        if value is True:
+            return True
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise ConfigError(f"on_events is {value!r}; wanted a list of event names or classes, such as ['task_completed']")
+        return tuple(_event_name(item) for item in value)
+
+    @field_validator("provider", mode="after")
+    @classmethod
+    def _is_provider(cls, value: object) -> object:
+        if value is not None and not isinstance(value, BaseProvider):
+            hint = " (an instance: JsonProvider(), not JsonProvider)" if isinstance(value, type) else ""
+            raise ConfigError(f"provider is {value!r}; wanted an object with `name` and `open(location)`{hint}")
+        return value
+
+    def overridden_by(self, other: CheckpointConfig) -> CheckpointConfig:
+        """This configuration with the fields that were set on `other`."""
+        return self.model_copy(update={name: getattr(other, name) for name in other.model_fields_set})
+
+
+def _event_name(item: object) -> str:
+    if isinstance(item, type) and issubclass(item, BaseEvent):
+        item = item.model_fields["type"].default
+    known = checkpoint_event_types()
+    if item == "*" or item in known:
+        return str(item)
+    close = difflib.get_close_matches(str(item), known, n=1)
+    about = "events about checkpoints never name one" if str(item).startswith("checkpoint_") else ""
+    hint = about or (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}")
+    raise ConfigError(f"on_events: {item!r} is no event that can name a checkpoint; {hint}")
+
+
+def defaults() -> CheckpointConfig:
+    """What `checkpoint=True` stands for."""
+    return CheckpointConfig(on_events=NATURAL)

@@ -1,0 +1,148 @@
+"""Reading what was recorded: runs, their steps and attempts, checkpoints and events.
+
+    history = History("./.checkpoints")
+    for run in history.runs():
+        print(run.run_id, run.status, run.usage.total_tokens)
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from crewlite.codec import decode
+from crewlite.errors import RefError
+from crewlite.state.checkpoint import Checkpoint, checkpoints
+from crewlite.state.entry import Entry, Facts
+from crewlite.state.locate import exists, locate
+from crewlite.state.providers import BaseProvider, Store, provider_for
+from crewlite.state.record import Attempt, LightEvent, Record
+from crewlite.usage import Usage
+
+StepStatus = Literal["finished", "failed", "in_doubt"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step that has an outcome, failed, or was cut in the middle of a call (in doubt)."""
+
+    address: str
+    kind: str
+    status: StepStatus
+    value: Any
+    """The recorded outcome, decoded; None without one."""
+    usage: Usage
+    milliseconds: float
+    attempts: tuple[Attempt, ...]
+    """The tries that failed."""
+
+
+class RunHistory:
+    """One branch of one run, as it was when it was first looked at."""
+
+    def __init__(self, store: Store, run_id: str, branch: str) -> None:
+        self._store, self.run_id, self.branch = store, run_id, branch
+
+    @cached_property
+    def _entries(self) -> list[Entry]:
+        return self._store.read(self.run_id, self.branch)
+
+    @cached_property
+    def _record(self) -> Record:
+        return Record.of(self._entries)
+
+    @property
+    def status(self) -> Literal["finished", "failed", "unfinished"]:
+        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed."""
+        if self._record.finished:
+            return "finished"
+        return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+
+    @property
+    def definition(self) -> Facts:
+        """Kind, name and tasks of the definition that ran."""
+        definition: Facts = self._record.run["definition"]
+        return definition
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the kickoff."""
+        inputs: dict[str, Any] = decode(self._record.run["inputs"])
+        return inputs
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and cost of everything recorded."""
+        return self._record.usage
+
+    @property
+    def steps(self) -> list[StepView]:
+        """Finished steps in the order of their commits, then those that failed or are in doubt."""
+        record = self._record
+        views = [
+            StepView(
+                outcome.address,
+                outcome.kind,
+                "finished",
+                decode(record.value(outcome.address)),
+                Usage(**(outcome.usage or {})),
+                outcome.milliseconds,
+                tuple(record.attempts.get(outcome.address, ())),
+            )
+            for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq)
+        ]
+        for address, attempts in record.attempts.items():
+            if address not in record.outcomes:
+                spent = sum(attempt.milliseconds for attempt in attempts)
+                views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, tuple(attempts)))
+        views += [
+            StepView(address, address.rpartition("/")[2].partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
+            for address in record.intents
+            if address not in record.outcomes and address not in record.attempts
+        ]
+        return views
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Every try that failed, in order."""
+        return sorted((a for tries in self._record.attempts.values() for a in tries), key=lambda attempt: attempt.seq)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The places of this branch, first to last."""
+        return checkpoints(self._entries, self._store.ref)
+
+    def events(self) -> list[LightEvent]:
+        """Every event, in order."""
+        return list(self._record.events)
+
+
+class History:
+    """The runs kept at a location. Reads only; a location that does not exist is a RefError."""
+
+    def __init__(self, location: str | os.PathLike[str] = "./.checkpoints", provider: BaseProvider | None = None) -> None:
+        self._location = os.fspath(location)
+        self._provider = provider_for(self._location, provider)
+        if not exists(self._location, self._provider):
+            raise RefError(self._location, "does not exist, so it holds no runs")
+        self._store = self._provider.open(self._location)
+
+    def runs(self) -> list[RunHistory]:
+        """All branches of all runs, newest run first."""
+        return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
+
+    def run(self, ref: str = "latest") -> RunHistory:
+        """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
+        found = locate(ref, self._location, self._provider, None)
+        return RunHistory(self._store, found.run_id, found.branch)
+
+    def close(self) -> None:
+        """Let go of the location."""
+        self._store.close()
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

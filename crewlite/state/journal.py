@@ -1,0 +1,204 @@
+"""The writing side of a run: facts become entries, entries become durable, in one total order.
+
+A run always has a journal. Without a store it stays in memory; the first manual checkpoint with a location writes all
+of it there and every commit after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from crewlite.errors import BranchConflictError, StoreError
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.events.types.checkpoint_events import (
+    CheckpointCompletedEvent,
+    CheckpointFailedEvent,
+    CheckpointPrunedEvent,
+    CheckpointStartedEvent,
+)
+from crewlite.ids import now
+from crewlite.secrets import Secrets
+from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.providers import BaseProvider, provider_for
+from crewlite.state.record import Record
+from crewlite.state.writer import Lane, Writer, open_writer
+
+log = logging.getLogger("crewlite.state")
+Receipt = Future[None]
+
+
+@dataclass(eq=False)
+class Journal:
+    """The journal of one branch of one run. All of its verbs belong to the run's loop."""
+
+    run_id: str
+    branch: str
+    record: Record
+    secrets: Secrets
+    on_save_error: str = "warn"
+    writer: Writer | None = None
+    lane: Lane | None = None
+    degraded: bool = False
+    """Something could not be saved."""
+    closed: bool = False
+    _entries: list[Entry] = field(default_factory=list)
+    """Kept only while there is no store."""
+    _riding: list[list[Any]] = field(default_factory=list)
+    _thread: int = field(default_factory=threading.get_ident)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    @property
+    def location(self) -> str | None:
+        """Where it is stored."""
+        return self.writer.store.location if self.writer else None
+
+    @property
+    def next_seq(self) -> int:
+        """The number the next commit will have."""
+        return self.record.seq + 1
+
+    def ride(self, event: BaseEvent) -> None:
+        """Let an event be recorded with the next commit."""
+        self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
+
+    def commit(self, facts: Facts) -> Receipt | None:
+        """Seal the facts and hand them to the store. The receipt tells when they are durable; None: no store."""
+        at = now().isoformat()
+        if place := facts.get("place"):
+            place["at"] = at
+        whole: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
+        if self._riding:
+            whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
+        entry = seal(self.secrets.mask_data(whole), after=self.record.sum)  # type: ignore[arg-type]
+        self.record.apply(entry)
+        if self.writer is None or self.lane is None:
+            self._entries.append(entry)
+            return None
+        return self._put(self.writer, self.lane, (entry,))
+
+    async def save(self, facts: Facts) -> None:
+        """Commit and wait until it is durable. Announces the checkpoint it names, and failures."""
+        place, started = facts.get("place"), time.perf_counter()
+        if place:
+            self._say(CheckpointStartedEvent, **_naming(place))
+        receipt = self.commit(facts)
+        if receipt is not None:
+            try:
+                await asyncio.wrap_future(receipt)
+            except BranchConflictError:
+                raise
+            except Exception as error:
+                self.failed(error)
+                if self.on_save_error == "raise":
+                    raise StoreError(self.location or "", f"a save failed: {error}") from error
+                return
+        if place:
+            self.completed(facts, started)
+
+    def failed(self, error: BaseException) -> None:
+        """Remember and announce that something was not saved."""
+        if not self.degraded:
+            log.warning("The run goes on, but not everything is saved: %s", error)
+        self.degraded = True
+        message = self.secrets.mask(str(error))
+        self._say(CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+
+    def name_place(self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None) -> Future[Facts]:
+        """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
+        named: Future[Facts] = Future()
+
+        def act() -> None:
+            try:
+                self._name_place(make(), provider, location, named)
+            except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
+                named.set_exception(error)
+
+        if threading.get_ident() == self._thread:
+            act()
+        else:
+            self._loop.call_soon_threadsafe(act)
+        return named
+
+    def completed(self, facts: Facts, started: float) -> str:
+        """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
+        assert self.writer
+        ref = self.writer.store.ref(facts["place"])
+        elapsed = (time.perf_counter() - started) * 1000
+        self._say(CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
+        if drops := facts.get("drops"):
+            self._say(CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=len(self.record.places))
+        return ref
+
+    def close(self) -> None:
+        """Let go of the store. What failed to be saved is tried once more."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.writer and self.lane:
+            if self.lane.backlog:
+                retry = self._put(self.writer, self.lane, ())
+                log.warning("Saved late: %s", retry.exception(timeout=10) or "everything")
+            self.writer.leave(self.lane)
+            self.writer.close()
+
+    def _name_place(
+        self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]
+    ) -> None:
+        if self.closed:
+            raise StoreError(location or "", "the run has ended; its checkpoints can be named only while it runs")
+        if location is not None:
+            self._attach(provider, location)
+        if self.writer is None:
+            raise StoreError("no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')")
+        self._say(CheckpointStartedEvent, **_naming(facts["place"]))
+        receipt, where = self.commit(facts), self.location or ""
+        assert receipt
+
+        def done(receipt: Receipt) -> None:
+            if error := receipt.exception():
+                named.set_exception(StoreError(where, f"the checkpoint was not saved: {error}"))
+            else:
+                named.set_result(facts)
+
+        receipt.add_done_callback(done)
+
+    def _attach(self, provider: BaseProvider | None, location: str) -> None:
+        """Keep this run at `location` from now on. The entries so far are written before any later one."""
+        writer = open_writer(provider_for(location, provider), location)
+        if self.writer is not None:
+            same = writer is self.writer
+            writer.close()
+            if not same:
+                raise StoreError(
+                    location, f"this run is kept in {self.location}, and one run has one store: call state.checkpoint()"
+                )
+            return
+        self.lane = writer.enter(self.run_id, self.branch)
+        self.writer = writer
+        self.lane.backlog, self._entries = tuple(self._entries), []
+
+    def _put(self, writer: Writer, lane: Lane, entries: tuple[Entry, ...]) -> Receipt:
+        receipt: Receipt = Future()
+        writer.put(lane, entries, lambda error: receipt.set_exception(error) if error else receipt.set_result(None))
+        return receipt
+
+    def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
+        provider = self.writer.key[0] if self.writer else "none"
+        where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
+        event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
+
+
+def _naming(place: Facts) -> Facts:
+    return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
+
+
+def _stamp(event: BaseEvent) -> str:
+    return event.timestamp.isoformat()

@@ -1,0 +1,164 @@
+"""From a ref to the run, branch and place it names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crewlite.errors import RefError
+from crewlite.refs import Ref, parse
+from crewlite.state.entry import Facts
+from crewlite.state.providers import (
+    BaseProvider,
+    BranchInfo,
+    InMemoryProvider,
+    JsonProvider,
+    PlaceInfo,
+    SqliteProvider,
+    Store,
+    provider_for,
+)
+from crewlite.state.providers.json import JsonStore
+from crewlite.state.providers.sqlite import is_database
+from crewlite.state.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What a ref names. `place` is None for the head of the branch."""
+
+    provider: BaseProvider
+    location: str
+    run_id: str
+    branch: str
+    place: str | None = None
+
+
+def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
+    """Resolve a ref; one without a path of its own is looked up in `location`.
+
+    `identity` narrows a bare location and `latest` to the runs of one definition. Raises RefError with candidates, or
+    JournalCorrupt for a file that its journal contradicts.
+    """
+    path, hash_, part = text.rpartition("#")
+    if hash_ and path:
+        return _place_in(_existing(text, path, provider), path, part)
+    if text.endswith(".json"):
+        return _file(text)
+    if os.path.isdir(text) or is_database(text):
+        chosen = _existing(text, text, provider if not is_database(text) else None)
+        return _newest(_open(chosen, text), chosen, text, identity)
+    if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
+        raise RefError(text, "does not exist")
+    chosen = _existing(text, location, provider)
+    return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
+
+
+def exists(location: str, provider: BaseProvider) -> bool:
+    """Whether there is anything at a location, without making it."""
+    if isinstance(provider, InMemoryProvider):
+        return True
+    if isinstance(provider, SqliteProvider) and not Path(location).suffix:
+        location = f"{location}.db"
+    return os.path.exists(location) or not isinstance(provider, SqliteProvider | JsonProvider)
+
+
+def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
+    chosen = provider_for(location, provider)
+    if not exists(location, chosen):
+        raise RefError(ref, f"is looked up in {location}, which does not exist")
+    return chosen
+
+
+def _open(provider: BaseProvider, location: str) -> Store:
+    return provider.open(location)
+
+
+def _file(text: str) -> Located:
+    path = Path(text)
+    if not path.exists():
+        others = sorted(str(p) for p in path.parent.glob("*_*.json"))[-6:] if path.parent.is_dir() else []
+        raise RefError(text, "does not exist", others)
+    place = JsonStore(path.absolute().parent).check_file(path.absolute())
+    return Located(JsonProvider(), str(path.parent), place.run_id, place.branch, place.id)
+
+
+def _place_in(provider: BaseProvider, location: str, part: str) -> Located:
+    store = _open(provider, location)
+    try:
+        return _one_place(store.places(part), provider, location, part)
+    finally:
+        store.close()
+
+
+def _one_place(places: Sequence[PlaceInfo], provider: BaseProvider, location: str, part: str) -> Located:
+    if len(places) != 1:
+        problem = f"names {len(places)} places in {location}" if places else f"names nothing in {location}"
+        raise RefError(part, problem, [place.id for place in places])
+    found = places[0]
+    return Located(provider, location, found.run_id, found.branch, found.id)
+
+
+def _newest(store: Store, provider: BaseProvider, location: str, identity: str | None) -> Located:
+    try:
+        branches = store.branches()
+    finally:
+        store.close()
+    mine = [info for info in branches if identity in (None, info.identity)]
+    if not mine:
+        others = [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
+        raise RefError(location, "holds no run of this definition" if identity else "holds no run", others)
+    return Located(provider, location, mine[0].run_id, mine[0].branch)
+
+
+def _within(
+    store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None
+) -> Located:
+    try:
+        branches = store.branches()
+        chosen = _branch(branches, ref, identity)
+        if chosen is None:
+            if ref.at is None:
+                return _one_place(store.places(ref.path), provider, location, text)
+            raise RefError(text, f"names no run or branch in {location}", [f"{b.run_id}/{b.branch}" for b in branches])
+        if ref.at is None and not ref.back:
+            return Located(provider, location, chosen.run_id, chosen.branch)
+        record = Record.of(store.read(chosen.run_id, chosen.branch))
+        return Located(provider, location, chosen.run_id, chosen.branch, _walk(record, ref, text))
+    finally:
+        store.close()
+
+
+def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> BranchInfo | None:
+    mine = [info for info in branches if identity in (None, info.identity)]
+    if ref.path == "latest":
+        return mine[0] if mine else None
+    run, _, branch = ref.path.partition("/")
+    for info in branches:
+        if info.run_id == run and info.branch == (branch or "main"):
+            return info
+    newest = mine[0].run_id if mine else None
+    return next((info for info in mine if info.run_id == newest and info.branch == ref.path), None)
+
+
+def _walk(record: Record, ref: Ref, text: str) -> str:
+    """The id of the place that `@...` names, `~n` places back."""
+    places: list[Facts] = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
+    if ref.at is None:
+        found = places[-1:]
+    elif ref.at.startswith("label:"):
+        found = [place for place in places if place.get("label") == ref.at.removeprefix("label:")]
+    else:
+        found = [p for p in places if p["address"] == ref.at][-1:] or [p for p in places if ref.at in p["id"]]
+    if len(found) != 1 or ref.back >= len(places):
+        named = [f"{place['id'][-8:]} ({place['address'] or place['trigger']})" for place in places]
+        raise RefError(text, f"names {len(found)} places" if not ref.back else f"goes {ref.back} places back", named)
+    place: Facts | None = found[0]
+    for _ in range(ref.back):
+        place = record.places.get(place["parent"]) if place else None
+    if place is None:
+        raise RefError(text, f"goes {ref.back} places back, beyond the first", [p["id"][-8:] for p in places])
+    identifier: str = place["id"]
+    return identifier

@@ -1,0 +1,27 @@
+"""Where runs are kept. Which provider a location means is decided here."""
+
+from __future__ import annotations
+
+from crewlite.state.providers.base import BaseProvider, BranchInfo, Commit, PlaceInfo, Store
+from crewlite.state.providers.json import JsonProvider
+from crewlite.state.providers.memory import InMemoryProvider
+from crewlite.state.providers.sqlite import SqliteProvider, is_database
+
+__all__ = [
+    "BaseProvider",
+    "BranchInfo",
+    "Commit",
+    "InMemoryProvider",
+    "JsonProvider",
+    "PlaceInfo",
+    "SqliteProvider",
+    "Store",
+    "provider_for",
+]
+
+
+def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
+    """The provider given, else SQLite for a location that ends in .db or .sqlite, else JSON files."""
+    if provider is not None:
+        return provider
+    return SqliteProvider() if is_database(location) else JsonProvider()

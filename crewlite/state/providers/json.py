@@ -1,0 +1,247 @@
+"""Journals as lines of JSON, and one small file per checkpoint that people can read.
+
+    location/journal/<run>/<branch>.jsonl          the truth, one line a commit
+    location/<timestamp>_<id>.json                 a view of one place: lineage, what triggered it, where in the journal
+
+The journal is written first. A missing file is made again from it; a file that it contradicts is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crewlite import disk
+from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
+from crewlite.refs import check_name
+from crewlite.state.entry import Entry, Unsound, unseal_line
+from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
+from crewlite.state.providers.reading import branch_info, newest_sound_place
+
+log = logging.getLogger("crewlite.state")
+
+
+class JsonProvider:
+    """A directory: human-readable files, one per checkpoint, and a journal for each run."""
+
+    name = "json"
+
+    def open(self, location: str) -> JsonStore:
+        """Open a directory, making it if need be (0700, with a .gitignore). Raises StoreUnusable."""
+        root = Path(location).absolute()
+        if root.is_file():
+            database = root.open("rb").read(15) == b"SQLite format 3"
+            hint = "pass provider=SqliteProvider()" if database else "choose a directory"
+            raise StoreUnusable(location, f"is a {'database' if database else 'file'}, JsonProvider wants a directory: {hint}")
+        try:
+            disk.make_directory(root / "journal")
+            if not (root / ".gitignore").exists():
+                disk.replace(root / ".gitignore", b"*\n")
+        except OSError as error:
+            raise StoreUnusable(location, f"cannot be written ({error.strerror or error}); choose another location") from error
+        return JsonStore(root)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a journal ends."""
+
+    seq: int
+    sum: str
+    offset: int
+
+
+class JsonStore:
+    """An opened directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.location = str(root)
+        self._root = root
+        self._ends: dict[tuple[str, str], _End] = {}
+        self._lock = threading.Lock()
+
+    def append(self, commits: Sequence[Commit]) -> None:
+        """See Store.append."""
+        for commit in commits:
+            self._append(commit)
+
+    def read(self, run_id: str, branch: str) -> list[Entry]:
+        """See Store.read."""
+        return [entry for entry, _ in self._scan(run_id, branch)]
+
+    def branches(self) -> list[BranchInfo]:
+        """See Store.branches."""
+        infos = []
+        for path in (self._root / "journal").rglob("*.jsonl"):
+            with path.open("rb") as file:
+                first = file.readline().rstrip(b"\n")
+            try:
+                infos.append(branch_info(unseal_line(first, after="", where=str(path))))
+            except Unsound as problem:
+                log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
+        return sorted(infos, key=lambda info: info.uid, reverse=True)
+
+    def places(self, part: str = "") -> list[PlaceInfo]:
+        """See Store.places."""
+        found = []
+        for path in self._root.glob(f"*_*{part}*.json"):
+            document = _load(path)
+            if part in document["id"]:
+                fields = {"seq": document["seq"], "trigger": document["trigger"], "created_at": document["created_at"]}
+                found.append(PlaceInfo(document["id"], document["run_id"], document["branch"], **fields))
+        return sorted(found, key=lambda place: place.id, reverse=True)
+
+    def ref(self, place: dict[str, Any]) -> str:
+        """The path of the place's file."""
+        return str(self._path(place))
+
+    def close(self) -> None:
+        """Nothing is held open between writes."""
+
+    def check_file(self, path: Path) -> PlaceInfo:
+        """The place that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch."""
+        found = _load(path)
+        for field in ("run_id", "branch", "id"):
+            if not isinstance(found.get(field), str):
+                raise CheckpointMismatch(str(path), f"this is no checkpoint file (it has no {field!r})", None)
+        entries = self._scan(found["run_id"], found["branch"])
+        for entry, end in entries:
+            place = entry.facts.get("place")
+            if place and place["id"] == found["id"]:
+                if json.loads(self._document(entries[0][0], entry, end)) != found:
+                    raise CheckpointMismatch(
+                        str(path), "it was changed after it was written", self._sound([e for e, _ in entries])
+                    )
+                return PlaceInfo(found["id"], found["run_id"], found["branch"], place["seq"], place["trigger"], place["at"])
+        sound = self._sound([entry for entry, _ in entries])
+        raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
+
+    def _append(self, commit: Commit) -> None:
+        path = self._journal(commit.run_id, commit.branch)
+        at = self._end(commit)
+        data = b"".join(entry.line + b"\n" for entry in commit.entries)
+        disk.make_directory(path.parent)
+        try:
+            disk.append(path, data, at=at, torn=_torn)
+        except FileExistsError as error:
+            self._ends.pop((commit.run_id, commit.branch), None)
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="a later one") from error
+        for entry in commit.entries:
+            at += len(entry.line) + 1
+            if place := entry.facts.get("place"):
+                run = entry if commit.after == 0 else self._first(commit)
+                disk.replace(self._path(place), self._document(run, entry, at))
+            for gone in entry.facts.get("drops", ()):
+                for file in self._root.glob(f"*_{gone}.json"):
+                    disk.remove(file)
+        self._ends[commit.run_id, commit.branch] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at)
+
+    def _end(self, commit: Commit) -> int:
+        """The offset where a commit belongs."""
+        if commit.after == 0:
+            return 0
+        end = self._ends.get((commit.run_id, commit.branch))
+        if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
+            scanned = self._scan(commit.run_id, commit.branch)
+            self._mend(scanned)
+            for entry, offset in scanned:
+                if (entry.seq, entry.sum) == (commit.after, commit.after_sum):
+                    return offset
+            last = scanned[-1][0].seq if scanned else 0
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=last)
+        return end.offset
+
+    def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
+        """Make the files that a crash between journal and file left out."""
+        dropped = {gone for entry, _ in scanned for gone in entry.facts.get("drops", ())}
+        for entry, offset in scanned:
+            place = entry.facts.get("place")
+            if place and place["id"] not in dropped and not self._path(place).exists():
+                disk.replace(self._path(place), self._document(scanned[0][0], entry, offset))
+
+    def _scan(self, run_id: str, branch: str) -> list[tuple[Entry, int]]:
+        """Every sound entry with the offset of its end."""
+        path = self._journal(run_id, branch)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return []
+        found: list[tuple[Entry, int]] = []
+        total, offset = "", 0
+        while offset < len(data):
+            stop = data.find(b"\n", offset)
+            line = data[offset:] if stop < 0 else data[offset:stop]
+            try:
+                if stop < 0:
+                    raise Unsound("the last line has no end")
+                entry = unseal_line(line, after=total, where=str(path))
+            except Unsound as problem:
+                if _torn(data[offset:]):
+                    log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
+                    break
+                sound = self._sound([entry for entry, _ in found])
+                raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
+            total, offset = entry.sum, stop + 1
+            found.append((entry, offset))
+        return found
+
+    def _first(self, commit: Commit) -> Entry:
+        path = self._journal(commit.run_id, commit.branch)
+        with path.open("rb") as file:
+            return unseal_line(file.readline().rstrip(b"\n"), after="", where=str(path))
+
+    def _sound(self, entries: Sequence[Entry]) -> str | None:
+        return newest_sound_place(entries, self.ref)
+
+    def _journal(self, run_id: str, branch: str) -> Path:
+        check_name("run_id", run_id)
+        check_name("branch", branch, slashes=True)
+        return self._root / "journal" / run_id / f"{branch}.jsonl"
+
+    def _path(self, place: dict[str, Any]) -> Path:
+        stamp = "".join(c for c in place["at"].partition("+")[0] if c.isalnum())
+        return self._root / f"{stamp}_{place['id']}.json"
+
+    def _document(self, first: Entry, entry: Entry, offset: int) -> bytes:
+        """A checkpoint file: made from the journal alone, so that it can be made again and held against it."""
+        run, place = first.facts["run"], entry.facts["place"]
+        journal = self._journal(run["run_id"], run["branch"]).relative_to(self._root)
+        document = {
+            "schema": entry.facts["schema"],
+            "id": place["id"],
+            "run_id": run["run_id"],
+            "branch": run["branch"],
+            "parent_id": place["parent"],
+            "seq": place["seq"],
+            "created_at": place["at"],
+            "trigger": place["trigger"],
+            "address": place["address"],
+            "label": place.get("label"),
+            "metadata": place.get("metadata", {}),
+            "definition": {"kind": run["definition"]["kind"], "name": run["definition"]["name"]},
+            "about": place["about"],
+            "journal": {"file": journal.as_posix(), "end": offset, "sum": entry.sum},
+        }
+        return json.dumps(document, indent=2, ensure_ascii=True).encode() + b"\n"
+
+
+def _torn(tail: bytes) -> bool:
+    """Whether these bytes at the end of a journal were never a whole commit: no newline at the end, or unwritten blocks."""
+    return not tail.endswith(b"\n") or b"\0" in tail
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RefError(str(path), "does not exist") from None
+    except ValueError as error:
+        raise CheckpointMismatch(str(path), f"this is not JSON any more ({error})", None) from None
+    if not isinstance(document, dict):
+        raise CheckpointMismatch(str(path), "this is no checkpoint file", None)
+    return document

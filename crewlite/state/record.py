@@ -1,0 +1,161 @@
+"""What a run knows of itself: its entries, indexed by the address of each step.
+
+The record is only ever changed by applying an entry, so that a run that was read back knows exactly what the run that
+wrote it knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from crewlite.state.entry import Entry, Facts
+from crewlite.usage import Usage
+
+Json = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished step. `digest` is over the whole value, also where the value is stored as a reference."""
+
+    address: str
+    kind: str
+    attempt: int
+    fingerprint: str
+    value: Json
+    digest: str
+    usage: Json
+    means: dict[str, str]
+    milliseconds: float
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try that failed. `cause` is the child step it failed on; `final` says that it was not tried again."""
+
+    address: str
+    kind: str
+    number: int
+    error_type: str
+    message: str
+    traceback: str
+    milliseconds: float
+    cause: str | None
+    final: bool
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class LightEvent:
+    """An event as history keeps it."""
+
+    type: str
+    event_id: str
+    timestamp: str
+    address: str
+    seq: int
+
+
+@dataclass
+class Record:
+    """An index over the entries of one branch."""
+
+    seq: int = 0
+    sum: str = ""
+    run: Facts = field(default_factory=dict)
+    started_at: str = ""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    intents: dict[str, str] = field(default_factory=dict)
+    places: dict[str, Facts] = field(default_factory=dict)
+    events: list[LightEvent] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    finished_tasks: int = 0
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Record:
+        """Index a journal that was read."""
+        record = cls()
+        for entry in entries:
+            record.apply(entry)
+        return record
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its result."""
+        return "" in self.outcomes
+
+    @property
+    def newest_place(self) -> Facts | None:
+        """The place furthest along the branch."""
+        return max(self.places.values(), key=lambda place: (place["seq"], place["id"]), default=None)
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
+        if run := facts.get("run"):
+            self.run, self.started_at = run, facts["at"]
+        if definition := facts.get("definition"):
+            self.run = {**self.run, "definition": definition}
+        for step in facts.get("steps", ()):
+            self._step(step)
+        for address, effect in facts.get("intents", ()):
+            self.intents[address] = effect
+        for kind, event_id, timestamp, address in facts.get("events", ()):
+            self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
+        for gone in facts.get("drops", ()):
+            self.places.pop(gone, None)
+        if place := facts.get("place"):
+            self.places[place["id"]] = place
+
+    def value(self, address: str) -> Json:
+        """The whole value of an outcome, references resolved."""
+        return self._resolve(self.outcomes[address].value)
+
+    def _step(self, step: Facts) -> None:
+        address, usage = step["address"], step.get("usage")
+        if usage:
+            self.usage = self.usage + Usage(**usage)
+        common = (address, step["kind"], step.get("attempt", 1))
+        if error := step.get("error"):
+            attempt = Attempt(
+                *common,
+                error["type"],
+                error["message"],
+                error["traceback"],
+                step["ms"],
+                error.get("cause"),
+                error["final"],
+                self.seq,
+            )
+            self.attempts.setdefault(address, []).append(attempt)
+            return
+        self.outcomes[address] = Outcome(
+            *common, step["fingerprint"], step["value"], step["digest"], usage, step.get("means", {}), step["ms"], self.seq
+        )
+        self.finished_tasks += step["kind"] == "task"
+
+    def _resolve(self, value: Json) -> Json:
+        if isinstance(value, dict):
+            if value.get("$") == "of":
+                return self.outcomes[value["v"]].value["text"]
+            return {key: self._resolve(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(item) for item in value]
+        return value
+
+
+def by_reference(value: Json, references: dict[str, str]) -> Json:
+    """`value` with each text that is recorded elsewhere replaced by where that is. Nothing is stored twice."""
+    if not references:
+        return value
+    if isinstance(value, str):
+        return {"$": "of", "v": references[value]} if value in references else value
+    if isinstance(value, dict):
+        return {key: by_reference(item, references) for key, item in value.items()}
+    if isinstance(value, list):
+        return [by_reference(item, references) for item in value]
+    return value

@@ -1,0 +1,92 @@
+"""The checkpoint subscriber: decides which events name a checkpoint.
+
+It is the one subscriber that hears a fact before it is committed, and it only decides: the place it names is part of
+the very commit that records the fact, so no checkpoint can ever be missing or show another moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite.events.base import BaseEvent
+from crewlite.ids import new_id
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
+from crewlite.state.record import Record
+
+Setting = CheckpointConfig | bool | None
+_PREVIEW = 160  # characters of an output that a place shows; the whole is in the journal
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSubscriber:
+    """Filters events by the `on_events` of the first definition, from the inside out, that says something."""
+
+    natural: frozenset[str]
+    """What `on_events=True` means for this run's root."""
+    max_checkpoints: int | None = None
+    """The root's, for inner definitions that do not say."""
+    asleep: bool = False
+    """The run has its result already; nothing new will be named."""
+
+    def wants(self, kind: str, outward: tuple[Setting, ...]) -> CheckpointConfig | bool:
+        """The setting under which an event of this type names a checkpoint, else False."""
+        for setting in () if self.asleep else outward:
+            if setting is None:
+                continue
+            if isinstance(setting, bool):
+                return setting and kind in self.natural
+            events = self.natural if setting.on_events is True else setting.on_events
+            return setting if kind in events or "*" in events else False
+        return False
+
+    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, record: Record, seq: int) -> Facts:
+        """The facts that name a place for `event` at `seq`, and drop what is beyond `max_checkpoints`."""
+        facts: Facts = {"place": new_place(record, seq, event.type, event.address or "", about=_about(event, record))}
+        limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
+        if limit := limit or self.max_checkpoints:
+            unlabelled = [place["id"] for place in record.places.values() if not place.get("label")]
+            if surplus := len(record.places) + 1 - limit:
+                facts["drops"] = unlabelled[: max(0, surplus)]
+        return facts
+
+
+def new_place(
+    record: Record,
+    seq: int,
+    trigger: str,
+    address: str,
+    *,
+    about: Facts,
+    label: str | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> Facts:
+    """The facts of a place at `seq`; its parent is the newest place at or before it."""
+    before = [place for place in record.places.values() if place["seq"] <= seq] if seq <= record.seq else None
+    parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
+    place: Facts = {
+        "id": new_id(),
+        "seq": seq,
+        "parent": parent["id"] if parent else None,
+        "trigger": trigger,
+        "address": address,
+        "about": about,
+    }
+    if label:
+        place["label"] = label
+    if metadata:
+        place["metadata"] = metadata
+    return place
+
+
+def _about(event: BaseEvent, record: Record) -> Facts:
+    output = getattr(event, "output", None) or getattr(event, "response", None)
+    finished = record.finished_tasks + (event.type == "task_completed")
+    about: Facts = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
+    if event.source_name:
+        about["name"] = event.source_name
+    if output is not None:
+        text = str(output)
+        about["output"] = text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1]}…"
+    return about

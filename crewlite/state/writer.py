@@ -1,0 +1,149 @@
+"""One thread per opened store that writes what runs commit, in the order they ask.
+
+Whatever waits when the thread comes round is written in one go: so fifty runs that commit at the same moment pay for
+one sync, and no loop ever waits for a disk. A commit that fails stays at the head of its lane and is tried again
+before the next one, so a journal never has a hole.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from crewlite.errors import BranchConflictError
+from crewlite.state.entry import Entry
+from crewlite.state.providers import BaseProvider, Commit, Store
+
+Done = Callable[[BaseException | None], None]
+
+
+@dataclass(eq=False)
+class Lane:
+    """The way of one branch to its store."""
+
+    run_id: str
+    branch: str
+    seq: int = 0
+    """What is stored already."""
+    sum: str = ""
+    backlog: tuple[Entry, ...] = ()
+    """What failed to be stored, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    lane: Lane
+    entries: tuple[Entry, ...]
+    done: Done
+
+
+@dataclass(eq=False)
+class Writer:
+    """The thread of one store. `open` shares it among all runs of this process that use the store."""
+
+    store: Store
+    key: tuple[str, str]
+    lanes: set[tuple[str, str]] = field(default_factory=set)
+    users: int = 0
+    _jobs: deque[_Job] = field(default_factory=deque)
+    _wake: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def put(self, lane: Lane, entries: tuple[Entry, ...], done: Done) -> None:
+        """Write entries; `done` is called from the writer's thread with None or with what went wrong."""
+        self._jobs.append(_Job(lane, entries, done))
+        self._wake.release()
+
+    def enter(self, run_id: str, branch: str) -> Lane:
+        """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
+        with _lock:
+            if (run_id, branch) in self.lanes:
+                raise BranchConflictError(run_id, branch, expected=0, found="work")
+            self.lanes.add((run_id, branch))
+        return Lane(run_id, branch)
+
+    def leave(self, lane: Lane) -> None:
+        """Give a branch back."""
+        with _lock:
+            self.lanes.discard((lane.run_id, lane.branch))
+
+    def close(self) -> None:
+        """Let go. The last user ends the thread and closes the store."""
+        with _lock:
+            self.users -= 1
+            if self.users:
+                return
+            _open.pop(self.key, None)
+        self._wake.release()
+        self._thread.join()
+        self.store.close()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._work, name="crewlite-writer", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            self._wake.acquire()
+            jobs = []
+            while self._jobs:
+                jobs.append(self._jobs.popleft())
+            if jobs:
+                self._write(jobs)
+            elif not self.users:
+                return
+
+    def _write(self, jobs: list[_Job]) -> None:
+        commits: dict[Lane, Commit] = {}
+        for job in jobs:
+            lane = job.lane
+            before = commits[lane].entries if lane in commits else lane.backlog
+            commits[lane] = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, (*before, *job.entries))
+        try:
+            self.store.append(list(commits.values()))
+        except BaseException as error:  # noqa: BLE001 - whatever storage raises is the answer to those who wait
+            if len(commits) > 1:
+                for lane in commits:
+                    self._write([job for job in jobs if job.lane is lane])
+                return
+            for lane, commit in commits.items():
+                lane.backlog = commit.entries
+            self._answer(jobs, error)
+            return
+        for lane, commit in commits.items():
+            lane.seq, lane.sum, lane.backlog = commit.entries[-1].seq, commit.entries[-1].sum, ()
+        self._answer(jobs, None)
+
+    def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
+        for job in jobs:
+            job.done(error)
+
+
+_open: dict[tuple[str, str], Writer] = {}
+_lock = threading.Lock()
+
+
+def open_writer(provider: BaseProvider, location: str) -> Writer:
+    """The writer of a location: one per process, however many runs use it. Raises StoreUnusable."""
+    own = f"{id(provider)}" if provider.name == "memory" else ""
+    key = (f"{provider.name}{own}", os.path.realpath(location))
+    with _lock:
+        writer = _open.get(key)
+        if writer is None:
+            writer = _open[key] = Writer(provider.open(location), key)
+            writer.start()
+        writer.users += 1
+        return writer
+
+
+def _forget() -> None:
+    global _lock
+    _open.clear()
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)  # a child inherits neither threads nor database connections

@@ -1,0 +1,6 @@
+"""Tasks: what is to be done, and what came of it."""
+
+from crewlite.task.output import TaskOutput
+from crewlite.task.task import Task
+
+__all__ = ["Task", "TaskOutput"]

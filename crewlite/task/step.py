@@ -1,0 +1,219 @@
+"""A task as a durable step: the agent answers, then the file is written, then the callback hears, then it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite import background, codec, disk, durable, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
+from crewlite.agent.shape import schema_text
+from crewlite.durable import Stamp, Step
+from crewlite.events.types.agent_events import (
+    AgentExecutionCompletedEvent,
+    AgentExecutionErrorEvent,
+    AgentExecutionStartedEvent,
+)
+from crewlite.events.types.step_events import StepCompletedEvent, StepFailedEvent, StepStartedEvent
+from crewlite.events.types.task_events import TaskCompletedEvent, TaskFailedEvent, TaskStartedEvent
+from crewlite.llm.base import BaseLLM
+from crewlite.task.output import TaskOutput
+from crewlite.task.task import Task
+from crewlite.tools.base import is_async
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A task with its placeholders filled in."""
+
+    task: Task
+    agent: Agent
+    description: str
+    expected_output: str
+    output_file: str | None
+    role: str
+    goal: str
+    backstory: str
+
+    @classmethod
+    def of(cls, task: Task, agent: Agent, inputs: Mapping[str, Any]) -> Filled:
+        """Fill in the inputs. Raises MissingInput."""
+        where, who = f"Task {task.title!r}", f"Agent {agent.role!r}"
+        return cls(
+            task,
+            agent,
+            templates.fill(task.description, inputs, where=where),
+            templates.fill(task.expected_output, inputs, where=where),
+            templates.fill(task.output_file, inputs, where=where) if task.output_file else None,
+            templates.fill(agent.role, inputs, where=who),
+            templates.fill(agent.goal, inputs, where=who),
+            templates.fill(agent.backstory, inputs, where=who),
+        )
+
+    def output(self, answer: Answer) -> TaskOutput:
+        """The answer as the task's output."""
+        value = answer.value
+        return TaskOutput(
+            name=self.task.name,
+            description=self.description,
+            expected_output=self.expected_output,
+            raw=answer.text,
+            pydantic=value if self.task.output_pydantic else None,
+            json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
+            agent=self.role,
+        )
+
+    def output_of(self, data: Any) -> TaskOutput:
+        """A recorded output, its structure read again with the class the task has now."""
+        shape = self.task.shape
+        return self.output(Answer(data["raw"], shape.read(data["raw"]) if shape else None))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An output that a task is given as context."""
+
+    address: str
+    name: str
+    text: str
+
+
+def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Any) -> Step[TaskOutput]:
+    """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
+    task, shape = filled.task, filled.task.shape
+
+    async def act() -> TaskOutput:
+        output = filled.output(await _agent(filled, llm, context))
+        if filled.output_file:
+            await background.in_thread(_write, Path(filled.output_file), output.raw)
+        if task.callback:
+            await _call_back(task, output)
+        return output
+
+    return Step(
+        kind="task",
+        name=task.name,
+        work=act,
+        question=[
+            filled.description,
+            filled.expected_output,
+            shape.schema if shape else None,
+            [filled.role, filled.goal, filled.backstory],
+            [[given.address, codec.digest(given.text)] for given in context],
+        ],
+        voice=_TaskVoice(task, filled, tuple(given.address for given in context)),
+        encode=lambda output: {"raw": output.raw, "agent": output.agent},
+        decode=filled.output_of,
+        address=address,
+        timeout=filled.agent.max_execution_time,
+        drift=drift,
+        says=(task.checkpoint, filled.agent.checkpoint),
+    )
+
+
+async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answer:
+    """Let the agent answer, and say so."""
+    task, agent, scope = filled.task, filled.agent, durable.scope()
+    tools = (*agent.tools, *task.tools)
+    prompt = templates.render(
+        PROMPTS,
+        "task.j2",
+        description=filled.description,
+        expected_output=filled.expected_output,
+        context=context,
+        schema=schema_text(task.shape),
+    )
+    system = system_prompt(filled.role, filled.goal, filled.backstory, tools=bool(tools))
+    opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
+    job = Work(agent, filled.role, llm, tools, opening, agent.max_iter, agent.verbose, task.shape, f"task {task.title!r}")
+    names = tuple(tool.name for tool in tools)
+    said = {"agent_role": filled.role}
+    started = await scope.announce(
+        agent, lambda stamp: AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
+    )
+    try:
+        answer = await work(job)
+    except Exception as error:
+        text, kind = scope.mask(str(error)), type(error).__qualname__
+        await scope.announce(
+            agent,
+            lambda stamp: AgentExecutionErrorEvent(
+                **stamp, **said, started_event_id=started, error=text, error_type=kind
+            ),
+        )
+        raise
+    await scope.announce(
+        agent,
+        lambda stamp: AgentExecutionCompletedEvent(**stamp, **said, started_event_id=started, output=answer.text),
+    )
+    return answer
+
+
+async def _call_back(task: Task, output: TaskOutput) -> None:
+    callback = task.callback
+    assert callback
+
+    async def act() -> None:
+        await callback(output) if is_async(callback) else await background.in_thread(callback, output)
+
+    name = getattr(callback, "__name__", type(callback).__name__).strip("<>")
+    await durable.scope().step(
+        Step(
+            kind="callback",
+            name=name,
+            work=act,
+            question=[codec.digest(output.raw)],
+            voice=_CallbackVoice(callback, name),
+            effect="idempotent",
+        )
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    disk.make_directory(path.absolute().parent, mode=0o777)
+    disk.replace(path.absolute(), text.encode("utf-8", "backslashreplace"), mode=0o666)
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskVoice:
+    source: Task
+    filled: Filled
+    context: tuple[str, ...]
+
+    def started(self, stamp: Stamp) -> TaskStartedEvent:
+        return TaskStartedEvent(
+            **stamp,
+            task_name=self.source.name,
+            agent_role=self.filled.role,
+            description=self.filled.description,
+            expected_output=self.filled.expected_output,
+            context=self.context,
+        )
+
+    def completed(self, stamp: Stamp, value: TaskOutput) -> TaskCompletedEvent:
+        return TaskCompletedEvent(**stamp, task_name=self.source.name, agent_role=self.filled.role, output=value)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> TaskFailedEvent:
+        return TaskFailedEvent(
+            **stamp, task_name=self.source.name, agent_role=self.filled.role, error=error, error_type=error_type
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _CallbackVoice:
+    source: object
+    name: str
+
+    def started(self, stamp: Stamp) -> StepStartedEvent:
+        return StepStartedEvent(**stamp, kind="callback", name=self.name)
+
+    def completed(self, stamp: Stamp, value: BaseModel | None) -> StepCompletedEvent:
+        return StepCompletedEvent(**stamp, kind="callback", name=self.name)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> StepFailedEvent:
+        return StepFailedEvent(**stamp, kind="callback", name=self.name, error=error, error_type=error_type)

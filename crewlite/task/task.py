@@ -1,0 +1,73 @@
+"""The definition of a task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from crewlite.agent.agent import Agent, as_tools
+from crewlite.agent.shape import Shape
+from crewlite.definition import Definition
+from crewlite.errors import ConfigError
+from crewlite.state.config import CheckpointConfig
+from crewlite.task.output import TaskOutput
+from crewlite.tools.base import BaseTool
+
+
+class Task(Definition):
+    """Something to be done by an agent.
+
+    `description`, `expected_output` and `output_file` may hold `{placeholders}` for the inputs of the crew.
+    """
+
+    description: str = Field(min_length=1)
+    expected_output: str = Field(min_length=1)
+    agent: Agent | None = None
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._ -]{1,100}$")
+    """What it is called in addresses (`task:research`), results (`result["research"]`) and on resume."""
+    tools: tuple[BaseTool, ...] = ()
+    """Beside the agent's own."""
+    context: tuple[Task, ...] | None = None
+    """Tasks whose outputs it is given; None: all before it; []: none."""
+    output_pydantic: type[BaseModel] | None = None
+    """The answer must fit this class; `output.pydantic` is an instance of it."""
+    output_json: type[BaseModel] | None = None
+    """The answer must fit this class; `output.json_dict` is a dict."""
+    output_file: str | None = None
+    """A file to write the answer to: whole or not at all, before the task counts as finished."""
+    callback: Callable[[TaskOutput], Any] | None = None
+    """Called with the output, at least once, before the task counts as finished. May be async."""
+    checkpoint: CheckpointConfig | bool | None = None
+    """None inherits, False is off."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools(cls, value: object) -> object:
+        return as_tools(value)
+
+    @field_validator("callback", mode="after")
+    @classmethod
+    def _callback(cls, value: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        if value is not None and not callable(value):
+            raise ConfigError(f"callback is {value!r}; wanted a function that takes the TaskOutput")
+        return value
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Task:
+        if self.output_pydantic and self.output_json:
+            raise ConfigError("output_pydantic and output_json are two shapes for one answer: choose one")
+        return self
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape its answer must have."""
+        wanted = self.output_pydantic or self.output_json
+        return Shape(wanted) if wanted else None
+
+    @property
+    def title(self) -> str:
+        """What people call it: its name, else how its description begins."""
+        return self.name or inspect.cleandoc(self.description).partition("\n")[0][:60]

@@ -1,0 +1,64 @@
+"""A model that says what it is told to: for tests without a key or a network."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from crewlite.errors import ScriptExhausted
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ToolCall, context_for
+from crewlite.usage import Usage
+
+Line = Reply | BaseException
+Script = Sequence[Line] | Callable[..., Line]
+
+
+class ScriptedLLM(BaseLLM):
+    """Answers from a list, in order, or by a function called as `f(messages, **context)`.
+
+    A line is text, a ToolCall or a list of them, an LLMReply, or an exception to raise. `delay` (seconds) passes
+    before each answer. `calls` holds the messages of every call so far, so `len(llm.calls)` counts them.
+
+    >>> llm = ScriptedLLM(["first", ToolCall("search", {"query": "tides"}), "last"])
+    """
+
+    model = "scripted"
+
+    def __init__(self, replies: Script, *, delay: float = 0.0, model: str | None = None) -> None:
+        super().__init__(model)
+        self.delay = delay
+        self.calls: list[list[Message]] = []
+        self._script = replies if callable(replies) else list(replies)
+        self._lock = threading.Lock()
+
+    async def acall(self, messages: list[Message], **context: Any) -> Reply:
+        """Answer with the next line."""
+        with self._lock:
+            number = len(self.calls)
+            self.calls.append(messages)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        line = self._line(number, messages, context)
+        if isinstance(line, BaseException):
+            raise line
+        return _counted(line, messages)
+
+    def _line(self, number: int, messages: list[Message], context: dict[str, Any]) -> Line:
+        if callable(self._script):
+            return self._script(messages, **context_for(self._script, context))
+        if number >= len(self._script):
+            raise ScriptExhausted(len(self._script))
+        return self._script[number]
+
+
+def _counted(line: Line, messages: list[Message]) -> Reply:
+    """The line with usage, counting words as tokens, so that budgets and sums have something to add."""
+    if not isinstance(line, str) or not line:
+        return line  # type: ignore[return-value]
+    words = sum(len(str(message.get("content") or "").split()) for message in messages)
+    return LLMReply(text=line, usage=Usage(prompt_tokens=words, completion_tokens=len(line.split()), requests=1))
+
+
+__all__ = ["ScriptedLLM", "ToolCall"]

@@ -1,0 +1,67 @@
+"""Tools made from functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+from crewlite import background
+from crewlite.durable import Effect
+from crewlite.errors import ConfigError
+from crewlite.tools.base import BaseTool, is_async
+from crewlite.tools.schema import summary
+
+
+class FunctionTool(BaseTool):
+    """A function as a tool. Calling it calls the function."""
+
+    func: Callable[..., Any]
+
+    async def _arun(self, **kwargs: Any) -> Any:
+        return await self.func(**kwargs) if is_async(self.func) else await background.in_thread(self.func, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.func(*args, **kwargs)
+
+    def _code(self) -> Any:
+        return self.func
+
+
+@overload
+def tool(name: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    name: str | None = None, /, *, effect: Effect = "idempotent", timeout: float | None = None
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    name: str | Callable[..., Any] | None = None,
+    /,
+    *,
+    effect: Effect = "idempotent",
+    timeout: float | None = None,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool of a function, sync or async. Its docstring tells the model what it does.
+
+    >>> @tool
+    ... def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> add.name, add.description, add(1, 2)
+    ('add', 'Add two numbers.', 3)
+
+    `@tool("other name", effect="once", timeout=30)` sets what the signature cannot say: see BaseTool for the words.
+    """
+    if callable(name):
+        return _make(name, None, effect, timeout)
+    return lambda fn: _make(fn, name, effect, timeout)
+
+
+def _make(fn: Callable[..., Any], name: str | None, effect: Effect, timeout: float | None) -> FunctionTool:
+    title = name or getattr(fn, "__name__", type(fn).__name__)
+    description = summary(inspect.getdoc(fn) or "")
+    if not description:
+        raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
+    made = FunctionTool(name=title, description=description, func=fn, effect=effect, timeout=timeout)
+    _ = made.arguments  # an unusable signature is told here, not in the middle of a run
+    return made

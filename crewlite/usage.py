@@ -1,0 +1,41 @@
+"""Tokens, requests and cost, added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Usage(BaseModel):
+    """What model calls used. Counts are tokens, `requests` are calls, `cost` is in US dollars, None if unknown."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    requests: int = 0
+    cost: float | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum. An unknown cost stays unknown only if both are."""
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            requests=self.requests + other.requests,
+            cost=sum(costs) if costs else None,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """As recorded: what is zero is left out."""
+        return {name: value for name, value in self.__dict__.items() if value}
