@@ -85,6 +85,11 @@ def _encode(value: Any, path: str, depth: int) -> Json:
         return value if math.isfinite(value) else {"$": "float", "v": repr(value)}
     if writer := _WRITERS.get(kind):
         return writer(value, path, depth)
+    return _encode_instance(value, path, depth)
+
+
+def _encode_instance(value: Any, path: str, depth: int) -> Json:
+    kind = type(value)
     if isinstance(value, Enum):
         return {"$": "enum", "c": class_name(kind), "v": _encode(value.value, path, depth + 1)}
     if isinstance(value, BaseModel):
@@ -109,7 +114,10 @@ def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
 
 
 def _sequence(tag: str) -> Callable[[Any, str, int], Json]:
-    return lambda value, path, depth: {"$": tag, "v": [_encode(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]}
+    return lambda value, path, depth: {
+        "$": tag,
+        "v": [_encode(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)],
+    }
 
 
 def _unordered(tag: str) -> Callable[[Any, str, int], Json]:
@@ -175,7 +183,9 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
 def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
     cls: Any = known.get(name) or _registered.get(name)
     if cls is None:
-        log.warning("%s is not declared in this program: its value stays plain data. codec.register(it) to change", name)
+        log.warning(
+            "%s is not declared in this program: its value stays plain data. codec.register(it) to change", name
+        )
         return value
     if tag == "enum":
         return cls(value)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 MASK = "[secret]"
 _SHORTEST = 6  # anything shorter would mask ordinary words
+_DEEPEST = 8  # levels of objects within objects that are looked into
 _NAMES = re.compile(
     r"(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|authori[sz]ation|cookie|bearer)",
     re.IGNORECASE,
@@ -63,24 +64,26 @@ def _collect(value: object, name: str, found: set[str], seen: set[int], depth: i
         found.add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
     elif isinstance(value, str):
         if _NAMES.search(name) and not _COUNTS.search(name):
-            found.add(value)
-            found.update(part for part in value.split() if len(part) >= _SHORTEST and _NAMES.search(value) is None)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            # everything in a bag of headers may authorise; outside one, the key's own name decides
-            _collect(item, f"{name}.authorization" if "header" in name.lower() else str(key), found, seen, depth)
-    elif depth < 6 and id(value) not in seen:
+            found |= {value, *(word for word in value.split() if len(word) > 8)}  # "Bearer abc...": also without Bearer
+    elif depth < _DEEPEST and id(value) not in seen:
         seen.add(id(value))
-        if isinstance(value, list | tuple | set | frozenset):
-            for item in value:
-                _collect(item, name, found, seen, depth + 1)
-        elif fields := _fields(value):
-            for key, item in fields.items():
-                _collect(item, key, found, seen, depth + 1)
+        for key, item in _parts(value, name):
+            _collect(item, key, found, seen, depth + 1)
+
+
+def _parts(value: object, name: str) -> Iterable[tuple[str, object]]:
+    """What an object holds, each part under the name that tells whether it is secret."""
+    if isinstance(value, Mapping):
+        # everything in a bag of headers may authorise; in any other, the key's own name decides
+        headers = "header" in name.lower()
+        return [("authorization" if headers else str(key), item) for key, item in value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(name, item) for item in value]
+    return _fields(value).items()
 
 
 def _fields(value: object) -> dict[str, object]:
-    if isinstance(value, type) or callable(value) and not isinstance(value, BaseModel):
+    if isinstance(value, type) or (callable(value) and not isinstance(value, BaseModel)):
         return {}
     fields = dict(getattr(value, "__dict__", {}))
     if isinstance(value, BaseModel) and value.__pydantic_private__:

@@ -10,8 +10,6 @@ from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
-Inherited = T | bool | None
-
 
 def resolve(outward: Iterable[T | bool | None], default: Callable[[], T]) -> T | Literal[False] | None:
     """The first setting, from the inside out, that says something.

@@ -83,7 +83,9 @@ class Agent(Definition):
             rerun: Addresses of calls in doubt to make again.
         """
         request = self._request(messages, run_id, from_checkpoint, answers, rerun)
-        return run_sync("kickoff", lambda: self._kickoff(request, response_format), lambda: request.how_to_go_on("agent"))
+        return run_sync(
+            "kickoff", lambda: self._kickoff(request, response_format), lambda: request.how_to_go_on("agent")
+        )
 
     async def akickoff(
         self,
@@ -195,5 +197,3 @@ def _conversation(messages: str | Sequence[Message]) -> list[Message]:
     if not found or any(not isinstance(message.get("role"), str) or "content" not in message for message in found):
         raise ConfigError(f"messages is {messages!r}; wanted a text, or a list of {{'role': ..., 'content': ...}}")
     return found
-
-

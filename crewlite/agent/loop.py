@@ -95,7 +95,7 @@ async def _turn(
     planned: list[PlannedCall] = []
 
     def intends(reply: LLMReply) -> list[Intent]:
-        planned[:] = [plan_call(scope, c, n, tools, job.source, job.role) for n, c in enumerate(reply.tool_calls, 1)]
+        planned[:] = [plan_call(scope, call, n, tools, job) for n, call in enumerate(reply.tool_calls, 1)]
         return [call.intent for call in planned if call.intent]
 
     reply = await ask(

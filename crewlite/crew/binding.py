@@ -21,7 +21,11 @@ def rebound(recorded: Sequence[Facts], tasks: Sequence[Task], finished: frozense
     Raises TaskGone if a finished task has nobody to answer to it.
     """
     addresses = match(recorded, tasks)
-    gone = [fact["address"] for fact in recorded if fact["address"] in finished and fact["address"] not in addresses.values()]
+    gone = [
+        fact["address"]
+        for fact in recorded
+        if fact["address"] in finished and fact["address"] not in addresses.values()
+    ]
     if gone:
         raise TaskGone(run_id, gone)
     taken, counts = {fact["address"] for fact in recorded}, dict[str, int]()

@@ -141,11 +141,16 @@ class Crew(Definition):
             inner=tuple(setting for task, agent, _ in cast for setting in (task.checkpoint, agent.checkpoint)),
             natural=frozenset({"task_completed"}),
             silent=_SILENT,
-            holds=(self, *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools))),
+            holds=(
+                self,
+                *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools)),
+            ),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             rebind=self._rebind,
         )
-        for task, agent, _ in cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ():
+        for task, agent, _ in (
+            cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ()
+        ):
             Filled.of(task, agent, request.inputs or {})  # a missing input is told before anything is opened
         with shown(self.verbose):
             return await kickoff(root, request)

@@ -86,7 +86,9 @@ def _encode(result: CrewOutput, run: Run | None) -> Any:
 def _decode(data: Any, cast: Cast, inputs: dict[str, Any], run: Run | None) -> CrewOutput:
     if run is None:
         pairs = zip(cast, data["outputs"], strict=True)
-        return _result([Filled.of(task, agent, inputs).output_of({"raw": raw}) for (task, agent, _), raw in pairs], None)
+        return _result(
+            [Filled.of(task, agent, inputs).output_of({"raw": raw}) for (task, agent, _), raw in pairs], None
+        )
     recorded = run.record.run["definition"]["tasks"]
     live = {address: task for task, address in match(recorded, [task for task, _, _ in cast]).items()}
     agents = {task: agent for task, agent, _ in cast}

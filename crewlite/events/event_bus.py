@@ -108,7 +108,11 @@ class _Lane:
                     continue
                 _chain.set(item.chain)
                 try:
-                    args = (item.source, item.event, item.state) if self.receiver.wants_state else (item.source, item.event)
+                    args = (
+                        (item.source, item.event, item.state)
+                        if self.receiver.wants_state
+                        else (item.source, item.event)
+                    )
                     await self.receiver.handler(*args)
                 except Exception as error:  # noqa: BLE001 - the border: a handler breaks nothing but itself
                     _report(self.receiver, item.event, error)

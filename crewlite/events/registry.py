@@ -71,7 +71,9 @@ def load() -> dict[str, type[BaseEvent]]:
     found: dict[str, type[BaseEvent]] = {"BaseEvent": BaseEvent}
     for family in _FAMILIES:
         module = importlib.import_module(f"crewlite.events.types.{family}_events")
-        for name, value in vars(module).items():
-            if isinstance(value, type) and issubclass(value, BaseEvent) and not name.startswith("_"):
-                found[name] = value
+        found |= {name: value for name, value in vars(module).items() if _is_event(value) and name[0] != "_"}
     return found
+
+
+def _is_event(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseEvent)

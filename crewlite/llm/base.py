@@ -29,7 +29,7 @@ class ToolCall(BaseModel):
     arguments: dict[str, Any] = Field(default_factory=dict)
     id: str | None = None
 
-    def __init__(self, name: str, arguments: dict[str, Any] | None = None, id: str | None = None) -> None:
+    def __init__(self, name: str, arguments: dict[str, Any] | None = None, id: str | None = None) -> None:  # noqa: A002 - its name on the wire
         super().__init__(name=name, arguments=arguments or {}, id=id)
 
 
@@ -49,7 +49,11 @@ class LLMReply(BaseModel):
         message: Message = {"role": "assistant", "content": self.text}
         if self.tool_calls:
             message["tool_calls"] = [
-                {"id": call.id or f"call_{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "id": call.id or f"call_{n}",
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for n, call in enumerate(self.tool_calls, 1)
             ]
         return message

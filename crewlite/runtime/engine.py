@@ -53,7 +53,9 @@ def _find(root: Root[Any], request: Request, config: CheckpointConfig) -> Locate
     if config.restore_from is not None:
         found = locate(config.restore_from, config.location, config.provider, root.identity)
         if request.run_id not in (None, found.run_id):
-            raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
+            raise ConfigError(
+                f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}"
+            )
         return found
     provider = provider_for(config.location, config.provider)
     if request.run_id is None or not exists(config.location, provider):
@@ -66,9 +68,7 @@ def _find(root: Root[Any], request: Request, config: CheckpointConfig) -> Locate
     return Located(provider, config.location, request.run_id, "main") if known else None
 
 
-async def _begin(
-    root: Root[Any], request: Request, config: CheckpointConfig | None, secrets: Secrets
-) -> Taken:
+async def _begin(root: Root[Any], request: Request, config: CheckpointConfig | None, secrets: Secrets) -> Taken:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
     inputs = dict(request.inputs or {})
     run_id = request.run_id or new_id()
@@ -95,9 +95,16 @@ async def _resume(
 ) -> Taken:
     """A run that was recorded, from where it stopped."""
     started = time.perf_counter()
-    about = {"location": located.location, "provider": located.provider.name, "run_id": located.run_id, "branch": located.branch}
+    about = {
+        "location": located.location,
+        "provider": located.provider.name,
+        "run_id": located.run_id,
+        "branch": located.branch,
+    }
     event_bus.emit(root.holds[0], CheckpointRestoreStartedEvent(**about))
-    writer, lane = await background.in_thread(_enter, located.provider, located.location, located.run_id, located.branch)
+    writer, lane = await background.in_thread(
+        _enter, located.provider, located.location, located.run_id, located.branch
+    )
     try:
         record = Record.of(await background.in_thread(writer.store.read, located.run_id, located.branch))
         inputs = _check(root, request, record, located)
@@ -110,7 +117,9 @@ async def _resume(
         writer.leave(lane)
         writer.close()
         if isinstance(error, Exception):
-            failed = CheckpointRestoreFailedEvent(**about, error=secrets.mask(str(error)), error_type=type(error).__name__)
+            failed = CheckpointRestoreFailedEvent(
+                **about, error=secrets.mask(str(error)), error_type=type(error).__name__
+            )
             event_bus.emit(root.holds[0], failed)
         raise
     request.progress.run_id, request.progress.location = located.run_id, journal.location
@@ -145,7 +154,9 @@ def _check(root: Root[Any], request: Request, record: Record, located: Located) 
     if request.inputs is not None:
         given = encode(dict(request.inputs), "inputs")
         if digest(given) != digest(record.run["inputs"]):
-            names = sorted(k for k in {*inputs, *request.inputs} if encode(inputs.get(k)) != encode(request.inputs.get(k)))
+            names = sorted(
+                k for k in {*inputs, *request.inputs} if encode(inputs.get(k)) != encode(request.inputs.get(k))
+            )
             raise InputsChanged(located.run_id, names)
         inputs = dict(request.inputs)
     place, newest = record.places.get(located.place or ""), record.newest_place
@@ -193,9 +204,7 @@ async def _first_save(journal: Journal, facts: Facts) -> None:
         raise StoreUnusable(where, f"nothing can be saved ({error}); nothing was started") from error
 
 
-def _journal(
-    run_id: str, branch: str, record: Record, secrets: Secrets, config: CheckpointConfig | None
-) -> Journal:
+def _journal(run_id: str, branch: str, record: Record, secrets: Secrets, config: CheckpointConfig | None) -> Journal:
     return Journal(run_id, branch, record, secrets, on_save_error=config.on_save_error if config else "warn")
 
 

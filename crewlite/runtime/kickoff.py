@@ -110,7 +110,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
             )
     if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
         events = ", ".join(config.on_events)
-        log.warning("on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name)
+        log.warning(
+            "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
+        )
     says_something = root.setting is not None or override is not None
     return Plan(config, False if root.setting is False else config if says_something else None)
 
@@ -128,7 +130,9 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
 async def inside(scope: durable.Scope, root: Root[T], request: Request) -> T:
     """A kickoff in the middle of another run is a step of that run."""
     if request.run_id or request.from_checkpoint:
-        raise ConfigError(f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's")
+        raise ConfigError(
+            f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's"
+        )
     step = root.step(dict(request.inputs or {}), None)
     return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
 

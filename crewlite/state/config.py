@@ -7,24 +7,20 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from crewlite.definition import Described
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.state.providers import BaseProvider
 
-NATURAL = True
-"""For `on_events`: the event that ends a unit of the root's work."""
 
-
-class CheckpointConfig(BaseModel):
+class CheckpointConfig(Described):
     """Checkpoints of a crew or an agent: `Crew(checkpoint=CheckpointConfig(...))`.
 
     Inside another definition only `on_events` and `max_checkpoints` have a say: one run is kept in one store.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     location: str = "./.checkpoints"
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
@@ -51,7 +47,9 @@ class CheckpointConfig(BaseModel):
             self,
             *,
             location: str | os.PathLike[str] = "./.checkpoints",
-            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = ("task_completed",),
+            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = (
+                "task_completed",
+            ),
             provider: BaseProvider | None = None,
             max_checkpoints: int | None = None,
             restore_from: str | os.PathLike[str] | None = None,
@@ -77,7 +75,9 @@ class CheckpointConfig(BaseModel):
         if value is True:
             return True
         if isinstance(value, str) or not isinstance(value, Iterable):
-            raise ConfigError(f"on_events is {value!r}; wanted a list of event names or classes, such as ['task_completed']")
+            raise ConfigError(
+                f"on_events is {value!r}; wanted a list of event names or classes, such as ['task_completed']"
+            )
         return tuple(_event_name(item) for item in value)
 
     @field_validator("provider", mode="after")
@@ -107,4 +107,4 @@ def _event_name(item: object) -> str:
 
 def defaults() -> CheckpointConfig:
     """What `checkpoint=True` stands for."""
-    return CheckpointConfig(on_events=NATURAL)
+    return CheckpointConfig(on_events=True)

@@ -1,8 +1,8 @@
 """Reading what was recorded: runs, their steps and attempts, checkpoints and events.
 
-    history = History("./.checkpoints")
-    for run in history.runs():
-        print(run.run_id, run.status, run.usage.total_tokens)
+history = History("./.checkpoints")
+for run in history.runs():
+    print(run.run_id, run.status, run.usage.total_tokens)
 """
 
 from __future__ import annotations
@@ -121,7 +121,9 @@ class RunHistory:
 class History:
     """The runs kept at a location. Reads only; a location that does not exist is a RefError."""
 
-    def __init__(self, location: str | os.PathLike[str] = "./.checkpoints", provider: BaseProvider | None = None) -> None:
+    def __init__(
+        self, location: str | os.PathLike[str] = "./.checkpoints", provider: BaseProvider | None = None
+    ) -> None:
         self._location = os.fspath(location)
         self._provider = provider_for(self._location, provider)
         if not exists(self._location, self._provider):

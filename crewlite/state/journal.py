@@ -111,7 +111,9 @@ class Journal:
         message = self.secrets.mask(str(error))
         self._say(CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
-    def name_place(self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None) -> Future[Facts]:
+    def name_place(
+        self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
+    ) -> Future[Facts]:
         """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
         named: Future[Facts] = Future()
 
@@ -157,7 +159,9 @@ class Journal:
         if location is not None:
             self._attach(provider, location)
         if self.writer is None:
-            raise StoreError("no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')")
+            raise StoreError(
+                "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
+            )
         self._say(CheckpointStartedEvent, **_naming(facts["place"]))
         receipt, where = self.commit(facts), self.location or ""
         assert receipt

@@ -113,9 +113,7 @@ def _newest(store: Store, provider: BaseProvider, location: str, identity: str |
     return Located(provider, location, mine[0].run_id, mine[0].branch)
 
 
-def _within(
-    store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None
-) -> Located:
+def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:
     try:
         branches = store.branches()
         chosen = _branch(branches, ref, identity)

@@ -134,7 +134,14 @@ class Record:
             self.attempts.setdefault(address, []).append(attempt)
             return
         self.outcomes[address] = Outcome(
-            *common, step["fingerprint"], step["value"], step["digest"], usage, step.get("means", {}), step["ms"], self.seq
+            *common,
+            step["fingerprint"],
+            step["value"],
+            step["digest"],
+            usage,
+            step.get("means", {}),
+            step["ms"],
+            self.seq,
         )
         self.finished_tasks += step["kind"] == "task"
 

@@ -1,4 +1,4 @@
-"""A task as a durable step: the agent answers, then the file is written, then the callback hears, then it is finished."""
+"""A task as a durable step: agent, then output file, then callback; only then it is finished."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ class Given:
     text: str
 
 
-def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Any) -> Step[TaskOutput]:
+def task_step(
+    filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Any
+) -> Step[TaskOutput]:
     """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
     task, shape = filled.task, filled.task.shape
 
@@ -130,7 +132,9 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     )
     system = system_prompt(filled.role, filled.goal, filled.backstory, tools=bool(tools))
     opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
-    job = Work(agent, filled.role, llm, tools, opening, agent.max_iter, agent.verbose, task.shape, f"task {task.title!r}")
+    job = Work(
+        agent, filled.role, llm, tools, opening, agent.max_iter, agent.verbose, task.shape, f"task {task.title!r}"
+    )
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(

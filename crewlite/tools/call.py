@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -34,6 +34,18 @@ class ToolResult:
     error: str | None = None
 
 
+class Named(Protocol):
+    """Who calls."""
+
+    @property
+    def source(self) -> object:
+        """The live agent."""
+
+    @property
+    def role(self) -> str:
+        """What it is called."""
+
+
 class _Voice:
     """Events of a call that really happens."""
 
@@ -58,17 +70,20 @@ class _Voice:
         return ToolUsageErrorEvent(**stamp, **self._about, error=error, error_type=error_type)
 
 
+_Refused = ToolSelectionErrorEvent | ToolValidateInputErrorEvent
+
+
 class _Refusal:
     """The one event of a call that never happens."""
 
-    def __init__(self, source: object, event: type[BaseEvent], about: dict[str, Any]) -> None:
+    def __init__(self, source: object, event: type[_Refused], about: dict[str, Any]) -> None:
         self.source, self._event, self._about = source, event, about
 
     def started(self, stamp: Stamp) -> None:
         return None
 
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        return self._event(**stamp, **self._about, error=value.text)
+        return self.failed(stamp, value.text, value.error or "")
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
         return self._event(**stamp, **self._about, error=error)
@@ -88,12 +103,10 @@ class PlannedCall:
         return durable.scope().step(self.step)
 
 
-def plan_call(
-    scope: Scope, call: ToolCall, number: int, tools: Mapping[str, BaseTool], agent: object, agent_role: str
-) -> PlannedCall:
-    """Take the address of a call, and see whether it can be made."""
+def plan_call(scope: Scope, call: ToolCall, number: int, tools: Mapping[str, BaseTool], agent: Named) -> PlannedCall:
+    """Take the address of the reply's call `number`, and see whether it can be made."""
     address = scope.take("tool", call.name)
-    about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": agent_role}
+    about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": agent.role}
     tool = tools.get(call.name)
     problem = _unknown(call, tools) if tool is None else _misfit(call, tool)
     if tool is None or problem:
@@ -103,7 +116,7 @@ def plan_call(
         async def refuse() -> ToolResult:
             return result
 
-        step = _step(call, address, refuse, _Refusal(agent, event, about), "none")
+        step = _step(call, address, refuse, _Refusal(agent.source, event, about), "none")
         return PlannedCall(call.id or f"call_{number}", step, None)
     about["tool_class"] = type(tool).__name__
     voice = _Voice(tool, about, scope.in_doubt(address))

@@ -22,6 +22,7 @@ class FunctionTool(BaseTool):
         return await self.func(**kwargs) if is_async(self.func) else await background.in_thread(self.func, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, as if it were no tool."""
         return self.func(*args, **kwargs)
 
     def _code(self) -> Any:

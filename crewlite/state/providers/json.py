@@ -37,13 +37,17 @@ class JsonProvider:
         if root.is_file():
             database = root.open("rb").read(15) == b"SQLite format 3"
             hint = "pass provider=SqliteProvider()" if database else "choose a directory"
-            raise StoreUnusable(location, f"is a {'database' if database else 'file'}, JsonProvider wants a directory: {hint}")
+            raise StoreUnusable(
+                location, f"is a {'database' if database else 'file'}, JsonProvider wants a directory: {hint}"
+            )
         try:
             disk.make_directory(root / "journal")
             if not (root / ".gitignore").exists():
                 disk.replace(root / ".gitignore", b"*\n")
         except OSError as error:
-            raise StoreUnusable(location, f"cannot be written ({error.strerror or error}); choose another location") from error
+            raise StoreUnusable(
+                location, f"cannot be written ({error.strerror or error}); choose another location"
+            ) from error
         return JsonStore(root)
 
 
@@ -117,7 +121,9 @@ class JsonStore:
                     raise CheckpointMismatch(
                         str(path), "it was changed after it was written", self._sound([e for e, _ in entries])
                     )
-                return PlaceInfo(found["id"], found["run_id"], found["branch"], place["seq"], place["trigger"], place["at"])
+                return PlaceInfo(
+                    found["id"], found["run_id"], found["branch"], place["seq"], place["trigger"], place["at"]
+                )
         sound = self._sound([entry for entry, _ in entries])
         raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
 
@@ -130,7 +136,9 @@ class JsonStore:
             disk.append(path, data, at=at, torn=_torn)
         except FileExistsError as error:
             self._ends.pop((commit.run_id, commit.branch), None)
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="a later one") from error
+            raise BranchConflictError(
+                commit.run_id, commit.branch, expected=commit.after, found="a later one"
+            ) from error
         for entry in commit.entries:
             at += len(entry.line) + 1
             if place := entry.facts.get("place"):
@@ -231,7 +239,7 @@ class JsonStore:
 
 
 def _torn(tail: bytes) -> bool:
-    """Whether these bytes at the end of a journal were never a whole commit: no newline at the end, or unwritten blocks."""
+    """Whether these bytes at the end of a journal never were a whole commit: no newline, or blocks not written."""
     return not tail.endswith(b"\n") or b"\0" in tail
 
 

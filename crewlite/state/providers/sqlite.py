@@ -99,7 +99,8 @@ class SqliteStore:
     def branches(self) -> list[BranchInfo]:
         """See Store.branches."""
         rows = self._query(
-            "SELECT run_id, name, sum, body FROM branch JOIN entry ON branch_id = id AND entry.seq = 1 ORDER BY uid DESC"
+            "SELECT run_id, name, sum, body FROM branch JOIN entry ON branch_id = id AND entry.seq = 1 "
+            "ORDER BY uid DESC"
         )
         found = []
         for run_id, name, total, body in rows:
@@ -113,7 +114,8 @@ class SqliteStore:
     def places(self, part: str = "") -> list[PlaceInfo]:
         """See Store.places."""
         rows = self._query(
-            "SELECT place.id, run_id, name, place.seq, trigger, created_at FROM place JOIN branch ON branch_id = branch.id "
+            "SELECT place.id, run_id, name, place.seq, trigger, created_at "
+            "FROM place JOIN branch ON branch_id = branch.id "
             "WHERE instr(place.id, ?) > 0 ORDER BY place.id DESC",
             (part,),
         )
@@ -133,7 +135,8 @@ class SqliteStore:
         if commit.after == 0:
             uid = commit.entries[0].facts["run"]["uid"]
             row = self._run(
-                "INSERT INTO branch (run_id, name, uid, seq, head) VALUES (?,?,?,?,?) ON CONFLICT (run_id, name) DO NOTHING",
+                "INSERT INTO branch (run_id, name, uid, seq, head) VALUES (?,?,?,?,?) "
+                "ON CONFLICT (run_id, name) DO NOTHING",
                 (*key, uid, last.seq, last.sum),
             )
         else:
@@ -147,7 +150,10 @@ class SqliteStore:
                 return  # stored already
             raise BranchConflictError(*key, expected=commit.after, found=found[1] if found else 0)
         for entry in commit.entries:
-            self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", (found[0], entry.seq, entry.sum, entry.body))
+            self._run(
+                "INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)",
+                (found[0], entry.seq, entry.sum, entry.body),
+            )
             for gone in entry.facts.get("drops", ()):
                 self._run("DELETE FROM place WHERE id=?", (gone,))
             if place := entry.facts.get("place"):
@@ -198,7 +204,9 @@ class SqliteStore:
 def _make_tables(connection: sqlite3.Connection) -> None:
     db = sqlite_utils.Database(connection)
     db["branch"].create(
-        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str}, pk="id", not_null={"run_id", "name"}
+        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str},
+        pk="id",
+        not_null={"run_id", "name"},
     )
     db["branch"].create_index(["run_id", "name"], unique=True)
     db["entry"].create({"branch_id": int, "seq": int, "sum": str, "body": bytes}, pk=("branch_id", "seq"))

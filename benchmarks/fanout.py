@@ -1,0 +1,45 @@
+"""Fan-out: many crews at once, waiting for slow models together.
+
+All kickoffs are awaited at once on one loop; each is a crew of one task, whose model takes a fixed time. That time is
+the ideal, whatever their number; the value is how many times longer all of them take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+from benchmarks.measure import Row, in_turns, median_ms, scratch
+from benchmarks.scenes import answering, crew_of, stored
+from crewlite import CheckpointConfig
+
+_ROUNDS = 9
+
+
+def measure() -> Iterator[Row]:
+    (times,) = in_turns(_ROUNDS, lambda: _at_once(50, 0.05))
+    yield Row("50 at once, model of 50 ms", *_against(times, 0.05, 1.4))
+    with scratch() as directory:
+        numbers = itertools.count()
+        (times,) = in_turns(
+            _ROUNDS, lambda: _at_once(50, 0.05, stored("sqlite", directory, f"fan-{next(numbers)}"))
+        )
+    yield Row("50 at once, model of 50 ms, SQLite", *_against(times, 0.05, 1.7))
+    (times,) = in_turns(5, lambda: _at_once(200, 0.5))
+    yield Row("200 at once, model of 500 ms", *_against(times, 0.5, 1.2))
+
+
+def _at_once(count: int, delay: float, checkpoint: CheckpointConfig | None = None) -> None:
+    crews = [crew_of(1, answering(delay=delay), checkpoint=checkpoint) for _ in range(count)]
+
+    async def all_of_them() -> None:
+        results = await asyncio.gather(*(crew.akickoff() for crew in crews))
+        assert len(results) == count
+
+    asyncio.run(all_of_them())
+
+
+def _against(times: list[float], ideal: float, target: float) -> tuple[float, str, float, str]:
+    median = median_ms(times)
+    return median / ideal / 1000, "x", target, f"{median:.0f} ms against {ideal * 1000:.0f} ms"

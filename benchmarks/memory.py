@@ -1,0 +1,70 @@
+"""Memory: a process that kicks off all day must not grow.
+
+In a process of its own: 200 kickoffs of a crew of two tasks to warm up, then 2,000. The value is how much resident
+memory grew over them, per kickoff; the trend is what the last third grew by, per kickoff, beyond the third before it.
+Threads and open files are counted before and after. Needs /proc; elsewhere there is nothing to show.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measure import Row, scratch
+from benchmarks.scenes import answering, crew_of, stored
+
+_WARM_UP, _KICKOFFS = 200, 2000
+_PROC = Path("/proc/self")
+
+
+def measure() -> Iterator[Row]:
+    if not _PROC.exists():
+        return
+    for store in ("no store", "sqlite"):
+        command = [sys.executable, "-m", __name__, store]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        start, *_, second, end = found["kilobytes"]
+        detail = f"{found['kilobytes'][0] / 1024:.1f} MB, then {' '.join(f'{k - start:+}' for k in found['kilobytes'][1:])} KB"
+        yield Row(f"{store}: memory growth per kickoff", (end - start) / _KICKOFFS, "KB", 2.0, detail)
+        third = _KICKOFFS / 3
+        trend = ((end - second) - (second - found["kilobytes"][1])) / third
+        yield Row(f"{store}: growth of the last third beyond the one before", trend, "KB", 0.5)
+        yield Row(f"{store}: threads and files left open", found["threads"] + found["files"], "", 0)
+
+
+def _grow(store: str) -> None:
+    with scratch() as directory:
+        llm = answering()
+        crew = crew_of(2, llm, checkpoint=stored("sqlite", directory) if store == "sqlite" else None)
+        for _ in range(_WARM_UP):
+            crew.kickoff()
+        llm.calls.clear()
+        threads, files, kilobytes = threading.active_count(), _open_files(), [_resident()]
+        for n in range(1, _KICKOFFS + 1):
+            crew.kickoff()
+            llm.calls.clear()  # the model remembers what it was asked, for tests to look at
+            if n in (_KICKOFFS // 3, _KICKOFFS * 2 // 3, _KICKOFFS):
+                kilobytes.append(_resident())
+        found = {"threads": threading.active_count() - threads, "files": _open_files() - files}
+    print(json.dumps({"kilobytes": kilobytes, **found}))
+
+
+def _resident() -> int:
+    """Resident memory in KB."""
+    gc.collect()
+    pages = int((_PROC / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def _open_files() -> int:
+    return len(list((_PROC / "fd").iterdir()))
+
+
+if __name__ == "__main__":
+    _grow(sys.argv[1])

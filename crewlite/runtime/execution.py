@@ -1,0 +1,190 @@
+"""Doing a step that has no recorded answer: attempts until one succeeds or no remedy is left, then the commit.
+
+The order never changes: outcome, usage, events, intents and checkpoint in one commit; then the events are heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from crewlite import codec, durable
+from crewlite.background import within
+from crewlite.durable import Step
+from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StoreError
+from crewlite.events.base import BaseEvent
+from crewlite.state.entry import Facts
+from crewlite.state.record import Attempt, by_reference
+from crewlite.state.subscriber import Setting
+
+if TYPE_CHECKING:
+    from crewlite.runtime.frame import Frame
+
+T = TypeVar("T")
+_LONGEST_TRACEBACK = 4000  # characters
+
+
+@dataclass(slots=True)
+class Execution(Generic[T]):
+    """One step being done, inside `outer`."""
+
+    outer: Frame
+    step: Step[T]
+    address: str
+    fingerprint: str
+    started: str | None = None
+    """The event of its start."""
+    settings: tuple[Setting, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = (*self.step.says, *self.outer.settings)
+
+    async def run(self) -> T:
+        """Do it, record it, and return the outcome. Raises what the last attempt raised."""
+        run, step, address = self.outer.run, self.step, self.address
+        if self.outer.in_doubt(address):
+            if address in run.answers and step.answer:
+                return await self._succeed(step.answer(run.answers[address]), 1, 0.0, {})
+            if step.effect == "once" and address not in run.rerun:
+                raise InDoubt(address, _what(step))
+        if step.effect == "once" and address not in run.record.intents:
+            await run.journal.save({"intents": [[address, step.effect]]})
+        number, failures = _next_attempt(run.record.attempts.get(address, []), root=not address)
+        await self._begin()
+        while True:
+            frame, clock = self.outer.child(self, number), time.perf_counter()
+            try:
+                with durable.entered(frame):
+                    value = await within(step.work(), step.timeout, _what(step))
+            except (StoreError, BranchConflictError):
+                raise  # the record failed, not the step
+            except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
+                delay = step.remedies.delay(error, failures, address) if step.remedies else None
+                await self._fail(frame, error, number, _ms(clock), final=delay is None)
+            else:
+                return await self._succeed(value, number, _ms(clock), frame.texts)
+            assert delay is not None
+            await asyncio.sleep(delay)
+            number, failures = number + 1, failures + 1
+
+    async def _begin(self) -> None:
+        """Emit the start. A checkpoint at a start is the place just before the step."""
+        run, resumed = self.outer.run, self.address in self.outer.run.begun
+        stamp = self.outer.stamp(self.address, name_of(self.step), resumed=resumed)
+        event: BaseEvent | None = self.step.voice.started(stamp)
+        if event is None:
+            return
+        if setting := run.subscriber.wants(event.type, self.settings):
+            await run.journal.save(run.subscriber.place(event, setting, run.record, run.journal.next_seq))
+        run.journal.ride(event)
+        run.emit(self.step.voice.source, event)
+        self.started = event.event_id
+
+    async def _succeed(self, value: T, attempt: int, milliseconds: float, texts: dict[str, str]) -> T:
+        """Commit an outcome, then let everybody hear of it."""
+        run, step = self.outer.run, self.step
+        try:
+            data = step.encode(value)
+        except NotCodable as error:
+            run.undurable(self.address, error)
+            return value
+        usage = step.usage(value) if step.usage else None
+        masked = run.journal.secrets.mask_data(data)
+        if masked != data:
+            run.warn(f"The outcome of {self.address} held a configured secret, which was masked")
+            data, value = masked, step.decode(masked)
+        digest = codec.digest(data)
+        facts: Facts = {
+            "address": self.address,
+            "kind": step.kind,
+            "fingerprint": self.fingerprint,
+            "value": by_reference(data, texts),
+            "digest": digest,
+            "ms": milliseconds,
+        }
+        facts |= {"attempt": attempt} if attempt > 1 else {}
+        facts |= {"usage": usage} if usage else {}
+        facts |= {"means": step.means} if step.means else {}
+        commit: Facts = {"steps": [facts]}
+        if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
+            commit["intents"] = intents
+        await self._commit(commit, step.voice.completed(self._stamp(), value))
+        self.outer.hear(self.address, digest, data)
+        return value
+
+    async def _fail(self, frame: Frame, error: Exception, attempt: int, milliseconds: float, *, final: bool) -> None:
+        """Commit a failed attempt. The last one is announced, and raised again."""
+        step, shown = self.step, self.outer.run.presentable(error)
+        cause = frame.failed[0] if frame.failed and frame.failed[1] in (error, error.__cause__) else None
+        facts: Facts = {
+            "address": self.address,
+            "kind": step.kind,
+            "attempt": attempt,
+            "ms": milliseconds,
+            "error": {
+                "type": type_of(shown),
+                "message": str(shown),
+                "traceback": _traceback(error) if cause is None else "",
+                "cause": cause,
+                "final": final,
+            },
+        }
+        event = step.voice.failed(self._stamp(), str(shown), type_of(shown)) if final else None
+        await self._commit({"steps": [facts]}, event)
+        if final:
+            raise error if shown is error else shown from None
+
+    async def _commit(self, facts: Facts, event: BaseEvent | None) -> None:
+        """One commit, with the event that tells of it and the checkpoint that it may name; then emit."""
+        run = self.outer.run
+        if event is not None:
+            run.journal.ride(event)
+            if setting := run.subscriber.wants(event.type, self.settings):
+                facts |= run.subscriber.place(event, setting, run.record, run.journal.next_seq)
+        await run.journal.save(facts)
+        if event is not None:
+            run.emit(self.step.voice.source, event)
+
+    def _stamp(self) -> durable.Stamp:
+        seq = self.outer.run.journal.next_seq
+        return self.outer.stamp(self.address, name_of(self.step), seq=seq, started_event_id=self.started)
+
+
+def name_of(step: Step[Any]) -> str:
+    """What a step is called where an address would be too long."""
+    return step.name or step.kind
+
+
+def type_of(error: Exception) -> str:
+    """The name of an error's type, also where a secret was taken out of it."""
+    return error.error_type if isinstance(error, Redacted) else type(error).__qualname__
+
+
+def _next_attempt(past: list[Attempt], *, root: bool) -> tuple[int, int]:
+    """The number of the attempt to make, and how many failures its budget has to bear.
+
+    A resume after giving up starts a new budget. It goes on with the old attempt where a child step failed, which can
+    run again; what failed on finished children needs a new attempt, with new children. The root has one attempt.
+    """
+    if not past or root:
+        return 1, 0
+    last = past[-1]
+    number = last.number if last.final and last.cause is not None else last.number + 1
+    given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
+    return number, len(past) - given_up
+
+
+def _what(step: Step[Any]) -> str:
+    return f"{step.kind} {step.name or ''}".strip()
+
+
+def _ms(since: float) -> float:
+    return round((time.perf_counter() - since) * 1000, 1)
+
+
+def _traceback(error: Exception) -> str:
+    text = "".join(traceback.format_exception(error))
+    return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

@@ -1,0 +1,64 @@
+"""Crashes on demand: kill the process, or fail a write, at an exact moment of its life on disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import TracebackType
+
+from crewlite import disk
+from crewlite.disk import Operation
+
+
+class CrashInjector:
+    """Kills this process just before its n-th operation on the disk (a write, a sync, a rename, an SQL statement).
+
+        with CrashInjector() as clean:          # how many operations are there?
+            crew.kickoff()
+        for n in range(1, clean.count + 1):     # in a child process each:
+            with CrashInjector(at=n):
+                crew.kickoff()
+
+    With `error=OSError(errno.ENOSPC, "disk full")` the operation fails instead. With `torn=True` a killed write
+    leaves its first half behind, as a cut of power may.
+    """
+
+    def __init__(self, at: int | None = None, *, error: OSError | None = None, torn: bool = False) -> None:
+        self.at, self.error, self.torn = at, error, torn
+        self.count = 0
+        """Operations so far."""
+        self.log: list[Operation] = []
+        """What they were."""
+        self._watching = disk.watched(self._hear)
+
+    def __enter__(self) -> CrashInjector:
+        self._watching.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watching.__exit__(kind, error, trace)
+
+    def _hear(self, operation: Operation) -> None:
+        self.count += 1
+        self.log.append(operation)
+        if self.count != self.at:
+            return
+        if self.error is not None:
+            raise self.error
+        if self.torn and operation.verb == "write" and operation.data:
+            _write_half(operation)
+        kill()
+
+
+def kill() -> None:
+    """End this process at once, as a closed lid or an impatient kernel would: no cleanup, no flush."""
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _write_half(operation: Operation) -> None:
+    with Path(operation.path).open("r+b") as file:
+        file.seek(operation.offset)
+        file.write(operation.data[: len(operation.data) // 2])
