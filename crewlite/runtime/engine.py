@@ -21,9 +21,9 @@ from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
+from crewlite.state.entry import Entry, Facts
 from crewlite.state.journal import Journal
-from crewlite.state.locate import Located, exists, locate
+from crewlite.state.locate import Located, locate
 from crewlite.state.providers import provider_for
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
@@ -39,107 +39,114 @@ async def kickoff(root: Root[T], request: Request) -> T:
     if scope is not durable.PLAIN:
         return await inside(scope, root, request)
     decided = plan(root, request)
-    secrets = Secrets.of(*root.holds, extra=(decided.config and decided.config.redact) or ())
-    located = await background.in_thread(_find, root, request, decided.config) if decided.config else None
-    if located is None:
-        run, inputs = await _begin(root, request, decided.config, secrets)
-    else:
-        run, inputs = await _resume(root, request, decided.config, secrets, located)
+    config = decided.config
+    secrets = Secrets.of(*root.holds, extra=(config and config.redact) or ())
+    if config is None:
+        run, inputs = await _begin(root, request, _journal(new_id(), "main", Record(), secrets, None))
+        return await drive(root, run, inputs, decided.setting)
+    target = await background.in_thread(_target, root, request, config)
+    writer, lane, entries = await background.in_thread(
+        _open, target, root.holds[0], secrets, bool(request.from_checkpoint or request.run_id)
+    )
+    journal = _journal(target.run_id, target.branch, Record.of(entries), secrets, config)
+    journal.writer, journal.lane = writer, lane
+    taken = _resume(root, request, config, journal, target) if entries else _begin(root, request, journal, config)
+    try:
+        run, inputs = await taken
+    except BaseException:
+        journal.close()
+        raise
     return await drive(root, run, inputs, decided.setting)
 
 
-def _find(root: Root[Any], request: Request, config: CheckpointConfig) -> Located | None:
-    """The recorded run to go on with, if there is one."""
-    if config.restore_from is not None:
-        found = locate(config.restore_from, config.location, config.provider, root.identity)
-        if request.run_id not in (None, found.run_id):
-            raise ConfigError(
-                f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}"
-            )
-        return found
-    provider = provider_for(config.location, config.provider)
-    if request.run_id is None or not exists(config.location, provider):
-        return None
-    store = provider.open(config.location)
+def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
+    """The branch to write to: the one a ref names, or that of the run asked for, or a new one."""
+    if config.restore_from is None:
+        provider = provider_for(config.location, config.provider)
+        return Located(provider, config.location, request.run_id or new_id(), "main")
+    found = locate(config.restore_from, config.location, config.provider, root.identity)
+    if request.run_id not in (None, found.run_id):
+        raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
+    return found
+
+
+def _open(target: Located, source: object, secrets: Secrets, may_exist: bool) -> tuple[Writer, Lane, list[Entry]]:
+    """Open the store, take the branch, and read what it holds."""
+    writer = open_writer(target.provider, target.location)
     try:
-        known = bool(store.read(request.run_id, "main"))
-    finally:
-        store.close()
-    return Located(provider, config.location, request.run_id, "main") if known else None
+        lane = writer.enter(target.run_id, target.branch)
+    except BaseException:
+        writer.close()
+        raise
+    try:
+        entries = writer.store.read(target.run_id, target.branch) if may_exist else []
+    except Exception as error:
+        writer.leave(lane)
+        writer.close()
+        message = secrets.mask(str(error))
+        event_bus.emit(
+            source, CheckpointRestoreFailedEvent(**_about(target), error=message, error_type=type(error).__name__)
+        )
+        raise
+    if entries:
+        lane.seq, lane.sum = entries[-1].seq, entries[-1].sum
+    return writer, lane, entries
 
 
-async def _begin(root: Root[Any], request: Request, config: CheckpointConfig | None, secrets: Secrets) -> Taken:
+async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
     inputs = dict(request.inputs or {})
-    run_id = request.run_id or new_id()
     first: Facts = {
-        "run_id": run_id,
-        "branch": "main",
+        "run_id": journal.run_id,
+        "branch": journal.branch,
         "uid": new_id(),
         "identity": root.identity,
         "definition": root.definition,
         "inputs": encode(inputs, "inputs"),
     }
-    journal = _journal(run_id, "main", Record(), secrets, config)
-    if config:
-        provider = provider_for(config.location, config.provider)
-        writer, lane = await background.in_thread(_enter, provider, config.location, run_id, "main")
-        journal.writer, journal.lane = writer, lane
     await _first_save(journal, {"run": first})
-    request.progress.run_id, request.progress.location = run_id, journal.location
+    request.progress.run_id, request.progress.location = journal.run_id, journal.location
     return Run(journal, _subscriber(root, config)), inputs
 
 
 async def _resume(
-    root: Root[Any], request: Request, config: CheckpointConfig | None, secrets: Secrets, located: Located
+    root: Root[Any], request: Request, config: CheckpointConfig, journal: Journal, target: Located
 ) -> Taken:
     """A run that was recorded, from where it stopped."""
-    started = time.perf_counter()
-    about = {
-        "location": located.location,
-        "provider": located.provider.name,
-        "run_id": located.run_id,
-        "branch": located.branch,
-    }
+    started, about, record = time.perf_counter(), _about(target), journal.record
     event_bus.emit(root.holds[0], CheckpointRestoreStartedEvent(**about))
-    writer, lane = await background.in_thread(
-        _enter, located.provider, located.location, located.run_id, located.branch
-    )
     try:
-        record = Record.of(await background.in_thread(writer.store.read, located.run_id, located.branch))
-        inputs = _check(root, request, record, located)
-        journal = _journal(located.run_id, located.branch, record, secrets, config)
-        lane.seq, lane.sum = record.seq, record.sum
-        journal.writer, journal.lane = writer, lane
+        inputs = _check(root, request, record, target)
         if not record.finished:
             await _first_save(journal, _resumed(root, record))
-    except BaseException as error:
-        writer.leave(lane)
-        writer.close()
-        if isinstance(error, Exception):
-            failed = CheckpointRestoreFailedEvent(
-                **about, error=secrets.mask(str(error)), error_type=type(error).__name__
-            )
-            event_bus.emit(root.holds[0], failed)
+    except Exception as error:
+        message = journal.secrets.mask(str(error))
+        failed = CheckpointRestoreFailedEvent(**about, error=message, error_type=type(error).__name__)
+        event_bus.emit(root.holds[0], failed)
         raise
-    request.progress.run_id, request.progress.location = located.run_id, journal.location
-    elapsed = (time.perf_counter() - started) * 1000
+    request.progress.run_id, request.progress.location = target.run_id, journal.location
+    elapsed, finished = (time.perf_counter() - started) * 1000, len(record.outcomes)
     event_bus.emit(
         root.holds[0],
         CheckpointRestoreCompletedEvent(
-            **about, checkpoint_id=located.place, finished_steps=len(record.outcomes), duration_ms=elapsed
+            **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
         ),
     )
     run = Run(
         journal,
         _subscriber(root, config, asleep=record.finished),
-        on_drift=config.on_drift if config else "keep",
+        on_drift=config.on_drift,
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
         doubts=frozenset(address for address in record.intents if address not in record.outcomes),
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
     )
     return run, inputs
+
+
+def _about(target: Located) -> dict[str, Any]:
+    where = {"location": target.location, "provider": target.provider.name}
+    return {**where, "run_id": target.run_id, "branch": target.branch}
 
 
 def _check(root: Root[Any], request: Request, record: Record, located: Located) -> dict[str, Any]:
@@ -178,15 +185,6 @@ def _resumed(root: Root[Any], record: Record) -> Facts:
     return facts
 
 
-def _enter(provider: Any, location: str, run_id: str, branch: str) -> tuple[Writer, Lane]:
-    writer = open_writer(provider, location)
-    try:
-        return writer, writer.enter(run_id, branch)
-    except BaseException:
-        writer.close()
-        raise
-
-
 async def _first_save(journal: Journal, facts: Facts) -> None:
     receipt = journal.commit(facts)
     if receipt is None:
@@ -194,14 +192,11 @@ async def _first_save(journal: Journal, facts: Facts) -> None:
     try:
         await asyncio.wrap_future(receipt)
     except BranchConflictError:
-        journal.close()
         raise
     except Exception as error:
-        where = journal.location or ""
         assert journal.lane
-        journal.lane.backlog = ()
-        journal.close()
-        raise StoreUnusable(where, f"nothing can be saved ({error}); nothing was started") from error
+        journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
+        raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
 
 
 def _journal(run_id: str, branch: str, record: Record, secrets: Secrets, config: CheckpointConfig | None) -> Journal:

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ from crewlite.testing import CrashInjector, ScriptedLLM
 TASKS = ("survey", "weigh", "write")
 TURNS = 2  # tool calls a task makes before it answers
 RUN = "trial"
+SEPARATE = False
 
 
 class Yard:
@@ -33,7 +35,7 @@ class Yard:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
 
     def note(self, file: str, *words: str) -> None:
         handle = os.open(self.directory / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -91,8 +93,12 @@ def live(yard: Yard, provider: str, life: int, injector: CrashInjector) -> None:
 
 
 def spawn(yard: Yard, provider: str, life: int, injector: CrashInjector, patience: float | None) -> int:
-    """Fork a life; with `patience`, kill it after so many seconds. Returns its wait status."""
-    child = os.fork()
+    """Start a life; with `patience`, kill it after so many seconds. Returns its wait status."""
+    if SEPARATE:
+        command = [sys.executable, __file__, "--live", str(life), "--provider", provider, "--directory", yard.directory]
+        child = subprocess.Popen(command).pid
+    else:
+        child = os.fork()
     if child == 0:
         try:
             live(yard, provider, life, injector)
@@ -181,9 +187,16 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--provider", choices=["json", "sqlite"], required=True)
     parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--separate", action="store_true", help="processes of their own instead of forks")
+    parser.add_argument("--live", type=int, help="be the life of that number, in a yard that exists")
     parser.add_argument("--random", type=int, default=100, help="trials killed at random instants")
     parser.add_argument("--seed", type=int, default=20)
     options = parser.parse_args()
+    if options.live is not None:
+        live(Yard(options.directory), options.provider, options.live, CrashInjector())
+        return 0
+    global SEPARATE
+    SEPARATE = options.separate
     chance = random.Random(options.seed)
 
     clean = Yard(options.directory / "clean")
@@ -195,12 +208,11 @@ def main() -> int:
 
     trials = kills = 0
     violations: list[str] = []
-    plans = [([CrashInjector(n, torn=n % 2 == 0)], []) for n in range(1, operations + 1)]
-    plans += [
-        ([CrashInjector(chance.randrange(1, operations)), CrashInjector(chance.randrange(1, operations))], [])
-        for _ in range(options.random // 4)
-    ]
-    plans += [([], [chance.uniform(0, length * 1.1)]) for _ in range(options.random)]
+    plans = [([], [chance.uniform(length * 0.5 * SEPARATE, length)]) for _ in range(options.random)]
+    if not SEPARATE:
+        plans += [([CrashInjector(n, torn=n % 2 == 0)], []) for n in range(1, operations + 1)]
+        twice = [(chance.randrange(1, operations), chance.randrange(1, operations)) for _ in range(options.random // 4)]
+        plans += [([CrashInjector(first), CrashInjector(second, torn=True)], []) for first, second in twice]
     for number, (injectors, patience) in enumerate(plans):
         yard = Yard(options.directory / f"trial{number}")
         died, broken = trial(yard, options.provider, injectors, patience, expected)

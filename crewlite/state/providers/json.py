@@ -67,6 +67,8 @@ class JsonStore:
         self.location = str(root)
         self._root = root
         self._ends: dict[tuple[str, str], _End] = {}
+        self._read: dict[tuple[str, str], list[tuple[Entry, int]]] = {}
+        """Journals that were read and not yet written to: first and named entries, with the offsets of their ends."""
         self._lock = threading.Lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
@@ -76,7 +78,12 @@ class JsonStore:
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
-        return [entry for entry, _ in self._scan(run_id, branch)]
+        scanned = self._scan(run_id, branch)
+        if scanned:
+            last, offset = scanned[-1]
+            self._ends[run_id, branch] = _End(last.seq, last.sum, offset)
+            self._read[run_id, branch] = [pair for pair in scanned if _names(pair[0])]
+        return [entry for entry, _ in scanned]
 
     def branches(self) -> list[BranchInfo]:
         """See Store.branches."""
@@ -153,15 +160,15 @@ class JsonStore:
         """The offset where a commit belongs."""
         if commit.after == 0:
             return 0
-        end = self._ends.get((commit.run_id, commit.branch))
+        key = (commit.run_id, commit.branch)
+        end = self._ends.get(key)
         if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
-            scanned = self._scan(commit.run_id, commit.branch)
-            self._mend(scanned)
-            for entry, offset in scanned:
-                if (entry.seq, entry.sum) == (commit.after, commit.after_sum):
-                    return offset
-            last = scanned[-1][0].seq if scanned else 0
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=last)
+            self._ends.pop(key, None)
+            entries = self.read(*key)
+            end = self._ends.get(key)
+            if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
+                raise BranchConflictError(*key, expected=commit.after, found=entries[-1].seq if entries else 0)
+        self._mend(self._read.pop(key, []))
         return end.offset
 
     def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
@@ -236,6 +243,11 @@ class JsonStore:
             "journal": {"file": journal.as_posix(), "end": offset, "sum": entry.sum},
         }
         return json.dumps(document, indent=2, ensure_ascii=True).encode() + b"\n"
+
+
+def _names(entry: Entry) -> bool:
+    """Whether an entry has a part in which checkpoint files there are."""
+    return not entry.facts.keys().isdisjoint(("run", "place", "drops"))
 
 
 def _torn(tail: bytes) -> bool:

@@ -1,0 +1,111 @@
+"""A crew of three that writes a cited brief from a shelf of founding documents. What `crewlite demo` runs.
+
+    python -m crewlite.cli.brief --run-id my-brief
+
+Kill it anywhere and run the same line again: it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+
+QUESTION = "What do these documents say about liberty, and about the power of government?"
+
+_BESIDE = Path(__file__).parent / "founding_documents"  # in an installed package
+_SHELF = _BESIDE if _BESIDE.is_dir() else Path(__file__).parents[2] / "examples" / "founding_documents"
+
+
+@tool(effect="none")
+def list_documents() -> str:
+    """List the documents on the shelf: one line each, name and title."""
+    return "\n".join(f"{path.name} {_lines(path)[0].strip('# ')}" for path in _documents())
+
+
+@tool(effect="none")
+def search_documents(query: str) -> str:
+    """Find a word or phrase in all documents. Gives the lines that hold it, as `document:line: text`.
+
+    Args:
+        query: The word or phrase; case does not matter.
+    """
+    found = [
+        f"{path.name}:{number}: {line}"
+        for path in _documents()
+        for number, line in enumerate(_lines(path), 1)
+        if query.casefold() in line.casefold()
+    ]
+    return "\n".join(found) or f"no line holds {query!r}"
+
+
+@tool(effect="none")
+def read_document(name: str) -> str:
+    """Read one whole document, as `document:line: text`.
+
+    Args:
+        name: Its name, as list_documents gives it.
+    """
+    for path in _documents():
+        if path.name == name:
+            return "\n".join(f"{name}:{number}: {line}" for number, line in enumerate(_lines(path), 1) if line)
+    raise LookupError(f"no document {name!r}; list_documents names them all")
+
+
+def brief_crew(directory: str | Path = ".", *, verbose: bool = False) -> Crew:
+    """The crew. It writes `brief.md` into `directory` and keeps its record in `.checkpoints` there."""
+    scout = Agent(
+        role="Scout",
+        goal="Know where on the shelf to look",
+        tools=[list_documents, search_documents],
+    )
+    analyst = Agent(role="Analyst", goal="Find the passages that settle a question", tools=[read_document])
+    writer = Agent(role="Writer", goal="Say it briefly, and cite every claim as [document:line]")
+
+    scouting = Task(
+        name="scout",
+        description='List the documents and search them for what bears on this: "{question}"',
+        expected_output="The lines that matter, each as: - text [document:line]",
+        agent=scout,
+    )
+    analysis = Task(
+        name="analyse",
+        description='Read the documents the scout points to, and choose the passages that best answer: "{question}"',
+        expected_output="The passages, each as: - text [document:line]",
+        agent=analyst,
+    )
+    writing = Task(
+        name="write",
+        description='Write a brief for a busy reader that answers: "{question}"',
+        expected_output="A page of markdown; every claim cited as [document:line]",
+        agent=writer,
+        context=[analysis],
+        output_file=str(Path(directory) / "brief.md").replace("{", "{{").replace("}", "}}"),
+    )
+    checkpoint = CheckpointConfig(location=Path(directory) / ".checkpoints")
+    return Crew(name="brief", tasks=[scouting, analysis, writing], checkpoint=checkpoint, verbose=verbose)
+
+
+def _documents() -> list[Path]:
+    return sorted(_SHELF.glob("*.md"))
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@click.command()
+@click.option("--directory", type=click.Path(file_okay=False), default=".", help="Where the brief and its record go.")
+@click.option("--run-id", default="brief", show_default=True, help="Name of the run; the same name goes on with it.")
+@click.option("--question", help=f"What the brief is to answer. [default: {QUESTION}]")
+def main(directory: str, run_id: str, question: str | None) -> None:
+    """Write a cited brief, or go on with one."""
+    crew = brief_crew(directory, verbose=True)
+    inputs = {"question": question or QUESTION}
+    click.echo(crew.kickoff(inputs=inputs, run_id=run_id))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Events, kept as they come: what a test asks of a run is mostly which events it told, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TypeVar
+
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import EventBus, Subscription, event_bus
+
+E = TypeVar("E", bound=BaseEvent)
+
+
+class EventRecorder:
+    """Keeps every event that is emitted while its block runs, in order; with `run_id`, those of that run only.
+
+    with EventRecorder() as events:
+        crew.kickoff()
+    assert events.types[-1] == "crew_kickoff_completed"
+    assert len(events.of(TaskCompletedEvent)) == 2
+
+    What was heard stays readable after the block. The block may be entered again, and goes on where it was.
+    """
+
+    def __init__(self, run_id: str | None = None, *, bus: EventBus = event_bus) -> None:
+        self.run_id = run_id
+        self._bus = bus
+        self._heard: list[BaseEvent] = []
+        self._subscription: Subscription | None = None
+
+    @property
+    def types(self) -> list[str]:
+        """The type of each event, in order."""
+        return [event.type for event in self]
+
+    def of(self, event: type[E]) -> list[E]:
+        """The events of one class and all below it, in order."""
+        return [found for found in self if isinstance(found, event)]
+
+    def __len__(self) -> int:
+        return len(self._heard)
+
+    def __iter__(self) -> Iterator[BaseEvent]:
+        return iter(tuple(self._heard))
+
+    def __getitem__(self, index: int) -> BaseEvent:
+        return self._heard[index]
+
+    def __enter__(self) -> EventRecorder:
+        self._subscription = self._bus.on(BaseEvent, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._subscription:
+            self._subscription.cancel()
+
+    def __repr__(self) -> str:
+        return f"EventRecorder({self.types})"
+
+    def _hear(self, source: object, event: BaseEvent) -> None:
+        if self.run_id in (None, event.run_id):
+            self._heard.append(event)

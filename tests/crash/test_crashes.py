@@ -1,0 +1,54 @@
+"""Killed anywhere, a run resumes to the result it would have had, and no recorded step runs again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the nursery forks; Windows cannot")
+
+
+def run(program: str, *arguments: object, environment: dict[str, str] | None = None) -> tuple[int, dict]:
+    command = [sys.executable, str(HERE / program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
+    assert done.stdout, done.stderr[-3000:]
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_killed_at_every_operation_and_at_random_instants_nothing_is_lost_or_done_twice(provider, tmp_path):
+    code, found = run("nursery.py", "--provider", provider, "--directory", tmp_path, "--random", 160)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] >= 200
+
+
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_the_same_holds_between_really_separate_processes(provider, tmp_path):
+    code, found = run("nursery.py", "--provider", provider, "--directory", tmp_path, "--random", 10, "--separate")
+    assert found["violations"] == []
+    assert code == 0
+    assert found["trials"] == 10
+
+
+def test_a_power_cut_after_any_operation_loses_nothing_that_was_acknowledged():
+    code, found = run("powercut.py")
+    assert found["violations"] == []
+    assert code == 0
+    assert found["cuts"] > 40
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_a_thousand_kills(provider, tmp_path):
+    code, found = run("nursery.py", "--provider", provider, "--directory", tmp_path, "--random", 900, "--seed", 7)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] >= 1000
