@@ -110,6 +110,12 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
         _sync_directory(path.parent)
 
 
+def head(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
 def remove(path: Path) -> None:
     """Delete `path`; a file that is gone already is no error."""
     tell("unlink", path)

@@ -128,7 +128,7 @@ class Agent(Definition):
             holds=(self, llm, *self.tools),
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
-        with shown(self.verbose):
+        with shown(self.verbose, lambda: request.progress.run_id):
             return await kickoff(root, request)
 
     def _step(

@@ -7,11 +7,13 @@ Kill it anywhere and run the same line again: it goes on where it stopped.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite.cli.stream import told
 
 QUESTION = "What do these documents say about liberty, and about the power of government?"
 
@@ -54,13 +56,9 @@ def read_document(name: str) -> str:
     raise LookupError(f"no document {name!r}; list_documents names them all")
 
 
-def brief_crew(directory: str | Path = ".", *, verbose: bool = False) -> Crew:
+def brief_crew(directory: str | Path = ".", *, llm: str | None = None, verbose: bool = False) -> Crew:
     """The crew. It writes `brief.md` into `directory` and keeps its record in `.checkpoints` there."""
-    scout = Agent(
-        role="Scout",
-        goal="Know where on the shelf to look",
-        tools=[list_documents, search_documents],
-    )
+    scout = Agent(role="Scout", goal="Know where on the shelf to look", tools=[list_documents, search_documents])
     analyst = Agent(role="Analyst", goal="Find the passages that settle a question", tools=[read_document])
     writer = Agent(role="Writer", goal="Say it briefly, and cite every claim as [document:line]")
 
@@ -84,8 +82,13 @@ def brief_crew(directory: str | Path = ".", *, verbose: bool = False) -> Crew:
         context=[analysis],
         output_file=str(Path(directory) / "brief.md").replace("{", "{{").replace("}", "}}"),
     )
-    checkpoint = CheckpointConfig(location=Path(directory) / ".checkpoints")
-    return Crew(name="brief", tasks=[scouting, analysis, writing], checkpoint=checkpoint, verbose=verbose)
+    return Crew(
+        name="brief",
+        tasks=[scouting, analysis, writing],
+        llm=llm,
+        checkpoint=CheckpointConfig(location=Path(directory) / ".checkpoints"),
+        verbose=verbose,
+    )
 
 
 def _documents() -> list[Path]:
@@ -99,12 +102,17 @@ def _lines(path: Path) -> list[str]:
 @click.command()
 @click.option("--directory", type=click.Path(file_okay=False), default=".", help="Where the brief and its record go.")
 @click.option("--run-id", default="brief", show_default=True, help="Name of the run; the same name goes on with it.")
-@click.option("--question", help=f"What the brief is to answer. [default: {QUESTION}]")
-def main(directory: str, run_id: str, question: str | None) -> None:
+@click.option("--question", default=QUESTION, help="What the brief is to answer.")
+@click.option("--model", envvar="CREWLITE_MODEL", default="offline", show_default=True)
+@click.option("--events", is_flag=True, help="Print a JSON line for each step, and nothing else.")
+@click.option("--pace", default=0.0, help="Seconds to wait before each call; with --events.")
+def main(directory: str, run_id: str, question: str, model: str, events: bool, pace: float) -> None:
     """Write a cited brief, or go on with one."""
-    crew = brief_crew(directory, verbose=True)
-    inputs = {"question": question or QUESTION}
-    click.echo(crew.kickoff(inputs=inputs, run_id=run_id))
+    crew = brief_crew(directory, llm=model, verbose=not events)
+    with told(pace) if events else contextlib.nullcontext():
+        result = crew.kickoff(inputs={"question": question}, run_id=run_id)
+    if not events:
+        click.echo(result)
 
 
 if __name__ == "__main__":

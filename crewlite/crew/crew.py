@@ -152,7 +152,7 @@ class Crew(Definition):
             cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ()
         ):
             Filled.of(task, agent, request.inputs or {})  # a missing input is told before anything is opened
-        with shown(self.verbose):
+        with shown(self.verbose, lambda: request.progress.run_id):
             return await kickoff(root, request)
 
     def _cast(self) -> Cast:

@@ -1,12 +1,184 @@
-"""Live progress on the terminal: a subscriber like any other."""
+"""Live progress on the terminal: a subscriber like any other, one line for each thing that happens.
+
+Whatever came from a model, a tool or a user is shown as text only: no markup, no control characters.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from crewlite.events.base import BaseEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.events.types.agent_events import (
+    LiteAgentExecutionCompletedEvent,
+    LiteAgentExecutionErrorEvent,
+    LiteAgentExecutionStartedEvent,
+)
+from crewlite.events.types.checkpoint_events import (
+    CheckpointCompletedEvent,
+    CheckpointFailedEvent,
+    CheckpointRestoreCompletedEvent,
+)
+from crewlite.events.types.crew_events import CrewKickoffCompletedEvent, CrewKickoffFailedEvent, CrewKickoffStartedEvent
+from crewlite.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent
+from crewlite.events.types.step_events import StepFailedEvent, StepReplayedEvent
+from crewlite.events.types.task_events import TaskCompletedEvent, TaskFailedEvent, TaskStartedEvent
+from crewlite.events.types.tool_events import (
+    ToolSelectionErrorEvent,
+    ToolUsageErrorEvent,
+    ToolUsageFinishedEvent,
+    ToolUsageStartedEvent,
+    ToolValidateInputErrorEvent,
+)
+from crewlite.ids import short
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+rich = lazy("rich.console")
+rich_text = lazy("rich.text")
+
+_MARKS = {  # as it should be, where it cannot be shown, colour
+    "begun": ("▸", ">", "cyan"),
+    "done": ("✓", "+", "green"),
+    "reused": ("↺", "=", "yellow"),
+    "saved": ("●", "*", "blue"),
+    "failed": ("✗", "x", "red"),
+}
+_LONGEST = 100  # characters of a text that is quoted
+_Line = tuple[str, str] | None
 
 
 @contextlib.contextmanager
-def shown(verbose: bool) -> Iterator[None]:
-    """Show the events of the runs started in the block, if `verbose`."""
-    yield
+def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
+    """Show the events of one run during the block, if `verbose`. `run_id` tells which, once it is known."""
+    if not verbose:
+        yield
+        return
+    console = rich.Console(highlight=False)
+
+    def hear(source: object, event: BaseEvent, state: Any) -> None:
+        if event.run_id is not None and event.run_id == run_id() and (said := _line(event, state)):
+            say(console, *said, depth=0 if event.address == "" else (event.address or "").count("/") + 1)
+
+    with event_bus.on(BaseEvent, hear):
+        yield
+
+
+def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
+    """Print a line with a mark: "begun", "done", "reused", "saved" or "failed". It is shown in ASCII where need be."""
+    fancy, plain, colour = _MARKS[mark]
+    sign = fancy if encodable(fancy, console) else plain
+    line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
+    if console.is_terminal:
+        console.print(line, no_wrap=True, overflow="ellipsis" if encodable("…", console) else "crop")
+    else:
+        console.print(line, soft_wrap=True)  # whole: nobody reads a pipe at 80 columns
+
+
+def printable(text: str, console: Console) -> str:
+    """The text with everything escaped that the stream cannot take, or that would do something and not be seen."""
+    seen = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return seen.encode(console.encoding, "backslashreplace").decode(console.encoding)
+
+
+def encodable(text: str, console: Console) -> bool:
+    """Whether the console's stream can take a text."""
+    try:
+        text.encode(console.encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _line(event: BaseEvent, state: Any) -> _Line:
+    return _of_run(event, state) or _of_task(event) or _of_call(event, state) or _of_record(event)
+
+
+def _of_run(event: BaseEvent, state: Any) -> _Line:
+    verb = "goes on" if event.resumed else "begins"
+    match event:
+        case CrewKickoffStartedEvent():
+            return "begun", f"crew {event.crew_name} {verb} (run {event.run_id})"
+        case CrewKickoffCompletedEvent():
+            return "done", f"crew {event.crew_name} has finished: {event.total_tokens:,} tokens"
+        case CrewKickoffFailedEvent():
+            return "failed", f"crew {event.crew_name} stopped: {_error(event)}"
+        case LiteAgentExecutionStartedEvent():
+            return "begun", f"agent {event.agent_role} {verb} (run {event.run_id})"
+        case LiteAgentExecutionCompletedEvent():
+            return "done", f"agent {event.agent_role} has finished: {_tokens(state)}"
+        case LiteAgentExecutionErrorEvent():
+            return "failed", f"agent {event.agent_role} stopped: {_error(event)}"
+    return None
+
+
+def _of_task(event: BaseEvent) -> _Line:
+    match event:
+        case TaskStartedEvent():
+            verb = "goes on" if event.resumed else "begins"
+            return "begun", f"{_task(event)}: {event.agent_role} {verb}"
+        case TaskCompletedEvent():
+            return "done", f"{_task(event)}: {event.agent_role} has finished"
+        case TaskFailedEvent():
+            return "failed", f"{_task(event)}: {event.agent_role} failed: {_error(event)}"
+        case StepReplayedEvent():
+            changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
+            return "reused", f"{event.address or 'the result'} from the record{changed}"
+        case StepFailedEvent():
+            return "failed", f"{event.kind} {event.name} failed: {_error(event)}"
+    return None
+
+
+def _of_call(event: BaseEvent, state: Any) -> _Line:
+    match event:
+        case LLMCallCompletedEvent():
+            used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
+            return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(state)}"
+        case LLMCallFailedEvent():
+            return "failed", f"model {event.model} failed: {_error(event)}"
+        case ToolUsageStartedEvent():
+            again = " again: an earlier call was cut" if event.in_doubt else ""
+            return "begun", f"tool {_call(event)}{again}"
+        case ToolUsageFinishedEvent():
+            return "done", f"tool {event.tool_name}: {len(event.output):,} characters"
+        case ToolUsageErrorEvent():
+            return "failed", f"tool {event.tool_name} failed: {_error(event)}"
+        case ToolSelectionErrorEvent() | ToolValidateInputErrorEvent():
+            return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
+    return None
+
+
+def _of_record(event: BaseEvent) -> _Line:
+    match event:
+        case CheckpointCompletedEvent():
+            return "saved", f"checkpoint {short(event.checkpoint_id)} at {event.trigger}"
+        case CheckpointFailedEvent():
+            return "failed", f"not saved: {_error(event)}"
+        case CheckpointRestoreCompletedEvent():
+            return "reused", f"{event.finished_steps} recorded steps from {event.location}"
+    return None
+
+
+def _task(event: TaskStartedEvent | TaskCompletedEvent | TaskFailedEvent) -> str:
+    return f"task {event.task_name}" if event.task_name else str(event.address)
+
+
+def _call(event: ToolUsageStartedEvent | ToolSelectionErrorEvent | ToolValidateInputErrorEvent) -> str:
+    arguments = ", ".join(f"{name}={value!r}" for name, value in event.tool_args.items())
+    return f"{event.tool_name}({_short(arguments)})"
+
+
+def _tokens(state: Any) -> str:
+    return f"{state.usage.total_tokens:,} tokens" if state else "unknown"
+
+
+def _error(event: Any) -> str:
+    return f"{event.error_type}: {_short(event.error)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -23,15 +23,19 @@ _ENDINGS = ("ments", "ment", "ings", "ing", "ies", "ied", "ed", "es", "s", "y", 
 _SOURCES = frozenset({"source", "sources", "citation", "reference", "document", "where"})
 _TITLES = frozenset({"title", "question", "topic", "subject", "heading"})
 _COMMON = frozenset(
-    "a about above after all also an and any are as at be because been before being below between both but by can "
-    "could did do does doing each every few for from further had has have having he her here hers him his how i if in "
-    "into is it its itself just let may me might more most must my no nor not now of off on once only or other our "
-    "out over own per same shall she should so some such than that the their them then there these they this those "
-    "through to too under until up us very was we were what when where which while who whom whose why will with "
-    "would you your "
-    "answer brief cite come comes describe document documents each explain expected find found full give get good "
-    "key list make name output passage passages pick please question read report say says search sentence short "
-    "source sources speak speaks summarise summarize summary tell text using word words write".split()
+    re.findall(
+        r"\w+",
+        """a about above after all also an and any are as at be because been before being below between both but by can
+        could did do does doing each every few for from further had has have having he her here hers him his how i if
+        in into is it its itself just let may me might more most must my no nor not now of off on once only or other
+        our out over own per same shall she should so some such than that the their them then there these they this
+        those through to too under until up us very was we were what when where which while who whom whose why will
+        with would you your
+
+        answer brief cite come comes describe document documents each explain expected find found full get give good
+        key list make name output passage passages pick please question read report say says search sentence short
+        source sources speak speaks summarise summarize summary tell text using word words write""",
+    )
 )
 
 
@@ -104,11 +108,11 @@ def scores(candidates: Sequence[Passage], words: Iterable[str]) -> dict[Passage,
 
 
 def best(candidates: Sequence[Passage], words: Sequence[str], limit: int) -> list[Passage]:
-    """The passages that speak to the words best, at most `limit`, best first; without words, simply the first."""
+    """The passages that speak to the words best, at most `limit`; without words, the first. Of equals, the shorter."""
     if not words:
         return list(candidates[:limit])
     scored = scores(candidates, words)
-    return sorted((p for p in scored if scored[p] > 0), key=lambda p: -scored[p])[:limit]
+    return sorted((p for p in scored if scored[p] > 0), key=lambda p: (-scored[p], len(p.text)))[:limit]
 
 
 def fitting(schema: Json, found: Sequence[Passage], question: str, definitions: Json = None) -> Json:

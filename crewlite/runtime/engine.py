@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from crewlite import background, durable
 from crewlite.codec import decode, digest, encode
-from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, PlaceIsBehind, RunMismatch, StoreUnusable
+from crewlite.errors import ConfigError, CrewliteError, InputsChanged, PlaceIsBehind, RunMismatch, StoreUnusable
 from crewlite.events.event_bus import event_bus
 from crewlite.events.types.checkpoint_events import (
     CheckpointRestoreCompletedEvent,
@@ -191,11 +191,11 @@ async def _first_save(journal: Journal, facts: Facts) -> None:
         return
     try:
         await asyncio.wrap_future(receipt)
-    except BranchConflictError:
-        raise
     except Exception as error:
         assert journal.lane
         journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
+        if isinstance(error, CrewliteError):
+            raise
         raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
 
 

@@ -1,6 +1,8 @@
 """The public test kit: scripted models, recorded events, crashes, and the law that providers keep."""
 
 from crewlite.testing.crash import CrashInjector
+from crewlite.testing.providers import check_provider
+from crewlite.testing.recorder import EventRecorder
 from crewlite.testing.scripted import ScriptedLLM
 
-__all__ = ["CrashInjector", "ScriptedLLM"]
+__all__ = ["CrashInjector", "EventRecorder", "ScriptedLLM", "check_provider"]

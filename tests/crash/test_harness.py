@@ -6,23 +6,29 @@ import os
 import shutil
 from pathlib import Path
 
-import crewlite
 import pytest
-from test_crashes import pytestmark as pytestmark, run
+from test_crashes import pytestmark as pytestmark
+from test_crashes import run
+
+import crewlite
 
 PACKAGE = Path(crewlite.__file__).parent
 
 RENAME = (
-    "disk.py",
-    'temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")',
-    "temporary = path",
-), ("disk.py", 'open(temporary, "xb"', 'open(temporary, "wb"'), ("disk.py", "os.replace(temporary, path)", "pass")
+    (
+        "disk.py",
+        'temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")',
+        "temporary = path",
+    ),
+    ("disk.py", 'open(temporary, "xb"', 'open(temporary, "wb"'),
+    ("disk.py", "os.replace(temporary, path)", "pass"),
+)
 
 SNAPSHOT = (("state/journal.py", "await asyncio.wrap_future(receipt)", "asyncio.wrap_future(receipt)"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 
-FSYNC = ("disk.py", 'tell("fsync", path)\n    os.fsync(file.fileno())', "pass"),
+FSYNC = (("disk.py", 'tell("fsync", path)\n    os.fsync(file.fileno())', "pass"),)
 
 
 def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
@@ -39,11 +45,17 @@ def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("changes", "program", "options", "finding"),
     [
-        pytest.param(RENAME, "nursery.py", ("--provider", "json"), "torn: CheckpointMismatch", id="rename->plain write"),
+        pytest.param(
+            RENAME, "nursery.py", ("--provider", "json"), "torn: CheckpointMismatch", id="rename->plain write"
+        ),
         pytest.param(SNAPSHOT, "nursery.py", ("--provider", "json"), "committed but lost", id="snapshot->thread, json"),
-        pytest.param(SNAPSHOT, "nursery.py", ("--provider", "sqlite"), "committed but lost", id="snapshot->thread, sqlite"),
+        pytest.param(
+            SNAPSHOT, "nursery.py", ("--provider", "sqlite"), "committed but lost", id="snapshot->thread, sqlite"
+        ),
         pytest.param(INTENT, "nursery.py", ("--provider", "json"), "not known to be in doubt", id="no intent, json"),
-        pytest.param(INTENT, "nursery.py", ("--provider", "sqlite"), "not known to be in doubt", id="no intent, sqlite"),
+        pytest.param(
+            INTENT, "nursery.py", ("--provider", "sqlite"), "not known to be in doubt", id="no intent, sqlite"
+        ),
         pytest.param(FSYNC, "powercut.py", (), "lost", id="no fsync"),
     ],
 )

@@ -35,7 +35,7 @@ class JsonProvider:
         """Open a directory, making it if need be (0700, with a .gitignore). Raises StoreUnusable."""
         root = Path(location).absolute()
         if root.is_file():
-            database = root.open("rb").read(15) == b"SQLite format 3"
+            database = disk.head(root, 15) == b"SQLite format 3"
             hint = "pass provider=SqliteProvider()" if database else "choose a directory"
             raise StoreUnusable(
                 location, f"is a {'database' if database else 'file'}, JsonProvider wants a directory: {hint}"

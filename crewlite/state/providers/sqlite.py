@@ -40,7 +40,7 @@ class SqliteProvider:
         if not path.suffix:
             path = path.with_name(f"{path.name}.db")
         try:
-            if path.exists() and path.stat().st_size and path.open("rb").read(15) != b"SQLite format 3":
+            if path.exists() and path.stat().st_size and disk.head(path, 15) != b"SQLite format 3":
                 raise StoreUnusable(location, "is not a SQLite database; choose another location")
             disk.make_directory(path.parent)
             return SqliteStore(path)
@@ -61,15 +61,13 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.location = str(path)
         self._path = path
-        self._db = disk.connect(path)
-        try:
-            self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
+        self._connection: sqlite3.Connection | None = None
+        """For writing; opened with the first append, so that readers leave a database as it is."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append. All commits share one transaction."""
+        if self._connection is None:
+            self._connection = self._prepared()
         with self._transaction():
             for commit in commits:
                 self._append(commit)
@@ -127,7 +125,13 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the writing connection; the last one folds the WAL into the database."""
-        self._db.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        assert self._connection is not None, "append opens it"
+        return self._connection
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
@@ -162,18 +166,23 @@ class SqliteStore:
                     (place["id"], found[0], place["seq"], place["trigger"], place["at"]),
                 )
 
-    def _prepare(self) -> None:
-        self._run("PRAGMA journal_mode=WAL")
-        self._run("PRAGMA synchronous=FULL")
-        with self._transaction():
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA:
-                raise SchemaTooNew(self.location, version, SCHEMA)
-            if version == 0:
-                if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise StoreUnusable(self.location, "is a database of another program; choose another location")
-                _make_tables(self._db)
-                self._run(f"PRAGMA user_version={SCHEMA}")
+    def _prepared(self) -> sqlite3.Connection:
+        """A connection to a database of ours, with its tables."""
+        self._connection = disk.connect(self._path)
+        try:
+            self._run("PRAGMA journal_mode=WAL")
+            self._run("PRAGMA synchronous=FULL")
+            with self._transaction():
+                if _version(self._db, self.location) == 0:
+                    if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                        raise StoreUnusable(self.location, "is a database of another program; choose another location")
+                    _make_tables(self._db)
+                    self._run(f"PRAGMA user_version={SCHEMA}")
+        except BaseException:
+            self._connection.close()
+            self._connection = None
+            raise
+        return self._connection
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -194,11 +203,21 @@ class SqliteStore:
 
     def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """Read on a connection of its own, so that readers and the writer never wait for each other."""
+        if not self._path.exists():
+            return []
         with contextlib.closing(disk.connect(self._path, read_only=True)) as db:
             try:
-                return db.execute(sql, parameters).fetchall()
+                return db.execute(sql, parameters).fetchall() if _version(db, self.location) else []
             except sqlite3.DatabaseError as error:
                 raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
+
+
+def _version(db: sqlite3.Connection, location: str) -> int:
+    """The schema of a database; 0 if it has none yet. Raises SchemaTooNew."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA:
+        raise SchemaTooNew(location, version, SCHEMA)
+    return version
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -1,0 +1,166 @@
+"""`crewlite demo`: a crew is killed half way and goes on in another process; nothing recorded runs again.
+
+Nothing is staged: both processes run the same command, the first gets a real SIGKILL, and what the table says comes
+from what the processes told and from the record on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crewlite.events.console import printable, say
+from crewlite.ids import new_id, short
+from crewlite.lazy import lazy
+from crewlite.state.history import History, StepView
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+rich = lazy("rich.console")
+rich_table = lazy("rich.table")
+rich_text = lazy("rich.text")
+
+_PACE = 0.1  # seconds that each call takes longer, so that a kill can meet it
+_SAID = {"ran": ("done", "recorded"), "reused": ("reused", "answered from the record")}
+_COLOURS = {"ran": "green", "reused": "yellow", "cut": "red"}
+
+
+@dataclass(slots=True)
+class _Life:
+    """What one process told before it ended. The addresses of steps; "" is the crew itself."""
+
+    begun: set[str] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+    reused: set[str] = field(default_factory=set)
+
+    def hear(self, line: str) -> tuple[str, str]:
+        """Take in a line. Returns what happened, and the address of the step."""
+        told = json.loads(line)
+        what, address = told["what"], told["address"]
+        {"begun": self.begun, "ran": self.ran, "reused": self.reused}[what].add(address)
+        return what, address
+
+    def did(self, address: str) -> str:
+        """What this process did with a step: "ran", "reused", "cut", or "" if it never came to it."""
+        if address in self.ran:
+            return "ran"
+        if any(address == done or address.startswith(f"{done}/") for done in self.reused):
+            return "reused"  # what is inside a finished step is not even looked at
+        return "cut" if address in self.begun else ""
+
+
+@click.command()
+@click.option("--directory", type=click.Path(file_okay=False), help="Where to work. [default: a temporary directory]")
+@click.option("--kill-after", type=click.IntRange(1, 15), default=9, show_default=True, help="Steps before the kill.")
+@click.option("--model", default="offline", show_default=True, help="The model that the crew asks.")
+def demo(directory: str | None, kill_after: int, model: str) -> None:
+    """Run a crew, kill it half way, let it go on: nothing recorded runs again."""
+    where = Path(directory or tempfile.mkdtemp(prefix="crewlite-demo-")).absolute()
+    where.mkdir(parents=True, exist_ok=True)
+    run_id = f"demo-{short(new_id())}"
+    console = rich.Console(highlight=False)
+    module = ["-m", "crewlite.cli.brief", "--directory", str(where), "--run-id", run_id, "--model", model]
+
+    _head(console, f"1. A crew starts. After {kill_after} recorded steps its process is killed.")
+    first = _live(console, module, kill_after)
+    _head(console, "2. What is on disk.")
+    recorded = _on_disk(console, where, run_id)
+    _head(console, "3. The same command again.")
+    second = _live(console, module, None)
+    _head(console, "4. Who did what.")
+    sound = _compare(console, where, run_id, first, second, recorded)
+    _head(console, "5. The brief.")
+    _show(console, where / "brief.md")
+    _head(console, "To do it by hand: press Ctrl-C anywhere, and run the same line again.")
+    again = shlex.join([sys.executable, *module[:4], "--run-id", "by-hand"])
+    console.print(printable(f"  {again}", console), markup=False, soft_wrap=True)
+    sys.exit(0 if sound else 1)
+
+
+def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _Life:
+    """Run the crew in a process of its own, and kill that, if asked to. Raises ClickException if it ends otherwise."""
+    life, killed = _Life(), False
+    command = [sys.executable, *module, "--events", "--pace", str(_PACE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:  # noqa: S603 - ours
+        assert child.stdout
+        for line in child.stdout:
+            what, address = life.hear(line)
+            if what in _SAID and not killed:
+                mark, words = _SAID[what]
+                say(console, mark, f"{address or 'the crew'} {words}", depth=1)
+            if len(life.ran) == kill_after and not killed:
+                child.kill()  # SIGKILL: nothing in that process can notice, tidy up or save
+                killed = True
+    if killed != (kill_after is not None) or (child.returncode == 0) == killed:
+        raise click.ClickException(
+            f"the crew's process ended with exit code {child.returncode}, which was not the plan"
+        )
+    if killed:
+        cut = ", ".join(sorted(life.begun - life.ran)) or "nothing"
+        say(console, "failed", f"killed (exit code {child.returncode}) in the middle of {cut}", depth=1)
+    return life
+
+
+def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
+    """Show what the killed process left. Returns the addresses of the steps that are recorded."""
+    with History(where / ".checkpoints") as history:
+        run = history.run(run_id)
+        finished = [step for step in run.steps if step.status == "finished"]
+        doubtful = [step.address for step in run.steps if step.status == "in_doubt"]
+        places = run.checkpoints()
+        tokens, status = run.usage.total_tokens, run.status
+    say(console, "saved", f"run {run_id}: {status}, {len(finished)} steps recorded, {tokens:,} tokens paid", depth=1)
+    for place in places:
+        say(console, "saved", f"checkpoint {Path(place.ref).name}", depth=1)
+    if doubtful:
+        say(console, "saved", f"announced, but not recorded: {', '.join(doubtful)}", depth=1)
+    return {step.address for step in finished}
+
+
+def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _Life, recorded: set[str]) -> bool:
+    """Show who did each step. Returns whether nothing that was recorded ran again."""
+    with History(where / ".checkpoints") as history:
+        steps = history.run(run_id).steps
+    table = rich_table.Table("step", "1st process", "2nd process", header_style="bold")
+    table.add_column("tokens", justify="right")
+    for step in steps:
+        early = "ran" if step.address in recorded else first.did(step.address)
+        cells = [_coloured(early), _coloured(second.did(step.address))]
+        table.add_row(printable(step.address or "the crew", console), *cells, _tokens(step))
+    console.print(table)
+    saved = sum(step.usage.total_tokens for step in steps if step.address in recorded)
+    if twice := sorted(recorded & second.ran):
+        say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
+        return False
+    say(console, "done", f"{len(recorded)} steps were recorded, and none of them ran again.")
+    say(console, "done", f"{saved:,} tokens were paid once, not twice.")
+    return True
+
+
+def _show(console: Console, brief: Path) -> None:
+    say(console, "saved", str(brief))
+    console.print()
+    for line in brief.read_text(encoding="utf-8").splitlines():
+        console.print(rich_text.Text(printable(line, console)))
+
+
+def _head(console: Console, text: str) -> None:
+    console.print(rich_text.Text(f"\n{text}", style="bold"))
+
+
+def _coloured(word: str) -> object:
+    return rich_text.Text(word, style=_COLOURS.get(word, ""))
+
+
+def _tokens(step: StepView) -> str:
+    return f"{step.usage.total_tokens:,}" if step.usage.requests else ""

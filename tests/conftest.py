@@ -1,0 +1,52 @@
+"""What many tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.events.event_bus import event_bus
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.testing import ScriptedLLM
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Run in an empty directory, without a model from the environment, and leave no handler behind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CREWLITE_MODEL", raising=False)
+    with event_bus.scoped():
+        yield
+
+
+@pytest.fixture(params=["memory", "json", "sqlite"])
+def config(request, tmp_path):
+    """A maker of configurations that all mean one store: `config(on_events=[...])`."""
+    providers = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
+    provider = providers[request.param]()
+    location = str(tmp_path / "store.db") if request.param == "sqlite" else str(tmp_path / "store")
+    return lambda **fields: CheckpointConfig(location=location, provider=provider, **fields)
+
+
+@pytest.fixture(params=["json", "sqlite"])
+def on_disk(request, tmp_path):
+    """Like `config`, for the providers that outlive a process."""
+    location = str(tmp_path / ("store.db" if request.param == "sqlite" else "store"))
+    return lambda **fields: CheckpointConfig(location=location, **fields)
+
+
+@pytest.fixture
+def make_crew():
+    """A crew of tasks t0, t1, ..., each building on the one before, answered by `replies`."""
+
+    def make(replies, count=3, *, tools=(), **fields):
+        llm = replies if not isinstance(replies, list) and not callable(replies) else ScriptedLLM(replies)
+        agent = Agent(role="Worker", goal="work", backstory="works", llm=llm, tools=tools)
+        tasks: list[Task] = []
+        for n in range(count):
+            tasks.append(
+                Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent, context=tasks[-1:])
+            )
+        return Crew(tasks=tasks, **fields)
+
+    return make
