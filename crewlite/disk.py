@@ -93,13 +93,13 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
     """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
 
     Whatever stands beyond `at` is cut if `torn` says that it is the remains of a write that was never finished, and
-    kept if it is `data` itself. Raises FileExistsError if it is somebody else's.
+    kept if `data` begins with it. Raises FileExistsError if it is somebody else's.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
         file.seek(at)
         beyond = file.read()
-        if beyond and beyond != data:
+        if not data.startswith(beyond):
             if not torn(beyond):
                 raise FileExistsError(f"{path} goes on beyond byte {at}")
             tell("truncate", path, offset=at)

@@ -14,6 +14,7 @@ import click
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
 from crewlite.cli.stream import told
+from crewlite.errors import CrewliteError
 
 QUESTION = "What do these documents say about liberty, and about the power of government?"
 
@@ -109,8 +110,11 @@ def _lines(path: Path) -> list[str]:
 def main(directory: str, run_id: str, question: str, model: str, events: bool, pace: float) -> None:
     """Write a cited brief, or go on with one."""
     crew = brief_crew(directory, llm=model, verbose=not events)
-    with told(pace) if events else contextlib.nullcontext():
-        result = crew.kickoff(inputs={"question": question}, run_id=run_id)
+    try:
+        with told(pace) if events else contextlib.nullcontext():
+            result = crew.kickoff(inputs={"question": question}, run_id=run_id)
+    except CrewliteError as error:
+        raise click.ClickException(str(error)) from error
     if not events:
         click.echo(result)
 

@@ -61,7 +61,7 @@ class _Life:
 
 @click.command()
 @click.option("--directory", type=click.Path(file_okay=False), help="Where to work. [default: a temporary directory]")
-@click.option("--kill-after", type=click.IntRange(1, 15), default=9, show_default=True, help="Steps before the kill.")
+@click.option("--kill-after", type=click.IntRange(1, 14), default=9, show_default=True, help="Steps before the kill.")
 @click.option("--model", default="offline", show_default=True, help="The model that the crew asks.")
 def demo(directory: str | None, kill_after: int, model: str) -> None:
     """Run a crew, kill it half way, let it go on: nothing recorded runs again."""
@@ -71,7 +71,7 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     console = rich.Console(highlight=False)
     module = ["-m", "crewlite.cli.brief", "--directory", str(where), "--run-id", run_id, "--model", model]
 
-    _head(console, f"1. A crew starts. After {kill_after} recorded steps its process is killed.")
+    _head(console, f"1. A crew starts. After {kill_after} recorded steps, in the middle of a call, it is killed.")
     first = _live(console, module, kill_after)
     _head(console, "2. What is on disk.")
     recorded = _on_disk(console, where, run_id)
@@ -98,7 +98,7 @@ def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _L
             if what in _SAID and not killed:
                 mark, words = _SAID[what]
                 say(console, mark, f"{address or 'the crew'} {words}", depth=1)
-            if len(life.ran) == kill_after and not killed:
+            if what == "begun" and kill_after is not None and len(life.ran) >= kill_after and not killed:
                 child.kill()  # SIGKILL: nothing in that process can notice, tidy up or save
                 killed = True
     if killed != (kill_after is not None) or (child.returncode == 0) == killed:

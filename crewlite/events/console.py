@@ -23,6 +23,7 @@ from crewlite.events.types.checkpoint_events import (
 )
 from crewlite.events.types.crew_events import CrewKickoffCompletedEvent, CrewKickoffFailedEvent, CrewKickoffStartedEvent
 from crewlite.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent
+from crewlite.events.types.logging_events import AgentLogsExecutionEvent
 from crewlite.events.types.step_events import StepFailedEvent, StepReplayedEvent
 from crewlite.events.types.task_events import TaskCompletedEvent, TaskFailedEvent, TaskStartedEvent
 from crewlite.events.types.tool_events import (
@@ -46,6 +47,7 @@ _MARKS = {  # as it should be, where it cannot be shown, colour
     "done": ("✓", "+", "green"),
     "reused": ("↺", "=", "yellow"),
     "saved": ("●", "*", "blue"),
+    "said": ("»", ">", "dim"),
     "failed": ("✗", "x", "red"),
 }
 _LONGEST = 100  # characters of a text that is quoted
@@ -69,7 +71,7 @@ def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
 
 
 def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
-    """Print a line with a mark: "begun", "done", "reused", "saved" or "failed". It is shown in ASCII where need be."""
+    """Print a line with a mark: "begun", "done", "reused", "saved", "said" or "failed". It is shown in ASCII where need be."""
     fancy, plain, colour = _MARKS[mark]
     sign = fancy if encodable(fancy, console) else plain
     line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
@@ -140,6 +142,8 @@ def _of_call(event: BaseEvent, state: Any) -> _Line:
             return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(state)}"
         case LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
+        case AgentLogsExecutionEvent():
+            return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
         case ToolUsageStartedEvent():
             again = " again: an earlier call was cut" if event.in_doubt else ""
             return "begun", f"tool {_call(event)}{again}"

@@ -57,10 +57,17 @@ class Passage:
 
 
 def question_in(text: str) -> str:
-    """What a text asks: what stands in quotation marks, else what ends in `?`, else its first paragraph."""
-    quoted = _QUOTED.findall(text)
-    asked = quoted[:1] or [match.strip() for match in _ASKED.findall(text)][-1:]
-    return asked[0] if asked else text.strip().partition("\n\n")[0]
+    """What a text asks: what stands in quotation marks, else what ends in `?`, else its first paragraph.
+
+    What comes below a markdown heading is material, not question.
+    """
+    opening = text.partition("\n## ")[0].strip()
+    first = opening.partition("\n\n")[0]
+    for part in (first, opening):
+        asked = _QUOTED.findall(part)[:1] or _ASKED.findall(part)[-1:]
+        if asked:
+            return " ".join(asked[0].split())
+    return " ".join(first.split())
 
 
 def keywords(text: str) -> list[str]:
@@ -143,9 +150,9 @@ def fitting(schema: Json, found: Sequence[Passage], question: str, definitions: 
 
 
 def _is_frame(line: str) -> bool:
-    """Whether a line is about the text, not of it: headings, notes, JSON, remarks in parentheses."""
+    """Whether a line is about the text, not of it: headings, notes, JSON, wishes, remarks in parentheses."""
     remark = line.startswith("(") and line.endswith(")")
-    return remark or line.startswith(("#", ">", "{")) or not re.search(r"\w", line)
+    return remark or line.startswith(("#", ">", "{", "Expected output:")) or not re.search(r"\w", line)
 
 
 def _property(name: str, schema: Json, found: Sequence[Passage], question: str, definitions: Json) -> Json:

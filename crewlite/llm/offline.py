@@ -124,7 +124,7 @@ def _given(content: str, question: str) -> list[Passage]:
     _, heading, below = f"\n{content}".partition("\n## ")
     if heading:
         return passages(f"## {below}")
-    return [passage for passage in passages(content) if question not in passage.text]
+    return [passage for passage in passages(content) if question not in passage.text and passage.text not in question]
 
 
 def _verb(tool: str) -> frozenset[str] | None:

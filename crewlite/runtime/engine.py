@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from crewlite import background, durable
@@ -95,14 +96,14 @@ def _open(target: Located, source: object, secrets: Secrets, may_exist: bool) ->
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
-    inputs = dict(request.inputs or {})
+    inputs, coded = _masked(journal, request.inputs or {})
     first: Facts = {
         "run_id": journal.run_id,
         "branch": journal.branch,
         "uid": new_id(),
         "identity": root.identity,
         "definition": root.definition,
-        "inputs": encode(inputs, "inputs"),
+        "inputs": coded,
     }
     await _first_save(journal, {"run": first})
     request.progress.run_id, request.progress.location = journal.run_id, journal.location
@@ -116,7 +117,7 @@ async def _resume(
     started, about, record = time.perf_counter(), _about(target), journal.record
     event_bus.emit(root.holds[0], CheckpointRestoreStartedEvent(**about))
     try:
-        inputs = _check(root, request, record, target)
+        inputs = _check(root, request, journal, target)
         if not record.finished:
             await _first_save(journal, _resumed(root, record))
     except Exception as error:
@@ -149,8 +150,19 @@ def _about(target: Located) -> dict[str, Any]:
     return {**where, "run_id": target.run_id, "branch": target.branch}
 
 
-def _check(root: Root[Any], request: Request, record: Record, located: Located) -> dict[str, Any]:
+def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The inputs as the run may know them, and as they are recorded: without configured secrets."""
+    coded = encode(dict(inputs), "inputs")
+    masked = journal.secrets.mask_data(coded)
+    if masked == coded:
+        return dict(inputs), coded
+    journal.warn("The inputs held a configured secret, which was masked")
+    return decode(masked), masked
+
+
+def _check(root: Root[Any], request: Request, journal: Journal, located: Located) -> dict[str, Any]:
     """Whether the record is of this run, and the place its newest. Returns the inputs to go on with."""
+    record = journal.record
     recorded = record.run["definition"]
     if recorded["kind"] != root.kind:
         raise RunMismatch(
@@ -159,13 +171,11 @@ def _check(root: Root[Any], request: Request, record: Record, located: Located) 
         )
     inputs: dict[str, Any] = decode(record.run["inputs"])
     if request.inputs is not None:
-        given = encode(dict(request.inputs), "inputs")
-        if digest(given) != digest(record.run["inputs"]):
-            names = sorted(
-                k for k in {*inputs, *request.inputs} if encode(inputs.get(k)) != encode(request.inputs.get(k))
-            )
+        given, coded = _masked(journal, request.inputs)
+        if digest(coded) != digest(record.run["inputs"]):
+            names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
             raise InputsChanged(located.run_id, names)
-        inputs = dict(request.inputs)
+        inputs = given
     place, newest = record.places.get(located.place or ""), record.newest_place
     if place and newest and newest["seq"] > place["seq"] and not record.finished:
         after = [p["address"] or p["trigger"] for p in record.places.values() if p["seq"] > place["seq"]]

@@ -94,7 +94,7 @@ class Execution(Generic[T]):
         usage = step.usage(value) if step.usage else None
         masked = run.journal.secrets.mask_data(data)
         if masked != data:
-            run.warn(f"The outcome of {self.address} held a configured secret, which was masked")
+            run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
         digest = codec.digest(data)
         facts: Facts = {

@@ -164,7 +164,7 @@ class Frame:
         changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
         if recorded.fingerprint != fingerprint:
             changed.insert(0, "question")
-            self.run.warn(f"{address} is finished and kept, though what it asks has changed (on_drift='keep')")
+            self.run.journal.warn(f"{address} is finished and kept, though what it asks has changed (on_drift='keep')")
         about = {"kind": step.kind, "name": name, "changed": tuple(changed)}
         more = {"address": address, "source_id": address, "source_name": name}
         await self.announce(step.voice.source, lambda stamp: StepReplayedEvent(**(stamp | more), **about), step.says)

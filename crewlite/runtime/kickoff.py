@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +16,14 @@ from crewlite.errors import ConfigError
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.run import Run, log
+from crewlite.runtime.run import Run
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
+log = logging.getLogger("crewlite.run")
 FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
 
 
@@ -94,7 +96,7 @@ class Plan:
 
 def plan(root: Root[Any], request: Request) -> Plan:
     """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
-    config = resolve([root.setting, *root.inner], defaults) or None
+    config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
     _one_store(root, config)
     override = request.from_checkpoint
     if override is not None:

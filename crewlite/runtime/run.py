@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,8 +14,6 @@ from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.runtime import RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber
-
-log = logging.getLogger("crewlite.run")
 
 Durability = Literal["sync", "degraded", "off"]
 """sync: every outcome was on disk before the run went on. degraded: not everything could be saved. off: no store."""
@@ -72,13 +69,9 @@ class Run:
         masked = self.journal.secrets.mask(text)
         return error if masked == text else Redacted(type(error).__qualname__, masked)
 
-    def warn(self, message: str) -> None:
-        """Tell the log."""
-        log.warning("%s/%s: %s", self.run_id, self.branch, self.journal.secrets.mask(message))
-
     def undurable(self, address: str, error: NotCodable) -> None:
         """An outcome that cannot be recorded: the step runs again on resume. Raises with on_save_error="raise"."""
-        self.warn(f"{address} cannot be recorded and will run again on resume: {error}")
+        self.journal.warn(f"{address} cannot be recorded and will run again on resume: {error}")
         self.journal.failed(error)
         if self.journal.on_save_error == "raise":
             raise error

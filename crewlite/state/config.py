@@ -83,7 +83,7 @@ class CheckpointConfig(Described):
     @field_validator("provider", mode="after")
     @classmethod
     def _is_provider(cls, value: object) -> object:
-        if value is not None and not isinstance(value, BaseProvider):
+        if value is not None and (isinstance(value, type) or not isinstance(value, BaseProvider)):
             hint = " (an instance: JsonProvider(), not JsonProvider)" if isinstance(value, type) else ""
             raise ConfigError(f"provider is {value!r}; wanted an object with `name` and `open(location)`{hint}")
         return value

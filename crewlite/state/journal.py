@@ -103,10 +103,14 @@ class Journal:
         if place:
             self.completed(facts, started)
 
+    def warn(self, message: str) -> None:
+        """Tell the log."""
+        log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
+
     def failed(self, error: BaseException) -> None:
         """Remember and announce that something was not saved."""
         if not self.degraded:
-            log.warning("The run goes on, but not everything is saved: %s", error)
+            self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
         message = self.secrets.mask(str(error))
         self._say(CheckpointFailedEvent, error=message, error_type=type(error).__name__)
@@ -147,7 +151,8 @@ class Journal:
         if self.writer and self.lane:
             if self.lane.backlog:
                 retry = self._put(self.writer, self.lane, ())
-                log.warning("Saved late: %s", retry.exception(timeout=10) or "everything")
+                problem = retry.exception(timeout=10)
+                self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
             self.writer.leave(self.lane)
             self.writer.close()
 

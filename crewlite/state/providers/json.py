@@ -149,7 +149,7 @@ class JsonStore:
         for entry in commit.entries:
             at += len(entry.line) + 1
             if place := entry.facts.get("place"):
-                run = entry if commit.after == 0 else self._first(commit)
+                run = commit.entries[0] if commit.after == 0 else self._first(commit)
                 disk.replace(self._path(place), self._document(run, entry, at))
             for gone in entry.facts.get("drops", ()):
                 for file in self._root.glob(f"*_{gone}.json"):

@@ -1,0 +1,419 @@
+"""A checkpoint is exact, whole and never missing; who may name one is decided from the inside out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite.errors import ConfigError, RefError, StoreError, StoreUnusable
+from crewlite.events import (
+    BaseEvent,
+    CheckpointCompletedEvent,
+    CheckpointFailedEvent,
+    CheckpointPrunedEvent,
+    CheckpointStartedEvent,
+    LLMCallCompletedEvent,
+    TaskCompletedEvent,
+    ToolUsageFinishedEvent,
+)
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.testing import CrashInjector, ScriptedLLM
+
+
+def places(config, ref="latest"):
+    with History(config.location, config.provider) as history:
+        return history.run(ref).checkpoints()
+
+
+def test_forty_tasks_write_forty_checkpoints_the_kth_holding_k(make_crew, config):
+    make_crew(lambda messages: "done", 40, checkpoint=config()).kickoff()
+    found = places(config())
+    assert [len(place.tasks) for place in found] == list(range(1, 41))
+    assert [place.address for place in found] == [f"task:t{n}" for n in range(40)]
+    assert [place.parent_id for place in found] == [None, *(place.id for place in found[:-1])]
+    assert [place.usage.requests for place in found] == list(range(1, 41))
+
+
+def test_the_same_at_full_speed_with_async_handlers_and_concurrent_kickoffs(make_crew, config):
+    crew = make_crew(lambda messages: "done", 40, checkpoint=config())
+    slow = []
+
+    @event_bus.on(BaseEvent)
+    async def handler(source, event, state):
+        await asyncio.sleep(0)
+        slow.append(event.type)
+
+    async def many():
+        return await asyncio.gather(*(crew.akickoff(run_id=f"run{n}") for n in range(8)))
+
+    asyncio.run(many())
+    for n in range(8):
+        found = places(config(), f"run{n}")
+        assert [len(place.tasks) for place in found] == list(range(1, 41))
+        assert all(place.run_id == f"run{n}" for place in found)
+    assert slow.count("task_completed") == 8 * 40
+
+
+def test_a_checkpoints_history_ends_where_it_stands(make_crew, config):
+    make_crew(["a", "b", "c"], checkpoint=config()).kickoff()
+    first, second, _ = places(config())
+    assert [event.type for event in first.events()][-1] == "task_completed"
+    assert first.events() == second.events()[: len(first.events())]
+    assert all(event.seq <= first.seq for event in first.events())
+
+
+def test_json_checkpoints_are_small_readable_files_of_their_own(make_crew):
+    make_crew(["the first answer", "b", "c"], checkpoint=True).kickoff(run_id="r")
+    root = Path(".checkpoints")
+    files = sorted(root.glob("*.json"))
+    assert len(files) == 3
+    stamp, _, identifier = files[0].stem.partition("_")
+    document = json.loads(files[0].read_text())
+    assert stamp[:8].isdigit() and document["id"] == identifier
+    assert list(document)[1:5] == ["id", "run_id", "branch", "parent_id"]
+    assert document["about"]["output"] == "the first answer"
+    assert (root / ".gitignore").read_text() == "*\n"
+    assert (root / "journal" / "r" / "main.jsonl").exists()
+    if os.name == "posix":
+        assert root.stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()} == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("event", "count"),
+    [
+        ("llm_call_completed", 2),
+        ("llm_call_started", 2),
+        ("tool_usage_started", 1),
+        ("tool_usage_finished", 1),
+        ("task_started", 1),
+        ("agent_execution_started", 1),
+        ("agent_execution_completed", 1),
+        ("crew_kickoff_started", 1),
+        ("crew_kickoff_completed", 1),
+        ("step_completed", 1),
+        ("agent_logs_execution", 2),
+    ],
+)
+def test_on_events_works_for_every_source(config, event, count):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    llm = ScriptedLLM([ToolCall("look"), "answer"])
+    who = Agent(role="W", goal="g", llm=llm, tools=[look], verbose=True)
+    task = Task(name="t", description="d", expected_output="x", agent=who, callback=lambda output: None)
+    Crew(tasks=[task], checkpoint=config(on_events=[event])).kickoff()
+    assert [place.trigger for place in places(config())] == [event] * count
+
+
+def test_the_wildcard_names_one_at_every_event_that_can(config):
+    heard = []
+    event_bus.on(BaseEvent, lambda source, event: heard.append(event.type))
+    who = Agent(role="W", goal="g", llm=ScriptedLLM(["answer"]))
+    task = Task(description="d", expected_output="x", agent=who)
+    Crew(tasks=[task], checkpoint=config(on_events=["*"])).kickoff()
+    told = [event for event in heard if not event.startswith("checkpoint_")]
+    assert [place.trigger for place in places(config())] == told
+
+
+def test_event_classes_are_accepted_and_typos_answered(config):
+    assert config(on_events=[LLMCallCompletedEvent]).on_events == ("llm_call_completed",)
+    with pytest.raises(ConfigError, match="did you mean 'task_completed'"):
+        config(on_events=["task_complete"])
+    with pytest.raises(ConfigError, match="wanted a list"):
+        config(on_events="task_completed")
+    with pytest.raises(ConfigError, match="never name one"):
+        config(on_events=["checkpoint_completed"])
+
+
+def test_an_event_that_never_happens_is_warned_about(make_crew, config, caplog):
+    make_crew(["a", "b", "c"], checkpoint=config(on_events=["lite_agent_execution_completed"])).kickoff()
+    assert "never happens in a run of crew" in caplog.text
+
+
+def two_agents(first, second, crew):
+    llm = ScriptedLLM(lambda messages: "done")
+    one = Agent(role="One", goal="g", llm=llm, checkpoint=first)
+    two = Agent(role="Two", goal="g", llm=llm, checkpoint=second)
+    tasks = [Task(name=who.role, description="d", expected_output="x", agent=who) for who in (one, two)]
+    return Crew(tasks=tasks, checkpoint=crew)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "crew", "named"),
+    [
+        (None, None, True, ["One", "Two"]),
+        (None, False, True, ["One"]),
+        (None, None, None, []),
+        (None, True, False, ["Two"]),
+        (True, None, None, ["One"]),
+        (False, False, True, []),
+    ],
+)
+def test_settings_are_inherited_and_opting_out_stops_there(first, second, crew, named):
+    two_agents(first, second, crew).kickoff(inputs={})
+    if not Path(".checkpoints").exists():
+        assert named == []
+        return
+    assert [place.address for place in places(CheckpointConfig())] == [f"task:{name}" for name in named]
+
+
+def test_an_opted_out_agents_work_is_still_recorded_and_not_paid_again(on_disk):
+    class Stop(Exception):
+        pass
+
+    llm = ScriptedLLM(["a", "b", Stop(), "c"])
+    quiet = Agent(role="Quiet", goal="g", llm=llm, checkpoint=False)
+    tasks = [Task(name=f"t{n}", description="d", expected_output="x", agent=quiet) for n in range(3)]
+    crew = Crew(tasks=tasks, checkpoint=on_disk())
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    assert places(on_disk()) == []
+    assert crew.kickoff(run_id="r").raw == "c"
+    assert len(llm.calls) == 4
+
+
+def test_an_inner_definition_says_when_and_never_where(on_disk):
+    inner = CheckpointConfig(on_events=["llm_call_completed"])
+    two_agents(inner, None, on_disk()).kickoff()
+    assert [(place.address, place.trigger) for place in places(on_disk())] == [
+        ("task:One/llm#1", "llm_call_completed"),
+        ("task:Two", "task_completed"),
+    ]
+    with pytest.raises(ConfigError, match="One run has one store"):
+        two_agents(CheckpointConfig(location="./elsewhere"), None, on_disk()).kickoff()
+
+
+def test_max_checkpoints_keeps_the_newest_of_this_run_alone(make_crew, config):
+    pruned = []
+    event_bus.on(CheckpointPrunedEvent, lambda source, event: pruned.append(event.removed_count))
+    make_crew(lambda messages: "x", 5, checkpoint=config()).kickoff(run_id="other")
+    make_crew(lambda messages: "x", 5, checkpoint=config(max_checkpoints=2)).kickoff(run_id="r")
+    assert [place.address for place in places(config(), "r")] == ["task:t3", "task:t4"]
+    assert len(places(config(), "other")) == 5
+    assert pruned == [1, 1, 1]
+
+
+def test_max_checkpoints_also_counts_after_a_resume(make_crew, on_disk):
+    class Stop(Exception):
+        pass
+
+    crew = make_crew(["a", "b", "c", Stop(), "d", "e"], 5, checkpoint=on_disk(max_checkpoints=2))
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    crew.kickoff(run_id="r")
+    assert [place.address for place in places(on_disk())] == ["task:t3", "task:t4"]
+    if not on_disk().location.endswith(".db"):
+        assert len(list(Path(on_disk().location).glob("*.json"))) == 2
+
+
+def test_a_manual_checkpoint_needs_no_configuration(make_crew):
+    paths = []
+
+    @event_bus.on(LLMCallCompletedEvent)
+    def on_llm_done(source, event, state):
+        paths.append(state.checkpoint("./my_checkpoints"))
+
+    make_crew(["a", "b", "c"]).kickoff()
+    assert len(paths) == 3
+    assert all(Path(path).parent == Path("my_checkpoints").absolute() for path in paths)
+    assert [place.ref for place in places(CheckpointConfig(location="./my_checkpoints"))] == paths
+
+
+def test_an_async_manual_checkpoint_is_bound_to_its_event_however_late(make_crew, on_disk):
+    refs = []
+
+    @event_bus.on(LLMCallCompletedEvent)
+    async def later(source, event, state):
+        await asyncio.sleep(0.02)
+        refs.append((event.seq, await state.acheckpoint()))
+
+    make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"])).kickoff()
+    found = {place.ref: place for place in places(on_disk())}
+    assert [found[ref].seq for _, ref in refs] == [seq for seq, _ in refs]
+    assert [len(found[ref].tasks) for _, ref in refs] == [0, 1, 2]
+
+
+def test_a_manual_checkpoint_can_be_labelled_and_resumed_by_its_label(make_crew, on_disk):
+    class Stop(Exception):
+        pass
+
+    @event_bus.on(TaskCompletedEvent)
+    def mark(source, event, state):
+        if event.task_name == "t0":
+            state.checkpoint(label="good", metadata={"score": 7})
+
+    crew = make_crew(["a", Stop(), "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"]))
+    with pytest.raises(Stop):
+        crew.kickoff()
+    assert [(place.label, place.metadata) for place in places(on_disk())] == [("good", {"score": 7})]
+    assert crew.kickoff(from_checkpoint="main@label:good").raw == "c"
+
+
+def test_a_manual_checkpoint_raises_when_it_cannot_be_saved(make_crew, tmp_path):
+    errors = []
+
+    @event_bus.on(LLMCallCompletedEvent)
+    def on_llm_done(source, event, state):
+        try:
+            state.checkpoint(tmp_path / "file")
+        except StoreError as error:
+            errors.append(str(error))
+        with pytest.raises(StoreError, match="say where"):
+            state.checkpoint()
+
+    (tmp_path / "file").write_text("x")
+    make_crew(["a"], count=1).kickoff()
+    assert "wants a directory" in errors[0]
+
+
+def test_one_run_has_one_store_also_by_hand(make_crew):
+    problems = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def elsewhere(source, event, state):
+        try:
+            state.checkpoint("./other")
+        except StoreError as error:
+            problems.append(str(error))
+
+    make_crew(["a"], count=1, checkpoint=True).kickoff()
+    assert "one run has one store" in problems[0]
+
+
+def test_checkpoint_events_tell_what_happened(make_crew, config):
+    heard = []
+    for kind in (CheckpointStartedEvent, CheckpointCompletedEvent):
+        event_bus.on(kind, lambda source, event: heard.append(event))
+    make_crew(["a"], count=1, checkpoint=config()).kickoff()
+    started, completed = heard
+    assert started.checkpoint_id == completed.checkpoint_id
+    assert completed.trigger == "task_completed"
+    assert completed.ref == places(config())[0].ref
+    assert completed.duration_ms > 0
+
+
+def test_handlers_hear_only_what_is_on_disk(make_crew, on_disk):
+    missing = []
+
+    @event_bus.on(BaseEvent)
+    def look(source, event):
+        if event.seq is not None and event.address and event.type.endswith(("completed", "finished")):
+            with History(on_disk().location) as history:
+                held = {step.address for step in history.run("r").steps}
+            if event.type != "agent_execution_completed" and event.address not in held:
+                missing.append(event.address)
+
+    make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
+    assert missing == []
+
+
+def test_a_store_that_cannot_work_is_told_before_anything_is_paid(make_crew, tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "directory").mkdir()
+    cases = [
+        (CheckpointConfig(location=tmp_path / "file"), "wants a directory"),
+        (CheckpointConfig(location=tmp_path / "directory", provider=SqliteProvider()), "is a directory"),
+        (CheckpointConfig(location=tmp_path / "file" / "below"), "cannot be written"),
+        (CheckpointConfig(location=tmp_path / "file.db"), "not a SQLite database"),
+    ]
+    (tmp_path / "file.db").write_text("this is no database at all")
+    for config, problem in cases:
+        llm = ScriptedLLM(["a", "b", "c"])
+        with pytest.raises(StoreUnusable, match=problem):
+            make_crew(llm, checkpoint=config).kickoff()
+        assert llm.calls == []
+
+
+def test_a_database_without_a_suffix_gets_one(make_crew, tmp_path):
+    config = CheckpointConfig(location=tmp_path / "runs", provider=SqliteProvider())
+    make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
+    assert (tmp_path / "runs.db").exists()
+    assert make_crew([], checkpoint=config).kickoff(run_id="r").raw == "c"
+
+
+def test_a_failed_save_degrades_the_result_or_stops_the_run(make_crew, tmp_path):
+    with CrashInjector() as clean:
+        make_crew(["a", "b", "c"], checkpoint=CheckpointConfig(location=tmp_path / "clean")).kickoff()
+    at = next(n for n, operation in enumerate(clean.log, 1) if operation.data and b"task:t1/llm#1" in operation.data)
+    failed = []
+    event_bus.on(CheckpointFailedEvent, lambda source, event: failed.append(event.error))
+    config = CheckpointConfig(location=tmp_path / "warn")
+    with CrashInjector(at, error=OSError(28, "No space left on device")):
+        result = make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
+    assert result.durability == "degraded"
+    assert failed and "No space left" in failed[0]
+    assert len(places(config)) == 3, "what failed was saved with the next commit, in its order"
+    strict = CheckpointConfig(location=tmp_path / "raise", on_save_error="raise")
+    with CrashInjector(at, error=OSError(28, "No space left on device")), pytest.raises(StoreError, match="No space"):
+        make_crew(["a", "b", "c"], checkpoint=strict).kickoff(run_id="r")
+    llm = ScriptedLLM(["c"])
+    assert make_crew(llm, checkpoint=strict).kickoff(run_id="r").raw == "c", "what was paid was saved late"
+
+
+def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
+    make_crew(["a", "b", "c"], checkpoint=True).kickoff(run_id="r")
+    journal = Path(".checkpoints/journal/r/main.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b'"address":"task:t1","kind":"task"' in line)
+    journal.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"raw"', b'"rAw"'), *lines[at + 1 :]]))
+    with pytest.raises(ValueError, match=r"checksum.*newest sound place is .*\.json"):
+        make_crew([], checkpoint=True).kickoff(run_id="r")
+
+
+def test_a_users_own_provider_is_accepted_and_a_class_is_not(make_crew):
+    class Mine:
+        name = "mine"
+
+        def __init__(self):
+            self.inner = InMemoryProvider()
+
+        def open(self, location):
+            return self.inner.open(location)
+
+    provider = Mine()
+    make_crew(["a", "b", "c"], checkpoint=CheckpointConfig(provider=provider)).kickoff(run_id="r")
+    assert len(History("./.checkpoints", provider).run("r").checkpoints()) == 3
+    with pytest.raises(ConfigError, match="an instance"):
+        CheckpointConfig(provider=JsonProvider)
+
+
+def test_history_of_nothing_is_a_clear_error():
+    with pytest.raises(RefError, match="does not exist"):
+        History("./nowhere")
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("payload", [200, 2000])
+def test_storage_grows_linearly_with_the_work(make_crew, on_disk, tmp_path, payload):
+    def bytes_per_task(count):
+        config = CheckpointConfig(location=f"{tmp_path}/n{count}{'.db' if on_disk().location.endswith('.db') else ''}")
+        make_crew(lambda messages: "x" * payload, count, checkpoint=config).kickoff()
+        path = Path(config.location)
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+        return sum(file.stat().st_size for file in files) / count
+
+    few, many = bytes_per_task(50), bytes_per_task(400)
+    assert many <= 3 * 1024 + 1.2 * payload
+    assert many <= 1.15 * few
+
+
+def test_a_tool_finished_is_heard_with_the_text_the_model_gets(config):
+    @tool
+    def facts() -> dict:
+        """Facts."""
+        return {"höhe": 3}
+
+    outputs = []
+    event_bus.on(ToolUsageFinishedEvent, lambda source, event: outputs.append(event.output))
+    llm = ScriptedLLM([ToolCall("facts"), "answer"])
+    who = Agent(role="W", goal="g", llm=llm, tools=[facts])
+    Crew(tasks=[Task(description="d", expected_output="x", agent=who)], checkpoint=config()).kickoff()
+    assert outputs == ['{"höhe": 3}'] == [llm.calls[1][-1]["content"]]

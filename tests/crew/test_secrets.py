@@ -1,0 +1,99 @@
+"""Configuration secrets appear in no file, log, event or error."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
+from crewlite.events import BaseEvent
+from crewlite.testing import ScriptedLLM
+
+CANARIES = {
+    "llm key": "sk-canary-1111111111",
+    "tool field": "tok-canary-2222222222",
+    "header": "hdr-canary-3333333333",
+    "environment": "env-canary-4444444444",
+    "typed": "typ-canary-5555555555",
+    "redacted": "red-canary-6666666666",
+}
+
+
+class Leaky(BaseLLM):
+    model = "leaky"
+
+    def __init__(self, replies):
+        super().__init__()
+        self.api_key = CANARIES["llm key"]
+        self.extra_headers = {"X-Auth": f"Bearer {CANARIES['header']}"}
+        self.inner = ScriptedLLM(replies)
+
+    async def acall(self, messages, **context):
+        return await self.inner.acall(messages, **context)
+
+
+class Fetch(BaseTool):
+    name: str = "fetch"
+    description: str = "Fetch."
+    token: str
+    password: SecretStr
+
+    def _run(self, fail: bool = False) -> str:
+        text = f"{self.token} {self.password.get_secret_value()} {CANARIES['environment']} {CANARIES['redacted']}"
+        if fail:
+            raise RuntimeError(f"refused {text}")
+        return f"fetched with {text}"
+
+
+@pytest.fixture
+def said(caplog, capsys):
+    """Everything said so far, in one text."""
+    caplog.set_level(logging.DEBUG)
+    heard = []
+    event_bus.on(BaseEvent, lambda source, event: heard.append(repr(event)))
+
+    def all_of_it():
+        written = [path.read_bytes().decode("latin-1") for path in Path().rglob("*") if path.is_file()]
+        captured = capsys.readouterr()
+        return "\n".join([*heard, *written, caplog.text, captured.out, captured.err])
+
+    return all_of_it
+
+
+@pytest.mark.parametrize("location", ["./.checkpoints", "./.checkpoints.db"])
+def test_planted_secrets_appear_nowhere(said, monkeypatch, location):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+    echo = f"my key is {CANARIES['llm key']} and {CANARIES['header']}"
+    llm = Leaky([ToolCall("fetch"), ToolCall("fetch", {"fail": True}), LLMReply(text=echo), PermissionError(echo)])
+    tools = [Fetch(token=CANARIES["tool field"], password=SecretStr(CANARIES["typed"]))]
+    who = Agent(role="W", goal="g", llm=llm, tools=tools, verbose=True)
+    tasks = [Task(description=f"d{n}", expected_output="x", agent=who) for n in range(2)]
+    config = CheckpointConfig(location=location, redact=[CANARIES["redacted"]])
+    crew = Crew(tasks=tasks, checkpoint=config, verbose=True)
+    with pytest.raises(RuntimeError) as caught:
+        crew.kickoff(run_id="r", inputs={"note": CANARIES["environment"]})
+    everything = said() + "".join(traceback.format_exception(caught.value))
+    assert "PermissionError: my key is [secret]" in str(caught.value)
+    assert "[secret]" in everything
+    for name, canary in CANARIES.items():
+        assert canary not in everything, name
+
+
+def test_a_resumed_run_hears_the_masked_text_the_first_life_heard(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+    llm = ScriptedLLM([f"key {CANARIES['environment']}", Stop(), "b"])
+    who = Agent(role="W", goal="g", llm=llm)
+    tasks = [Task(description=f"d{n}", expected_output="x", agent=who) for n in range(2)]
+    crew = Crew(tasks=tasks, checkpoint=True)
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    crew.kickoff(run_id="r")
+    assert llm.calls[1] == llm.calls[2]
+    assert "key [secret]" in llm.calls[2][1]["content"]

@@ -1,0 +1,93 @@
+"""What a task does before it counts as finished, and in which order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, Crew, History, Task, event_bus
+from crewlite.errors import ConfigError
+from crewlite.events import StepCompletedEvent, TaskCompletedEvent
+from crewlite.testing import CrashInjector, ScriptedLLM
+
+
+class Fact(BaseModel):
+    word: str
+    count: int = 1
+
+
+def run(task_fields, *replies, **crew_fields):
+    who = Agent(role="W", goal="g", llm=ScriptedLLM(list(replies)))
+    task = Task(**{"description": "d", "expected_output": "x", "agent": who, **task_fields})
+    return Crew(tasks=[task], **crew_fields)
+
+
+def test_output_pydantic_and_output_json_give_the_answer_its_shape():
+    reply = '{"word": "tide"}'
+    output = run({"output_pydantic": Fact}, reply).kickoff().tasks_output[0]
+    assert output.pydantic == Fact(word="tide")
+    assert (output.raw, output.json_dict, output["count"]) == (reply, None, 1)
+    result = run({"output_json": Fact}, reply).kickoff()
+    assert result.json_dict == {"word": "tide", "count": 1}
+    with pytest.raises(ConfigError, match="choose one"):
+        Task(description="d", expected_output="x", output_json=Fact, output_pydantic=Fact)
+
+
+def test_the_output_file_is_written_whole_with_its_placeholders_filled():
+    run({"output_file": "out/{topic}.md"}, "# Tides\n").kickoff(inputs={"topic": "tides"})
+    assert Path("out/tides.md").read_text() == "# Tides\n"
+    if os.name == "posix":
+        umask = os.umask(0)
+        os.umask(umask)
+        assert Path("out/tides.md").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_failing_write_leaves_the_old_file_whole():
+    Path("out.md").write_text("old")
+    with CrashInjector() as clean:
+        run({"output_file": "clean.md"}, "new").kickoff()
+    for n in range(1, clean.count):
+        with CrashInjector(n, error=OSError(28, "full")), pytest.raises(OSError, match="full"):
+            run({"output_file": "out.md"}, "new").kickoff()
+        assert Path("out.md").read_text() == "old"
+    assert [path.name for path in Path().glob(".*.tmp")] == []
+
+
+def test_file_then_callback_then_finished():
+    order = []
+
+    def callback(output):
+        order.append(("callback", Path("out.md").read_text()))
+
+    event_bus.on(StepCompletedEvent, lambda source, event: order.append((event.address, event.kind)))
+    event_bus.on(TaskCompletedEvent, lambda source, event: order.append(event.type))
+    run({"name": "t", "output_file": "out.md", "callback": callback}, "text").kickoff()
+    assert order == [("callback", "text"), ("task:t/callback:callback", "callback"), "task_completed"]
+
+
+def test_a_failing_callback_keeps_the_answer_and_is_called_again_on_resume():
+    calls = []
+
+    async def callback(output):
+        calls.append(output.raw)
+        if len(calls) == 1:
+            raise ConnectionRefusedError("hook is down")
+
+    crew = run({"name": "t", "callback": callback}, "text", checkpoint=True)
+    with pytest.raises(ConnectionRefusedError):
+        crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r").raw == "text"
+    assert calls == ["text", "text"]
+    assert len(crew.tasks[0].agent.llm.calls) == 1
+    kinds = [step.kind for step in History().run("r").steps]
+    assert kinds == ["llm", "callback", "task", "crew"]
+
+
+def test_answers_of_any_characters_survive():
+    odd = "tab\t nul\0 bell\a surrogate\ud83d moon\U0001f319 rtl\u202e"
+    crew = run({"name": "t", "output_file": "out.md"}, odd, checkpoint=True)
+    assert crew.kickoff(run_id="r").raw == odd
+    assert crew.kickoff(run_id="r").raw == odd
