@@ -1,0 +1,81 @@
+"""Ctrl-C leaves a run that can go on, says how, and a second one does not wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crewlite import History
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
+
+SCRIPT = """
+import sys, time
+from crewlite import Agent, Crew, Task, CheckpointConfig, event_bus
+from crewlite.events import LLMCallStartedEvent
+from crewlite.testing import ScriptedLLM
+@event_bus.on(LLMCallStartedEvent)
+def started(source, event):
+    print("asked", event.address, flush=True)
+async def slow(self, messages, **context):
+    import asyncio
+    if "Do 1" in messages[1]["content"] and sys.argv[2] == "slow":
+        await asyncio.sleep(30)
+    return "done"
+class Slow(ScriptedLLM):
+    acall = slow
+who = Agent(role="W", goal="g", llm=Slow([]))
+tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, context=[]) for n in range(3)]
+store = CheckpointConfig(location=sys.argv[1]) if sys.argv[1] != "none" else None
+options = {"run_id": "r"} if store and sys.argv[3] == "named" else {}
+print(Crew(tasks=tasks, checkpoint=store).kickoff(**options).raw)
+"""
+
+
+def start(location, pace, named="named"):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(location), pace, named],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def interrupt(process):
+    """Send Ctrl-C in the middle of the second task; returns exit code, what was said, seconds it took."""
+    for line in process.stdout:
+        if "task:t1" in line:
+            break
+    time.sleep(0.05)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    return process.returncode, said, time.monotonic() - began
+
+
+@pytest.mark.parametrize("name", ["store", "store.db"])
+def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
+    code, said, seconds = interrupt(start(tmp_path / name, "slow"))
+    assert code in (130, -signal.SIGINT)
+    assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
+    assert seconds < 5
+    assert History(tmp_path / name).run("r").status == "unfinished"
+    out, _ = start(tmp_path / name, "fast").communicate(timeout=20)
+    assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
+
+
+def test_a_run_without_a_name_is_told_its_name(tmp_path):
+    _, said, _ = interrupt(start(tmp_path / "store", "slow", "unnamed"))
+    run_id = History(tmp_path / "store").runs()[0].run_id
+    assert f"crew.kickoff(run_id='{run_id}')" in said
+
+
+def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
+    code, said, _ = interrupt(start("none", "slow"))
+    assert code in (130, -signal.SIGINT)
+    assert "Nothing was saved: give it checkpoint=True" in said
