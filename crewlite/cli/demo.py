@@ -71,7 +71,7 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     console = rich.Console(highlight=False)
     module = ["-m", "crewlite.cli.brief", "--directory", str(where), "--run-id", run_id, "--model", model]
 
-    _head(console, f"1. A crew starts. After {kill_after} recorded steps, in the middle of a call, it is killed.")
+    _head(console, f"1. A crew starts; after {kill_after} recorded steps it is killed in a call.")
     first = _live(console, module, kill_after)
     _head(console, "2. What is on disk.")
     recorded = _on_disk(console, where, run_id)
@@ -82,7 +82,8 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     _head(console, "5. The brief.")
     _show(console, where / "brief.md")
     _head(console, "To do it by hand: press Ctrl-C anywhere, and run the same line again.")
-    again = shlex.join([sys.executable, *module[:4], "--run-id", "by-hand"])
+    joined = subprocess.list2cmdline if sys.platform == "win32" else shlex.join
+    again = joined([sys.executable, *module[:4], "--run-id", "by-hand"])
     console.print(printable(f"  {again}", console), markup=False, soft_wrap=True)
     sys.exit(0 if sound else 1)
 
@@ -116,14 +117,14 @@ def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
     with History(where / ".checkpoints") as history:
         run = history.run(run_id)
         finished = [step for step in run.steps if step.status == "finished"]
-        doubtful = [step.address for step in run.steps if step.status == "in_doubt"]
+        doubtful = [step for step in run.steps if step.status == "in_doubt"]
         places = run.checkpoints()
         tokens, status = run.usage.total_tokens, run.status
     say(console, "saved", f"run {run_id}: {status}, {len(finished)} steps recorded, {tokens:,} tokens paid", depth=1)
     for place in places:
         say(console, "saved", f"checkpoint {Path(place.ref).name}", depth=1)
     if doubtful:
-        say(console, "saved", f"announced, but not recorded: {', '.join(doubtful)}", depth=1)
+        say(console, "saved", f"in doubt, as announced without a result: {len(doubtful)} tool calls", depth=1)
     return {step.address for step in finished}
 
 
@@ -142,14 +143,13 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
     if twice := sorted(recorded & second.ran):
         say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
         return False
-    say(console, "done", f"{len(recorded)} steps were recorded, and none of them ran again.")
-    say(console, "done", f"{saved:,} tokens were paid once, not twice.")
+    say(console, "done", f"Recorded before the kill: {len(recorded)} steps. None of them ran again.")
+    say(console, "done", f"Paid once, not twice: {saved:,} tokens.")
     return True
 
 
 def _show(console: Console, brief: Path) -> None:
-    say(console, "saved", str(brief))
-    console.print()
+    console.print(f"  {printable(str(brief), console)}\n", markup=False, soft_wrap=True)
     for line in brief.read_text(encoding="utf-8").splitlines():
         console.print(rich_text.Text(printable(line, console)))
 

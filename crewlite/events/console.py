@@ -71,7 +71,7 @@ def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
 
 
 def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
-    """Print a line with a mark: "begun", "done", "reused", "saved", "said" or "failed". It is shown in ASCII where need be."""
+    """Print a line with a mark: "begun", "done", "reused", "saved", "said" or "failed"; ASCII where need be."""
     fancy, plain, colour = _MARKS[mark]
     sign = fancy if encodable(fancy, console) else plain
     line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
@@ -145,7 +145,7 @@ def _of_call(event: BaseEvent, state: Any) -> _Line:
         case AgentLogsExecutionEvent():
             return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
         case ToolUsageStartedEvent():
-            again = " again: an earlier call was cut" if event.in_doubt else ""
+            again = " (in doubt: it may have been called before)" if event.in_doubt else ""
             return "begun", f"tool {_call(event)}{again}"
         case ToolUsageFinishedEvent():
             return "done", f"tool {event.tool_name}: {len(event.output):,} characters"

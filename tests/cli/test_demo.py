@@ -1,0 +1,97 @@
+"""The demo is real: a process is killed, another goes on, and nothing recorded runs again."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from crewlite import History
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main()"]
+
+
+def run(*arguments, **environment):
+    env = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", **environment}
+    return subprocess.run([*CREWLITE, *arguments], capture_output=True, env=env, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def shown(place):
+    ended = run("demo", "--directory", str(place))
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert ended.stderr == b""
+    return ended.stdout.decode("utf-8")
+
+
+def test_the_demo_really_kills_the_first_process(shown):
+    killed = re.search(r"killed \(exit code (-?\d+)\) in the middle of (\S+)", shown)
+    assert killed
+    assert int(killed[1]) == (1 if sys.platform == "win32" else -signal.SIGKILL)
+    assert killed[2].startswith("task:")
+
+
+def test_nothing_that_was_recorded_runs_again(shown):
+    rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in shown.splitlines() if line.startswith("│ ")]
+    assert {tuple(row[1:]) for row in rows} == {("ran", "reused"), ("cut", "ran"), ("", "ran")}
+    kept = [step for step, first, second in rows if (first, second) == ("ran", "reused")]
+    assert len(kept) >= 9
+    assert f"✓ Recorded before the kill: {len(kept)} steps. None of them ran again." in shown
+
+
+def test_the_second_process_finishes_the_same_run(shown, place):
+    with History(place / ".checkpoints") as history:
+        (found,) = history.runs()
+        assert found.status == "finished"
+        addresses = [step.address for step in found.steps]
+    assert found.run_id in shown
+    assert len(addresses) == len(set(addresses))
+
+
+def test_the_brief_is_written_and_cited(shown, place):
+    brief = (place / "brief.md").read_text(encoding="utf-8")
+    cited = re.findall(r"\[([a-z_]+\.md):(\d+)\]", brief)
+    assert len({name for name, _ in cited}) >= 3
+    assert str(place / "brief.md") in shown
+    assert "no language model was asked" in brief
+
+
+def test_every_citation_of_the_brief_is_true(place, shown):
+    from crewlite.cli.brief import read_document
+
+    for line in (place / "brief.md").read_text(encoding="utf-8").splitlines():
+        if quote := re.fullmatch(r"- (.+) \[([^:]+):(\d+)\]", line):
+            text, name, number = quote.groups()
+            assert f"{name}:{number}: {text}" in read_document(name).splitlines()
+
+
+def test_the_line_it_ends_with_works(shown, place):
+    line = shown.rstrip().splitlines()[-1].split()
+    ended = subprocess.run(line, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"}, timeout=60)
+    assert ended.returncode == 0
+    assert "crew brief has finished" in ended.stdout.decode("utf-8")
+
+
+def test_it_fits_eighty_columns_and_a_stream_without_ticks(tmp_path):
+    ended = run("demo", "--directory", str(tmp_path), "--kill-after", "4", PYTHONIOENCODING="ascii")
+    assert ended.returncode == 0
+    table = [line for line in ended.stdout.decode("ascii").splitlines() if line.startswith(("|", "+-"))]
+    assert max(map(len, table)) <= 80
+
+
+def test_a_model_nobody_knows_is_a_plain_error(tmp_path):
+    ended = run("demo", "--directory", str(tmp_path), "--model", "nobody")
+    assert ended.returncode == 1
+    assert b"asks for model 'nobody'" in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_the_command_knows_its_version():
+    assert run("--version").stdout.decode().startswith("crewlite, version ")

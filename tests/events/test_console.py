@@ -1,0 +1,102 @@
+"""Live progress: what a verbose run shows, and what it never shows."""
+
+import asyncio
+import io
+import sys
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
+from crewlite.testing import ScriptedLLM
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: a word"
+
+
+def crew(replies, *, role="Reader", task="read", name="library", verbose=True, checkpoint=None):
+    reader = Agent(role=role, goal="Know", llm=ScriptedLLM(replies), tools=[look_up])
+    reading = Task(name=task, description="Read", expected_output="Words", agent=reader)
+    return Crew(name=name, tasks=[reading], verbose=verbose, checkpoint=checkpoint)
+
+
+def test_a_verbose_run_tells_what_it_does(capsys):
+    used = Usage(prompt_tokens=1200, completion_tokens=34)
+    crew([ToolCall("look_up", {"word": "tide"}), LLMReply(text="done", usage=used)]).kickoff()
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].startswith("▸ crew library begins (run ")
+    assert lines[1:] == [
+        "▸ task read: Reader begins",
+        "✓ model scripted: 0 tokens, so far 0 tokens",
+        "▸ tool look_up(word='tide')",
+        "✓ tool look_up: 12 characters",
+        "✓ model scripted: 1,234 tokens, so far 1,234 tokens",
+        "✓ task read: Reader has finished",
+        "✓ crew library has finished: 1,234 tokens",
+    ]
+
+
+def test_a_quiet_run_says_nothing(capsys):
+    crew(["done"], verbose=False).kickoff()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_lone_agent_can_be_verbose_too(capsys):
+    Agent(role="Hermit", goal="Think", llm=ScriptedLLM(["so"]), verbose=True).kickoff("Well?")
+    out = capsys.readouterr().out
+    assert "agent Hermit begins" in out
+    assert "» Hermit: so" in out
+    assert "agent Hermit has finished" in out
+
+
+def test_only_its_own_run_is_shown(capsys):
+    loud, quiet = crew(["a"], task="loud"), crew(["b"], task="quiet", verbose=False)
+
+    async def both():
+        await asyncio.gather(loud.akickoff(), quiet.akickoff())
+
+    asyncio.run(both())
+    out = capsys.readouterr().out
+    assert out.count("task loud") == 2
+    assert "quiet" not in out
+
+
+def test_runs_that_are_shown_at_once_are_each_shown_once(capsys):
+    crew(lambda messages: "done").kickoff_for_each([{}, {}])
+    assert capsys.readouterr().out.count("task read: Reader begins") == 2
+
+
+def test_checkpoints_and_what_is_reused_are_shown(capsys, tmp_path):
+    config = CheckpointConfig(location=tmp_path)
+    crew(["done"], checkpoint=config).kickoff(run_id="r")
+    assert "● checkpoint " in capsys.readouterr().out
+    crew([], checkpoint=config).kickoff(run_id="r")
+    assert "↺ the result from the record" in capsys.readouterr().out
+
+
+def test_a_failure_is_shown_with_its_reason(capsys):
+    with pytest.raises(ValueError, match="no paper"):
+        crew([ValueError("no paper")]).kickoff()
+    out = capsys.readouterr().out
+    assert "✗ model scripted failed: ValueError: no paper" in out
+    assert "✗ task read: Reader failed: ValueError: no paper" in out
+    assert "✗ crew library stopped: ValueError: no paper" in out
+
+
+def test_texts_are_shown_as_text_without_markup_or_control(capsys):
+    crew([ToolCall("look_up", {"word": "\x1b[2J[bold]\n"}), "done"], role="[red]Eve\x1b]0;x\x07\u202e").kickoff()
+    out = capsys.readouterr().out
+    assert r"word='\x1b[2J[bold]\n'" in out
+    assert r"[red]Eve\x1b]0;x\x07\u202e begins" in out
+    assert "\x1b" not in out
+
+
+def test_a_stream_that_takes_no_tick_gets_ascii(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", write_through=True))
+    crew(["done"], role="Zoë").kickoff()
+    out = raw.getvalue().decode("ascii")
+    assert "> crew library begins" in out
+    assert r"+ task read: Zo\xeb has finished" in out
