@@ -14,14 +14,11 @@ if TYPE_CHECKING:
     from crewlite.agent.agent import Agent as Agent
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
     from crewlite.codec import register as register
-    from crewlite.crew.crew import Crew as Crew
-    from crewlite.crew.crew import Process as Process
+    from crewlite.crew.crew import Crew as Crew, Process as Process
     from crewlite.crew.output import CrewOutput as CrewOutput
     from crewlite.durable import idempotency_key as idempotency_key
     from crewlite.events.event_bus import event_bus as event_bus
-    from crewlite.llm.base import BaseLLM as BaseLLM
-    from crewlite.llm.base import LLMReply as LLMReply
-    from crewlite.llm.base import ToolCall as ToolCall
+    from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.recovery import FailurePolicy as FailurePolicy
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History

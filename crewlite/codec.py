@@ -14,6 +14,7 @@ import hashlib
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -32,7 +33,9 @@ Json = Any
 C = TypeVar("C", bound=type)
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100  # one level may become three of JSON, and all who walk them must stay within Python's stack
+_LONG = 2_000  # bits; Python refuses to read back the decimal digits of much longer numbers
+_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates that JSON would make one letter
 
 
 def register(cls: C) -> C:
@@ -73,8 +76,12 @@ def decode(data: Json, classes: Iterable[type] = ()) -> Any:
 
 def _encode(value: Any, path: str, depth: int) -> Json:
     kind = type(value)
-    if value is None or kind is bool or kind is int or kind is str:
+    if value is None or kind is bool:
         return value
+    if kind is str:
+        return value if value.isascii() or not _PAIR.search(value) else {"$": "str", "v": _PAIR.split(value)}
+    if kind is int:
+        return value if value.bit_length() <= _LONG else {"$": "int", "v": hex(value)}
     if depth > _MAX_DEPTH:
         raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or holding itself")
     if kind is list:
@@ -93,9 +100,10 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if isinstance(value, Enum):
         return {"$": "enum", "c": class_name(kind), "v": _encode(value.value, path, depth + 1)}
     if isinstance(value, BaseModel):
-        fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        known = {name: value.__dict__[name] for name in kind.model_fields if name in value.__dict__}
+        fields = {**known, **(value.__pydantic_extra__ or {})}
         return {"$": "model", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
         return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
     if isinstance(value, PurePath):
@@ -104,13 +112,19 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
 
 
 def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
-    if "$" not in value and all(type(key) is str for key in value):
+    if "$" not in value and all(type(key) is str and (key.isascii() or not _PAIR.search(key)) for key in value):
         return {key: _encode(item, f"{path}.{key}" if path else key, depth + 1) for key, item in value.items()}
     pairs = [
-        [_encode(key, f"{path}.<key>", depth + 1), _encode(item, f"{path}[{key!r}]", depth + 1)]
+        [_encode(key, f"{path}.<key>", depth + 1), _encode(item, f"{path}[{_label(key)}]", depth + 1)]
         for key, item in value.items()
     ]
     return {"$": "dict", "v": pairs}
+
+
+def _label(key: object) -> str:
+    """A key as a path shows it. Never the text of something large, or of somebody else's making."""
+    plain = key is None or isinstance(key, str | float) or (isinstance(key, int) and key.bit_length() <= _LONG)
+    return repr(key) if plain else f"<{type(key).__name__}>"
 
 
 def _sequence(tag: str) -> Callable[[Any, str, int], Json]:
@@ -147,6 +161,8 @@ _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
 }
 
 _READERS: dict[str, Callable[[Any], Any]] = {
+    "str": "".join,
+    "int": lambda v: int(v, 16),
     "float": float,
     "bytes": base64.b64decode,
     "datetime": datetime.fromisoformat,
@@ -171,13 +187,22 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if reader := _READERS.get(tag):
         return reader(value)
     if tag == "dict":
-        return {_decode(key, known): _decode(item, known) for key, item in value}
-    if tag in ("tuple", "set", "frozenset"):
-        items = [_decode(item, known) for item in value]
-        return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](items)
+        return _hashed(dict, [[_decode(key, known), _decode(item, known)] for key, item in value])
+    if tag == "tuple":
+        return tuple(_decode(item, known) for item in value)
+    if tag in ("set", "frozenset"):
+        return _hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
     if tag in ("enum", "model", "dataclass"):
         return _rebuild(tag, data["c"], _decode(value, known), known)
     raise NotCodable("", data, f"unknown tag {tag!r}")
+
+
+def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
+    """A set or dict of these, or the list itself, if one of an undeclared class stayed plain data and has no hash."""
+    try:
+        return cls(items)
+    except TypeError:
+        return items
 
 
 def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
@@ -188,12 +213,18 @@ def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
         )
         return value
     if tag == "enum":
-        return cls(value)
+        try:
+            return cls(value)
+        except ValueError:
+            log.warning("%s has no %r any more: the value stays plain data", name, value)
+            return value
     if tag == "model":
         if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
             log.warning("%s now wants %s, which the record lacks: its value stays plain data", name, ", ".join(missing))
             return value
-        return cls.model_construct(**value)  # not validated again: a validator that rewrites would change the value
+        model = cls.model_construct(**value)  # not validated again: a validator that rewrites would change the value
+        model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # nor by post_init
+        return model
     made = object.__new__(cls)
     for field, item in value.items():
         object.__setattr__(made, field, item)

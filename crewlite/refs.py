@@ -19,9 +19,10 @@ _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 def check_name(kind: str, name: str, *, slashes: bool = False) -> str:
     """`name`, if it may name a run (or, with `slashes`, a branch). Raises ConfigError otherwise."""
-    parts = name.split("/") if slashes else [name]
-    good = all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
-    if not good or name[:1] == "-":
+    text = isinstance(name, str)
+    parts = name.split("/") if text and slashes else [name]
+    good = text and all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
+    if not good or name.startswith("-"):
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
             f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."

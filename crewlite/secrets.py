@@ -28,7 +28,7 @@ class Secrets:
     """The secret values one run knows."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        distinct = {value for value in values if len(value) >= _SHORTEST}
+        distinct = {value for value in values if len(value) >= _SHORTEST and value not in MASK}  # masks would grow
         longest_first = sorted(distinct, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 

@@ -18,28 +18,29 @@ from crewlite.lazy import lazy
 jinja2 = lazy("jinja2")  # tens of milliseconds that only a run has to pay
 sandbox = lazy("jinja2.sandbox")
 
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+_PLACEHOLDER = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_-]*)\}(?(1)\})")
 
 
 def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
-    """`text` with each `{name}` replaced. `{{` and `}}` stand for the braces. Raises MissingInput."""
-    if "{" not in text:
-        return text
+    """`text` with each `{name}` replaced. `{{name}}` stands for `{name}` itself. Raises MissingInput.
+
+    All other braces, such as those of JSON, stay as they are.
+    """
 
     def one(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name is None:
-            return match.group(0)[0]
+        doubled, name = match.groups()
+        if doubled:
+            return match.group(0)[1:-1]
         if name not in values:
             raise MissingInput(name, where=where, given=sorted(values))
         return str(values[name])
 
-    return _PLACEHOLDER.sub(one, text) if _PLACEHOLDER.search(text) else text
+    return _PLACEHOLDER.sub(one, text)
 
 
 def placeholders(text: str) -> set[str]:
     """The names that `fill` would ask for."""
-    return {name for name in _PLACEHOLDER.findall(text) if name}
+    return {name for doubled, name in _PLACEHOLDER.findall(text) if not doubled}
 
 
 def render(package: str, name: str, /, **values: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator
 
+from crewlite import events
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.shape import Shape
@@ -16,11 +17,6 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
-from crewlite.events.types.agent_events import (
-    LiteAgentExecutionCompletedEvent,
-    LiteAgentExecutionErrorEvent,
-    LiteAgentExecutionStartedEvent,
-)
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.door import run_sync
@@ -163,16 +159,20 @@ class _LiteVoice:
     source: Agent
     job: Work
 
-    def started(self, stamp: Stamp) -> LiteAgentExecutionStartedEvent:
+    def started(self, stamp: Stamp) -> events.LiteAgentExecutionStartedEvent:
         tools = tuple(tool.name for tool in self.job.tools)
         messages = self.job.messages
-        return LiteAgentExecutionStartedEvent(**stamp, agent_role=self.source.role, tools=tools, messages=messages)
+        return events.LiteAgentExecutionStartedEvent(
+            **stamp, agent_role=self.source.role, tools=tools, messages=messages
+        )
 
-    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> LiteAgentExecutionCompletedEvent:
-        return LiteAgentExecutionCompletedEvent(**stamp, agent_role=self.source.role, output=value.raw)
+    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
+        return events.LiteAgentExecutionCompletedEvent(**stamp, agent_role=self.source.role, output=value.raw)
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> LiteAgentExecutionErrorEvent:
-        return LiteAgentExecutionErrorEvent(**stamp, agent_role=self.source.role, error=error, error_type=error_type)
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
+        return events.LiteAgentExecutionErrorEvent(
+            **stamp, agent_role=self.source.role, error=error, error_type=error_type
+        )
 
 
 def as_tools(value: object) -> object:

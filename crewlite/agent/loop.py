@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import durable, templates
+from crewlite import durable, events, templates
 from crewlite.agent.shape import Misshapen, Shape, schema_text
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
-from crewlite.events.types.logging_events import AgentLogsExecutionEvent, AgentLogsStartedEvent
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.tools.base import BaseTool
@@ -116,12 +115,12 @@ async def _log_start(job: Work) -> None:
     if job.verbose:
         await durable.scope().announce(
             job.source,
-            lambda stamp: AgentLogsStartedEvent(**stamp, agent_role=job.role, task_description=job.title),
+            lambda stamp: events.AgentLogsStartedEvent(**stamp, agent_role=job.role, task_description=job.title),
         )
 
 
 async def _log(job: Work, reply: LLMReply) -> None:
     said = reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
     await durable.scope().announce(
-        job.source, lambda stamp: AgentLogsExecutionEvent(**stamp, agent_role=job.role, formatted_answer=said)
+        job.source, lambda stamp: events.AgentLogsExecutionEvent(**stamp, agent_role=job.role, formatted_answer=said)
     )

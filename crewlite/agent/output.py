@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite.runtime.run import Durability
 from crewlite.usage import Usage
@@ -19,7 +19,7 @@ class LiteAgentOutput(BaseModel):
     pydantic: Any = None
     """The answer as the `response_format` asked for, if one was."""
     agent_role: str
-    token_usage: Usage = Usage()
+    token_usage: Usage = Field(default_factory=Usage)
     run_id: str | None = None
     durability: Durability = "off"
 

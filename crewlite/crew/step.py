@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewlite import codec, durable
+from crewlite import codec, durable, events
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import match
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import Stamp, Step
-from crewlite.events.types.crew_events import (
-    CrewKickoffCompletedEvent,
-    CrewKickoffFailedEvent,
-    CrewKickoffStartedEvent,
-)
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.run import Run
 from crewlite.task.output import TaskOutput
@@ -108,12 +103,12 @@ class _Voice:
     source: Crew
     inputs: dict[str, Any]
 
-    def started(self, stamp: Stamp) -> CrewKickoffStartedEvent:
-        return CrewKickoffStartedEvent(**stamp, crew_name=self.source.name, inputs=self.inputs)
+    def started(self, stamp: Stamp) -> events.CrewKickoffStartedEvent:
+        return events.CrewKickoffStartedEvent(**stamp, crew_name=self.source.name, inputs=self.inputs)
 
-    def completed(self, stamp: Stamp, value: CrewOutput) -> CrewKickoffCompletedEvent:
+    def completed(self, stamp: Stamp, value: CrewOutput) -> events.CrewKickoffCompletedEvent:
         total = value.token_usage.total_tokens
-        return CrewKickoffCompletedEvent(**stamp, crew_name=self.source.name, output=value, total_tokens=total)
+        return events.CrewKickoffCompletedEvent(**stamp, crew_name=self.source.name, output=value, total_tokens=total)
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> CrewKickoffFailedEvent:
-        return CrewKickoffFailedEvent(**stamp, crew_name=self.source.name, error=error, error_type=error_type)
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewKickoffFailedEvent:
+        return events.CrewKickoffFailedEvent(**stamp, crew_name=self.source.name, error=error, error_type=error_type)

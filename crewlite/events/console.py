@@ -9,30 +9,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from crewlite import events
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.events.types.agent_events import (
-    LiteAgentExecutionCompletedEvent,
-    LiteAgentExecutionErrorEvent,
-    LiteAgentExecutionStartedEvent,
-)
-from crewlite.events.types.checkpoint_events import (
-    CheckpointCompletedEvent,
-    CheckpointFailedEvent,
-    CheckpointRestoreCompletedEvent,
-)
-from crewlite.events.types.crew_events import CrewKickoffCompletedEvent, CrewKickoffFailedEvent, CrewKickoffStartedEvent
-from crewlite.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent
-from crewlite.events.types.logging_events import AgentLogsExecutionEvent
-from crewlite.events.types.step_events import StepFailedEvent, StepReplayedEvent
-from crewlite.events.types.task_events import TaskCompletedEvent, TaskFailedEvent, TaskStartedEvent
-from crewlite.events.types.tool_events import (
-    ToolSelectionErrorEvent,
-    ToolUsageErrorEvent,
-    ToolUsageFinishedEvent,
-    ToolUsageStartedEvent,
-    ToolValidateInputErrorEvent,
-)
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
@@ -103,75 +82,77 @@ def _line(event: BaseEvent, state: Any) -> _Line:
 def _of_run(event: BaseEvent, state: Any) -> _Line:
     verb = "goes on" if event.resumed else "begins"
     match event:
-        case CrewKickoffStartedEvent():
+        case events.CrewKickoffStartedEvent():
             return "begun", f"crew {event.crew_name} {verb} (run {event.run_id})"
-        case CrewKickoffCompletedEvent():
+        case events.CrewKickoffCompletedEvent():
             return "done", f"crew {event.crew_name} has finished: {event.total_tokens:,} tokens"
-        case CrewKickoffFailedEvent():
+        case events.CrewKickoffFailedEvent():
             return "failed", f"crew {event.crew_name} stopped: {_error(event)}"
-        case LiteAgentExecutionStartedEvent():
+        case events.LiteAgentExecutionStartedEvent():
             return "begun", f"agent {event.agent_role} {verb} (run {event.run_id})"
-        case LiteAgentExecutionCompletedEvent():
+        case events.LiteAgentExecutionCompletedEvent():
             return "done", f"agent {event.agent_role} has finished: {_tokens(state)}"
-        case LiteAgentExecutionErrorEvent():
+        case events.LiteAgentExecutionErrorEvent():
             return "failed", f"agent {event.agent_role} stopped: {_error(event)}"
     return None
 
 
 def _of_task(event: BaseEvent) -> _Line:
     match event:
-        case TaskStartedEvent():
+        case events.TaskStartedEvent():
             verb = "goes on" if event.resumed else "begins"
             return "begun", f"{_task(event)}: {event.agent_role} {verb}"
-        case TaskCompletedEvent():
+        case events.TaskCompletedEvent():
             return "done", f"{_task(event)}: {event.agent_role} has finished"
-        case TaskFailedEvent():
+        case events.TaskFailedEvent():
             return "failed", f"{_task(event)}: {event.agent_role} failed: {_error(event)}"
-        case StepReplayedEvent():
+        case events.StepReplayedEvent():
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
             return "reused", f"{event.address or 'the result'} from the record{changed}"
-        case StepFailedEvent():
+        case events.StepFailedEvent():
             return "failed", f"{event.kind} {event.name} failed: {_error(event)}"
     return None
 
 
 def _of_call(event: BaseEvent, state: Any) -> _Line:
     match event:
-        case LLMCallCompletedEvent():
+        case events.LLMCallCompletedEvent():
             used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
             return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(state)}"
-        case LLMCallFailedEvent():
+        case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
-        case AgentLogsExecutionEvent():
+        case events.AgentLogsExecutionEvent():
             return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
-        case ToolUsageStartedEvent():
+        case events.ToolUsageStartedEvent():
             again = " (in doubt: it may have been called before)" if event.in_doubt else ""
             return "begun", f"tool {_call(event)}{again}"
-        case ToolUsageFinishedEvent():
+        case events.ToolUsageFinishedEvent():
             return "done", f"tool {event.tool_name}: {len(event.output):,} characters"
-        case ToolUsageErrorEvent():
+        case events.ToolUsageErrorEvent():
             return "failed", f"tool {event.tool_name} failed: {_error(event)}"
-        case ToolSelectionErrorEvent() | ToolValidateInputErrorEvent():
+        case events.ToolSelectionErrorEvent() | events.ToolValidateInputErrorEvent():
             return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
     return None
 
 
 def _of_record(event: BaseEvent) -> _Line:
     match event:
-        case CheckpointCompletedEvent():
+        case events.CheckpointCompletedEvent():
             return "saved", f"checkpoint {short(event.checkpoint_id)} at {event.trigger}"
-        case CheckpointFailedEvent():
+        case events.CheckpointFailedEvent():
             return "failed", f"not saved: {_error(event)}"
-        case CheckpointRestoreCompletedEvent():
+        case events.CheckpointRestoreCompletedEvent():
             return "reused", f"{event.finished_steps} recorded steps from {event.location}"
     return None
 
 
-def _task(event: TaskStartedEvent | TaskCompletedEvent | TaskFailedEvent) -> str:
+def _task(event: events.TaskStartedEvent | events.TaskCompletedEvent | events.TaskFailedEvent) -> str:
     return f"task {event.task_name}" if event.task_name else str(event.address)
 
 
-def _call(event: ToolUsageStartedEvent | ToolSelectionErrorEvent | ToolValidateInputErrorEvent) -> str:
+def _call(
+    event: events.ToolUsageStartedEvent | events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent,
+) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in event.tool_args.items())
     return f"{event.tool_name}({_short(arguments)})"
 

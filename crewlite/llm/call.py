@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import codec, durable
+from crewlite import codec, durable, events
 from crewlite.durable import Intent, Stamp, Step
-from crewlite.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent, LLMCallStartedEvent
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply
 from crewlite.recovery import DEFAULT
 
@@ -20,13 +19,13 @@ class _Voice:
     tools: tuple[str, ...]
     agent: str
 
-    def started(self, stamp: Stamp) -> LLMCallStartedEvent:
-        return LLMCallStartedEvent(
+    def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
+        return events.LLMCallStartedEvent(
             **stamp, model=self.source.model, agent_role=self.agent, messages=self.messages, tools=self.tools
         )
 
-    def completed(self, stamp: Stamp, value: LLMReply) -> LLMCallCompletedEvent:
-        return LLMCallCompletedEvent(
+    def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
+        return events.LLMCallCompletedEvent(
             **stamp,
             model=self.source.model,
             agent_role=self.agent,
@@ -38,8 +37,8 @@ class _Voice:
             response_id=value.response_id,
         )
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> LLMCallFailedEvent:
-        return LLMCallFailedEvent(
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
+        return events.LLMCallFailedEvent(
             **stamp, model=self.source.model, agent_role=self.agent, error=error, error_type=error_type
         )
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from crewlite.errors import ConfigError, NoModel
+from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
-from crewlite.llm.offline import OfflineLLM
+
+if TYPE_CHECKING:
+    from crewlite.llm import offline
+else:
+    offline = lazy("crewlite.llm.offline")  # only for those who ask for it by name
 
 Model = BaseLLM | str | None
 
@@ -26,7 +32,7 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
 
 def _named(name: str, agent: str) -> BaseLLM:
     if name == "offline":
-        return OfflineLLM()
+        return offline.OfflineLLM()
     raise ConfigError(
         f"Agent {agent!r} asks for model {name!r}; this release knows the name 'offline' and objects of your own: "
         f"subclass BaseLLM and pass llm=YourLLM()"

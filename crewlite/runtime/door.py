@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
+from concurrent.futures import Future, TimeoutError as Late
 from typing import Any, TypeVar
 
 from crewlite import background

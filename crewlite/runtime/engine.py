@@ -8,15 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from crewlite import background, durable
+from crewlite import background, durable, events
 from crewlite.codec import decode, digest, encode
 from crewlite.errors import ConfigError, CrewliteError, InputsChanged, PlaceIsBehind, RunMismatch, StoreUnusable
 from crewlite.events.event_bus import event_bus
-from crewlite.events.types.checkpoint_events import (
-    CheckpointRestoreCompletedEvent,
-    CheckpointRestoreFailedEvent,
-    CheckpointRestoreStartedEvent,
-)
 from crewlite.ids import new_id, short
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.run import Run
@@ -86,7 +81,8 @@ def _open(target: Located, source: object, secrets: Secrets, may_exist: bool) ->
         writer.close()
         message = secrets.mask(str(error))
         event_bus.emit(
-            source, CheckpointRestoreFailedEvent(**_about(target), error=message, error_type=type(error).__name__)
+            source,
+            events.CheckpointRestoreFailedEvent(**_about(target), error=message, error_type=type(error).__name__),
         )
         raise
     if entries:
@@ -115,21 +111,21 @@ async def _resume(
 ) -> Taken:
     """A run that was recorded, from where it stopped."""
     started, about, record = time.perf_counter(), _about(target), journal.record
-    event_bus.emit(root.holds[0], CheckpointRestoreStartedEvent(**about))
+    event_bus.emit(root.holds[0], events.CheckpointRestoreStartedEvent(**about))
     try:
         inputs = _check(root, request, journal, target)
         if not record.finished:
             await _first_save(journal, _resumed(root, record))
     except Exception as error:
         message = journal.secrets.mask(str(error))
-        failed = CheckpointRestoreFailedEvent(**about, error=message, error_type=type(error).__name__)
+        failed = events.CheckpointRestoreFailedEvent(**about, error=message, error_type=type(error).__name__)
         event_bus.emit(root.holds[0], failed)
         raise
     request.progress.run_id, request.progress.location = target.run_id, journal.location
     elapsed, finished = (time.perf_counter() - started) * 1000, len(record.outcomes)
     event_bus.emit(
         root.holds[0],
-        CheckpointRestoreCompletedEvent(
+        events.CheckpointRestoreCompletedEvent(
             **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
         ),
     )

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from crewlite import codec
+from crewlite import codec, events
 from crewlite.durable import Stamp, Step
 from crewlite.errors import TaskDrifted
 from crewlite.events.base import BaseEvent
-from crewlite.events.types.step_events import StepReplayedEvent
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.run import Run
 from crewlite.state.record import Outcome
@@ -167,4 +166,6 @@ class Frame:
             self.run.journal.warn(f"{address} is finished and kept, though what it asks has changed (on_drift='keep')")
         about = {"kind": step.kind, "name": name, "changed": tuple(changed)}
         more = {"address": address, "source_id": address, "source_name": name}
-        await self.announce(step.voice.source, lambda stamp: StepReplayedEvent(**(stamp | more), **about), step.says)
+        await self.announce(
+            step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
+        )

@@ -1,18 +1,38 @@
-"""The record: journals, checkpoints, where they are kept, and how to read them."""
+"""The record: journals, checkpoints, where they are kept, and how to read them. Names load when asked for."""
 
-from crewlite.state.checkpoint import Checkpoint
-from crewlite.state.config import CheckpointConfig
-from crewlite.state.history import History
-from crewlite.state.providers import BaseProvider, InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.runtime import RuntimeState
+from __future__ import annotations
 
-__all__ = [
-    "BaseProvider",
-    "Checkpoint",
-    "CheckpointConfig",
-    "History",
-    "InMemoryProvider",
-    "JsonProvider",
-    "RuntimeState",
-    "SqliteProvider",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crewlite.state.checkpoint import Checkpoint as Checkpoint
+    from crewlite.state.config import CheckpointConfig as CheckpointConfig
+    from crewlite.state.history import History as History
+    from crewlite.state.providers import (
+        BaseProvider as BaseProvider,
+        InMemoryProvider as InMemoryProvider,
+        JsonProvider as JsonProvider,
+        SqliteProvider as SqliteProvider,
+    )
+    from crewlite.state.runtime import RuntimeState as RuntimeState
+
+_HOMES = {
+    "BaseProvider": "crewlite.state.providers",
+    "Checkpoint": "crewlite.state.checkpoint",
+    "CheckpointConfig": "crewlite.state.config",
+    "History": "crewlite.state.history",
+    "InMemoryProvider": "crewlite.state.providers",
+    "JsonProvider": "crewlite.state.providers",
+    "RuntimeState": "crewlite.state.runtime",
+    "SqliteProvider": "crewlite.state.providers",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
+
+
+def __getattr__(name: str) -> Any:
+    if home := _HOMES.get(name):
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
+    raise AttributeError(f"crewlite.state has no {name!r}; it has {', '.join(sorted(_HOMES))}")

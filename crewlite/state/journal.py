@@ -15,15 +15,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from crewlite import events
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.events.types.checkpoint_events import (
-    CheckpointCompletedEvent,
-    CheckpointFailedEvent,
-    CheckpointPrunedEvent,
-    CheckpointStartedEvent,
-)
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
@@ -88,7 +83,7 @@ class Journal:
         """Commit and wait until it is durable. Announces the checkpoint it names, and failures."""
         place, started = facts.get("place"), time.perf_counter()
         if place:
-            self._say(CheckpointStartedEvent, **_naming(place))
+            self._say(events.CheckpointStartedEvent, **_naming(place))
         receipt = self.commit(facts)
         if receipt is not None:
             try:
@@ -113,7 +108,7 @@ class Journal:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
         message = self.secrets.mask(str(error))
-        self._say(CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self._say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def name_place(
         self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
@@ -138,9 +133,9 @@ class Journal:
         assert self.writer
         ref = self.writer.store.ref(facts["place"])
         elapsed = (time.perf_counter() - started) * 1000
-        self._say(CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
+        self._say(events.CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
         if drops := facts.get("drops"):
-            self._say(CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=len(self.record.places))
+            self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=len(self.record.places))
         return ref
 
     def close(self) -> None:
@@ -167,7 +162,7 @@ class Journal:
             raise StoreError(
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
-        self._say(CheckpointStartedEvent, **_naming(facts["place"]))
+        self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
         receipt, where = self.commit(facts), self.location or ""
         assert receipt
 

@@ -9,18 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import background, codec, disk, durable, templates
+from crewlite import background, codec, disk, durable, events, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
 from crewlite.agent.shape import schema_text
 from crewlite.durable import Stamp, Step
-from crewlite.events.types.agent_events import (
-    AgentExecutionCompletedEvent,
-    AgentExecutionErrorEvent,
-    AgentExecutionStartedEvent,
-)
-from crewlite.events.types.step_events import StepCompletedEvent, StepFailedEvent, StepStartedEvent
-from crewlite.events.types.task_events import TaskCompletedEvent, TaskFailedEvent, TaskStartedEvent
 from crewlite.llm.base import BaseLLM
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
@@ -138,7 +131,7 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(
-        agent, lambda stamp: AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
+        agent, lambda stamp: events.AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
     )
     try:
         answer = await work(job)
@@ -146,14 +139,16 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
         text, kind = scope.mask(str(error)), type(error).__qualname__
         await scope.announce(
             agent,
-            lambda stamp: AgentExecutionErrorEvent(
+            lambda stamp: events.AgentExecutionErrorEvent(
                 **stamp, **said, started_event_id=started, error=text, error_type=kind
             ),
         )
         raise
     await scope.announce(
         agent,
-        lambda stamp: AgentExecutionCompletedEvent(**stamp, **said, started_event_id=started, output=answer.text),
+        lambda stamp: events.AgentExecutionCompletedEvent(
+            **stamp, **said, started_event_id=started, output=answer.text
+        ),
     )
     return answer
 
@@ -189,8 +184,8 @@ class _TaskVoice:
     filled: Filled
     context: tuple[str, ...]
 
-    def started(self, stamp: Stamp) -> TaskStartedEvent:
-        return TaskStartedEvent(
+    def started(self, stamp: Stamp) -> events.TaskStartedEvent:
+        return events.TaskStartedEvent(
             **stamp,
             task_name=self.source.name,
             agent_role=self.filled.role,
@@ -199,11 +194,11 @@ class _TaskVoice:
             context=self.context,
         )
 
-    def completed(self, stamp: Stamp, value: TaskOutput) -> TaskCompletedEvent:
-        return TaskCompletedEvent(**stamp, task_name=self.source.name, agent_role=self.filled.role, output=value)
+    def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:
+        return events.TaskCompletedEvent(**stamp, task_name=self.source.name, agent_role=self.filled.role, output=value)
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> TaskFailedEvent:
-        return TaskFailedEvent(
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.TaskFailedEvent:
+        return events.TaskFailedEvent(
             **stamp, task_name=self.source.name, agent_role=self.filled.role, error=error, error_type=error_type
         )
 
@@ -213,11 +208,11 @@ class _CallbackVoice:
     source: object
     name: str
 
-    def started(self, stamp: Stamp) -> StepStartedEvent:
-        return StepStartedEvent(**stamp, kind="callback", name=self.name)
+    def started(self, stamp: Stamp) -> events.StepStartedEvent:
+        return events.StepStartedEvent(**stamp, kind="callback", name=self.name)
 
-    def completed(self, stamp: Stamp, value: BaseModel | None) -> StepCompletedEvent:
-        return StepCompletedEvent(**stamp, kind="callback", name=self.name)
+    def completed(self, stamp: Stamp, value: BaseModel | None) -> events.StepCompletedEvent:
+        return events.StepCompletedEvent(**stamp, kind="callback", name=self.name)
 
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> StepFailedEvent:
-        return StepFailedEvent(**stamp, kind="callback", name=self.name, error=error, error_type=error_type)
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
+        return events.StepFailedEvent(**stamp, kind="callback", name=self.name, error=error, error_type=error_type)

@@ -6,24 +6,19 @@ import traceback
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from crewlite import codec, durable
+from crewlite import codec, durable, events
 from crewlite.durable import Effect, Intent, Scope, Stamp, Step
 from crewlite.events.base import BaseEvent
-from crewlite.events.types.tool_events import (
-    ToolExecutionErrorEvent,
-    ToolSelectionErrorEvent,
-    ToolUsageErrorEvent,
-    ToolUsageFinishedEvent,
-    ToolUsageStartedEvent,
-    ToolValidateInputErrorEvent,
-)
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
 from crewlite.tools.base import BaseTool, as_text
+
+if TYPE_CHECKING:
+    Refused = events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +52,23 @@ class _Voice:
 
     def started(self, stamp: Stamp) -> BaseEvent:
         self.began = now()
-        return ToolUsageStartedEvent(**stamp, **self._about, in_doubt=self._in_doubt)
+        return events.ToolUsageStartedEvent(**stamp, **self._about, in_doubt=self._in_doubt)
 
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
         if value.error:
             return self.failed(stamp, value.text, value.error)
-        return ToolUsageFinishedEvent(
+        return events.ToolUsageFinishedEvent(
             **stamp, **self._about, output=value.text, started_at=self.began, finished_at=now()
         )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
-        return ToolUsageErrorEvent(**stamp, **self._about, error=error, error_type=error_type)
-
-
-_Refused = ToolSelectionErrorEvent | ToolValidateInputErrorEvent
+        return events.ToolUsageErrorEvent(**stamp, **self._about, error=error, error_type=error_type)
 
 
 class _Refusal:
     """The one event of a call that never happens."""
 
-    def __init__(self, source: object, event: type[_Refused], about: dict[str, Any]) -> None:
+    def __init__(self, source: object, event: type[Refused], about: dict[str, Any]) -> None:
         self.source, self._event, self._about = source, event, about
 
     def started(self, stamp: Stamp) -> None:
@@ -110,7 +102,7 @@ def plan_call(scope: Scope, call: ToolCall, number: int, tools: Mapping[str, Bas
     tool = tools.get(call.name)
     problem = _unknown(call, tools) if tool is None else _misfit(call, tool)
     if tool is None or problem:
-        event = ToolSelectionErrorEvent if tool is None else ToolValidateInputErrorEvent
+        event = events.ToolSelectionErrorEvent if tool is None else events.ToolValidateInputErrorEvent
         result = ToolResult(problem or "", "ToolSelectionError" if tool is None else "ToolValidateInputError")
 
         async def refuse() -> ToolResult:
@@ -148,7 +140,7 @@ async def _use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolRes
         scope = durable.scope()
         await scope.announce(
             tool,
-            lambda stamp: ToolExecutionErrorEvent(
+            lambda stamp: events.ToolExecutionErrorEvent(
                 **stamp, **about, error=scope.mask(text), error_type=kind, traceback=scope.mask(trace)
             ),
         )
