@@ -1,6 +1,8 @@
 """Crews of LLM agents whose runs survive: killed anywhere, they go on without paying twice.
 
-    from crewlite import Agent, Crew, Task
+```python
+from crewlite import Agent, Crew, Task
+```
 
 Names load when they are first asked for, so that importing crewlite costs next to nothing.
 """

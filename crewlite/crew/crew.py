@@ -41,8 +41,14 @@ class Process(StrEnum):
 class Crew(Definition):
     """Agents and the tasks they work through.
 
-        crew = Crew(agents=[researcher, writer], tasks=[research, write], checkpoint=True)
-        result = crew.kickoff(inputs={"topic": "tides"}, run_id="tides-1")
+    ```python
+    from crewlite import Agent, Crew, Task
+
+    researcher = Agent(role="Researcher", goal="Find what matters")
+    research = Task(description="What drives {topic}?", expected_output="Three bullets", agent=researcher)
+    crew = Crew(tasks=[research], llm="offline", checkpoint=True)
+    result = crew.kickoff(inputs={"topic": "tides"}, run_id="tides-1")
+    ```
 
     Run the script again with the same run_id and it goes on where it stopped; nothing recorded is paid again.
     """
@@ -152,7 +158,7 @@ class Crew(Definition):
             cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ()
         ):
             Filled.of(task, agent, request.inputs or {})  # a missing input is told before anything is opened
-        with shown(self.verbose, lambda: request.progress.run_id):
+        with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
             return await kickoff(root, request)
 
     def _cast(self) -> Cast:

@@ -65,11 +65,17 @@ Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 class BaseLLM:
     """Bring your own model: subclass, and write `call` or `acall`. Events, retries and journalling come by themselves.
 
-        class Echo(BaseLLM):
-            model = "echo"
+    ```python
+    from crewlite import Agent, BaseLLM
 
-            def call(self, messages, **context):
-                return messages[-1]["content"]
+    class Echo(BaseLLM):
+        model = "echo"
+
+        def call(self, messages, **context):
+            return messages[-1]["content"]
+
+    assert Agent(role="Echo", goal="echo", llm=Echo()).kickoff("hello").raw == "hello"
+    ```
 
     `context` holds what else is known, and only what the signature takes is passed: `tools` (schemas of the tools on
     offer, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema of the

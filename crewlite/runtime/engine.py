@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from crewlite import background, durable, events
@@ -38,21 +38,26 @@ async def kickoff(root: Root[T], request: Request) -> T:
     config = decided.config
     secrets = Secrets.of(*root.holds, extra=(config and config.redact) or ())
     if config is None:
-        run, inputs = await _begin(root, request, _journal(new_id(), "main", Record(), secrets, None))
-        return await drive(root, run, inputs, decided.setting)
+        run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
+    else:
+        run, inputs = await _take_up(root, request, config, secrets)
+    return await drive(root, run, inputs, decided.setting)
+
+
+async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
+    """Open the store and take the branch; go on with what it holds, or begin."""
     target = await background.in_thread(_target, root, request, config)
-    writer, lane, entries = await background.in_thread(
-        _open, target, root.holds[0], secrets, bool(request.from_checkpoint or request.run_id)
-    )
-    journal = _journal(target.run_id, target.branch, Record.of(entries), secrets, config)
-    journal.writer, journal.lane = writer, lane
-    taken = _resume(root, request, config, journal, target) if entries else _begin(root, request, journal, config)
+    writer, lane = await background.in_thread(_enter, target)
+    journal = Journal(target.run_id, target.branch, Record(), secrets, config.on_save_error, writer, lane)
     try:
-        run, inputs = await taken
+        if request.run_id or config.restore_from:
+            entries = await background.in_thread(writer.store.read, target.run_id, target.branch)
+            if entries:
+                return await _resume(root, request, config, journal, target, entries)
+        return await _begin(root, request, journal, config)
     except BaseException:
         journal.close()
         raise
-    return await drive(root, run, inputs, decided.setting)
 
 
 def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -66,28 +71,13 @@ def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Loca
     return found
 
 
-def _open(target: Located, source: object, secrets: Secrets, may_exist: bool) -> tuple[Writer, Lane, list[Entry]]:
-    """Open the store, take the branch, and read what it holds."""
+def _enter(target: Located) -> tuple[Writer, Lane]:
     writer = open_writer(target.provider, target.location)
     try:
-        lane = writer.enter(target.run_id, target.branch)
+        return writer, writer.enter(target.run_id, target.branch)
     except BaseException:
         writer.close()
         raise
-    try:
-        entries = writer.store.read(target.run_id, target.branch) if may_exist else []
-    except Exception as error:
-        writer.leave(lane)
-        writer.close()
-        message = secrets.mask(str(error))
-        event_bus.emit(
-            source,
-            events.CheckpointRestoreFailedEvent(**_about(target), error=message, error_type=type(error).__name__),
-        )
-        raise
-    if entries:
-        lane.seq, lane.sum = entries[-1].seq, entries[-1].sum
-    return writer, lane, entries
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
@@ -107,24 +97,33 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
 
 
 async def _resume(
-    root: Root[Any], request: Request, config: CheckpointConfig, journal: Journal, target: Located
+    root: Root[Any],
+    request: Request,
+    config: CheckpointConfig,
+    journal: Journal,
+    target: Located,
+    entries: Sequence[Entry],
 ) -> Taken:
     """A run that was recorded, from where it stopped."""
-    started, about, record = time.perf_counter(), _about(target), journal.record
-    event_bus.emit(root.holds[0], events.CheckpointRestoreStartedEvent(**about))
+    started, source = time.perf_counter(), root.holds[0]
+    about = {"location": target.location, "provider": target.provider.name}
+    about |= {"run_id": target.run_id, "branch": target.branch}
+    event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
+    record = journal.record = Record.of(entries)
+    assert journal.lane
+    journal.lane.seq, journal.lane.sum = record.seq, record.sum
     try:
         inputs = _check(root, request, journal, target)
         if not record.finished:
             await _first_save(journal, _resumed(root, record))
     except Exception as error:
-        message = journal.secrets.mask(str(error))
-        failed = events.CheckpointRestoreFailedEvent(**about, error=message, error_type=type(error).__name__)
-        event_bus.emit(root.holds[0], failed)
+        said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
+        event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
     request.progress.run_id, request.progress.location = target.run_id, journal.location
     elapsed, finished = (time.perf_counter() - started) * 1000, len(record.outcomes)
     event_bus.emit(
-        root.holds[0],
+        source,
         events.CheckpointRestoreCompletedEvent(
             **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
         ),
@@ -139,11 +138,6 @@ async def _resume(
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
     )
     return run, inputs
-
-
-def _about(target: Located) -> dict[str, Any]:
-    where = {"location": target.location, "provider": target.provider.name}
-    return {**where, "run_id": target.run_id, "branch": target.branch}
 
 
 def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -203,10 +197,6 @@ async def _first_save(journal: Journal, facts: Facts) -> None:
         if isinstance(error, CrewliteError):
             raise
         raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
-
-
-def _journal(run_id: str, branch: str, record: Record, secrets: Secrets, config: CheckpointConfig | None) -> Journal:
-    return Journal(run_id, branch, record, secrets, on_save_error=config.on_save_error if config else "warn")
 
 
 def _subscriber(root: Root[Any], config: CheckpointConfig | None, *, asleep: bool = False) -> CheckpointSubscriber:

@@ -1,8 +1,13 @@
 """Reading what was recorded: runs, their steps and attempts, checkpoints and events.
 
-history = History("./.checkpoints")
-for run in history.runs():
-    print(run.run_id, run.status, run.usage.total_tokens)
+```python
+from crewlite import Agent, History
+
+Agent(role="Clerk", goal="answer", llm="offline", checkpoint=True).kickoff("What is recorded?", run_id="one")
+with History("./.checkpoints") as history:
+    for run in history.runs():
+        print(run.run_id, run.status, run.usage.total_tokens)
+```
 """
 
 from __future__ import annotations

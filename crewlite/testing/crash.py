@@ -14,11 +14,18 @@ from crewlite.disk import Operation
 class CrashInjector:
     """Kills this process just before its n-th operation on the disk (a write, a sync, a rename, an SQL statement).
 
-        with CrashInjector() as clean:          # how many operations are there?
-            crew.kickoff()
-        for n in range(1, clean.count + 1):     # in a child process each:
-            with CrashInjector(at=n):
-                crew.kickoff()
+    ```python
+    from crewlite import Agent
+    from crewlite.testing import CrashInjector
+
+    agent = Agent(role="Clerk", goal="answer", llm="offline", checkpoint=True)
+    agent.kickoff("What is recorded?", run_id="first")
+    with CrashInjector() as clean:  # what does a run do to the disk?
+        agent.kickoff("What is recorded?", run_id="clean")
+    reply = next(n for n, done in enumerate(clean.log, 1) if b"llm#1" in done.data)
+    with CrashInjector(at=reply, error=OSError(28, "disk full")):  # without error= it kills: use a child process
+        assert agent.kickoff("What is recorded?", run_id="full").durability == "degraded"
+    ```
 
     With `error=OSError(errno.ENOSPC, "disk full")` the operation fails instead. With `torn=True` a killed write
     leaves its first half behind, as a cut of power may.

@@ -1,8 +1,13 @@
 """The law that storage providers keep, as tests anybody can run against a provider of their own.
 
-    def test_our_provider_keeps_the_law(tmp_path):
-        fresh = itertools.count()
-        check_provider(lambda: (OurProvider(), str(tmp_path / f"store-{next(fresh)}")))
+```python
+import itertools
+from crewlite.state import InMemoryProvider
+from crewlite.testing import check_provider
+
+fresh = itertools.count()
+check_provider(lambda: (InMemoryProvider(), f"store-{next(fresh)}"))
+```
 
 Each law is a function whose docstring is the law. A broken one raises AssertionError with that sentence and what was
 seen instead.

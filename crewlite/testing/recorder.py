@@ -15,10 +15,18 @@ E = TypeVar("E", bound=BaseEvent)
 class EventRecorder:
     """Keeps every event that is emitted while its block runs, in order; with `run_id`, those of that run only.
 
+    ```python
+    from crewlite import Agent, Crew, Task
+    from crewlite.events import TaskCompletedEvent
+    from crewlite.testing import EventRecorder
+
+    clerk = Agent(role="Clerk", goal="answer")
+    tasks = [Task(description=text, expected_output="a line", agent=clerk) for text in ("Ask.", "Answer.")]
     with EventRecorder() as events:
-        crew.kickoff()
+        Crew(tasks=tasks, llm="offline").kickoff()
     assert events.types[-1] == "crew_kickoff_completed"
     assert len(events.of(TaskCompletedEvent)) == 2
+    ```
 
     What was heard stays readable after the block. The block may be entered again, and goes on where it was.
     """

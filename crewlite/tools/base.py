@@ -19,13 +19,20 @@ from crewlite.tools.schema import arguments_model
 class BaseTool(Described):
     """Subclass with a `name`, a `description` and `_run` (blocking, in a thread of its own) or `_arun`.
 
-        class Search(BaseTool):
-            name: str = "search"
-            description: str = "Search the archive."
-            token: SecretStr
+    ```python
+    from crewlite import BaseTool
+    from pydantic import SecretStr
 
-            def _run(self, query: str) -> str:
-                return archive(query, self.token.get_secret_value())
+    class Search(BaseTool):
+        name: str = "search"
+        description: str = "Search the archive."
+        token: SecretStr
+
+        def _run(self, query: str) -> str:
+            return f"nothing about {query}"
+
+    search = Search(token="a token that is never written")
+    ```
 
     The schema of the arguments is taken from the signature, unless `args_schema` gives one. Whatever is returned goes
     to the model as text; an exception goes to it as an error it can react to.

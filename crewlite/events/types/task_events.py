@@ -23,7 +23,7 @@ class TaskStartedEvent(_TaskEvent):
 
 
 class TaskCompletedEvent(_TaskEvent):
-    """A task's output is recorded, after guardrails, output file and callbacks."""
+    """A task's output is recorded, after validation, output file and callback."""
 
     type: Literal["task_completed"] = "task_completed"
     output: Any
