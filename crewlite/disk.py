@@ -134,7 +134,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
     """Run one statement that writes."""
-    tell("commit" if sql == "COMMIT" else "sql", path, sql.encode())
+    if _watchers:
+        tell("commit" if sql == "COMMIT" else "sql", path, sql.encode())
     return db.execute(sql, parameters)
 
 

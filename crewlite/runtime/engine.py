@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -186,11 +185,8 @@ def _resumed(root: Root[Any], record: Record) -> Facts:
 
 
 async def _first_save(journal: Journal, facts: Facts) -> None:
-    receipt = journal.commit(facts)
-    if receipt is None:
-        return
     try:
-        await asyncio.wrap_future(receipt)
+        await journal.store(facts)
     except Exception as error:
         assert journal.lane
         journal.lane.backlog = ()  # nothing was started, so there is nothing to save later

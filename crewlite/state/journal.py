@@ -24,10 +24,9 @@ from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.record import Record
-from crewlite.state.writer import Lane, Writer, open_writer
+from crewlite.state.writer import Done, Lane, Writer, open_writer
 
 log = logging.getLogger("crewlite.state")
-Receipt = Future[None]
 
 
 @dataclass(eq=False)
@@ -64,8 +63,8 @@ class Journal:
         """Let an event be recorded with the next commit."""
         self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
 
-    def commit(self, facts: Facts) -> Receipt | None:
-        """Seal the facts and hand them to the store. The receipt tells when they are durable; None: no store."""
+    def commit(self, facts: Facts, done: Done) -> bool:
+        """Seal the facts and hand them to the store, if there is one: then `done` is called, from another thread."""
         at = now().isoformat()
         if place := facts.get("place"):
             place["at"] = at
@@ -76,25 +75,39 @@ class Journal:
         self.record.apply(entry)
         if self.writer is None or self.lane is None:
             self._entries.append(entry)
-            return None
-        return self._put(self.writer, self.lane, (entry,))
+            return False
+        self.writer.put(self.lane, (entry,), done)
+        return True
+
+    async def store(self, facts: Facts) -> None:
+        """Commit and wait until it is durable. Raises what the store raises."""
+        waiting = self._loop.create_future()
+
+        def settle(error: BaseException | None) -> None:
+            if waiting.done():  # whoever waited was cancelled
+                return
+            if error:
+                waiting.set_exception(error)
+            else:
+                waiting.set_result(None)
+
+        if self.commit(facts, lambda error: _call(self._loop, settle, error)):
+            await waiting
 
     async def save(self, facts: Facts) -> None:
         """Commit and wait until it is durable. Announces the checkpoint it names, and failures."""
         place, started = facts.get("place"), time.perf_counter()
         if place:
             self._say(events.CheckpointStartedEvent, **_naming(place))
-        receipt = self.commit(facts)
-        if receipt is not None:
-            try:
-                await asyncio.wrap_future(receipt)
-            except BranchConflictError:
-                raise
-            except Exception as error:
-                self.failed(error)
-                if self.on_save_error == "raise":
-                    raise StoreError(self.location or "", f"a save failed: {error}") from error
-                return
+        try:
+            await self.store(facts)
+        except BranchConflictError:
+            raise
+        except Exception as error:
+            self.failed(error)
+            if self.on_save_error == "raise":
+                raise StoreError(self.location or "", f"a save failed: {error}") from error
+            return
         if place:
             self.completed(facts, started)
 
@@ -145,8 +158,9 @@ class Journal:
         self.closed = True
         if self.writer and self.lane:
             if self.lane.backlog:
-                retry = self._put(self.writer, self.lane, ())
-                problem = retry.exception(timeout=10)
+                retry: Future[BaseException | None] = Future()
+                self.writer.put(self.lane, (), retry.set_result)
+                problem = retry.result(timeout=10)
                 self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
             self.writer.leave(self.lane)
             self.writer.close()
@@ -163,16 +177,15 @@ class Journal:
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
         self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
-        receipt, where = self.commit(facts), self.location or ""
-        assert receipt
+        where = self.location or ""
 
-        def done(receipt: Receipt) -> None:
-            if error := receipt.exception():
+        def done(error: BaseException | None) -> None:
+            if error:
                 named.set_exception(StoreError(where, f"the checkpoint was not saved: {error}"))
             else:
                 named.set_result(facts)
 
-        receipt.add_done_callback(done)
+        self.commit(facts, done)
 
     def _attach(self, provider: BaseProvider | None, location: str) -> None:
         """Keep this run at `location` from now on. The entries so far are written before any later one."""
@@ -189,15 +202,16 @@ class Journal:
         self.writer = writer
         self.lane.backlog, self._entries = tuple(self._entries), []
 
-    def _put(self, writer: Writer, lane: Lane, entries: tuple[Entry, ...]) -> Receipt:
-        receipt: Receipt = Future()
-        writer.put(lane, entries, lambda error: receipt.set_exception(error) if error else receipt.set_result(None))
-        return receipt
-
     def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
         provider = self.writer.key[0] if self.writer else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
+
+
+def _call(loop: asyncio.AbstractEventLoop, settle: Done, error: BaseException | None) -> None:
+    """Call `settle` on the run's loop; if the loop is closed, nobody is left to hear."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(settle, error)
 
 
 def _naming(place: Facts) -> Facts:

@@ -8,8 +8,8 @@ before the next one, so a journal never has a hole.
 from __future__ import annotations
 
 import os
+import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,13 +48,12 @@ class Writer:
     key: tuple[str, str]
     lanes: set[tuple[str, str]] = field(default_factory=set)
     users: int = 0
-    _jobs: deque[_Job] = field(default_factory=deque)
-    _wake: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
+    """None ends the thread."""
 
     def put(self, lane: Lane, entries: tuple[Entry, ...], done: Done) -> None:
         """Write entries; `done` is called from the writer's thread with None or with what went wrong."""
-        self._jobs.append(_Job(lane, entries, done))
-        self._wake.release()
+        self._jobs.put(_Job(lane, entries, done))
 
     def enter(self, run_id: str, branch: str) -> Lane:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
@@ -76,7 +75,7 @@ class Writer:
             if self.users:
                 return
             _open.pop(self.key, None)
-        self._wake.release()
+        self._jobs.put(None)
         self._thread.join()
         self.store.close()
 
@@ -86,14 +85,12 @@ class Writer:
         self._thread.start()
 
     def _work(self) -> None:
-        while True:
-            self._wake.acquire()
-            jobs = []
-            while self._jobs:
-                jobs.append(self._jobs.popleft())
-            if jobs:
-                self._write(jobs)
-            elif not self.users:
+        while job := self._jobs.get():
+            jobs = [job]
+            while not self._jobs.empty() and (job := self._jobs.get()):
+                jobs.append(job)
+            self._write(jobs)
+            if job is None:
                 return
 
     def _write(self, jobs: list[_Job]) -> None:

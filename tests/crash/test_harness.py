@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_crashes import pytestmark as pytestmark
-from test_crashes import run
+from test_crashes import pytestmark as pytestmark, run
 
 import crewlite
 
@@ -24,7 +23,7 @@ RENAME = (
     ("disk.py", "os.replace(temporary, path)", "pass"),
 )
 
-SNAPSHOT = (("state/journal.py", "await asyncio.wrap_future(receipt)", "asyncio.wrap_future(receipt)"),)
+SNAPSHOT = (("state/journal.py", "await waiting", "pass"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 

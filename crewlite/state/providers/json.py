@@ -53,11 +53,12 @@ class JsonProvider:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where a journal ends."""
+    """Where a journal ends, and how it began."""
 
     seq: int
     sum: str
     offset: int
+    first: Entry
 
 
 class JsonStore:
@@ -81,7 +82,7 @@ class JsonStore:
         scanned = self._scan(run_id, branch)
         if scanned:
             last, offset = scanned[-1]
-            self._ends[run_id, branch] = _End(last.seq, last.sum, offset)
+            self._ends[run_id, branch] = _End(last.seq, last.sum, offset, scanned[0][0])
             self._read[run_id, branch] = [pair for pair in scanned if _names(pair[0])]
         return [entry for entry, _ in scanned]
 
@@ -135,31 +136,28 @@ class JsonStore:
         raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
 
     def _append(self, commit: Commit) -> None:
-        path = self._journal(commit.run_id, commit.branch)
-        at = self._end(commit)
+        key = (commit.run_id, commit.branch)
+        path = self._journal(*key)
+        at, first = self._end(commit) if commit.after else (0, commit.entries[0])
         data = b"".join(entry.line + b"\n" for entry in commit.entries)
-        disk.make_directory(path.parent)
+        if commit.after == 0:
+            disk.make_directory(path.parent)
         try:
             disk.append(path, data, at=at, torn=_torn)
         except FileExistsError as error:
-            self._ends.pop((commit.run_id, commit.branch), None)
-            raise BranchConflictError(
-                commit.run_id, commit.branch, expected=commit.after, found="a later one"
-            ) from error
+            self._ends.pop(key, None)
+            raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
         for entry in commit.entries:
             at += len(entry.line) + 1
             if place := entry.facts.get("place"):
-                run = commit.entries[0] if commit.after == 0 else self._first(commit)
-                disk.replace(self._path(place), self._document(run, entry, at))
+                disk.replace(self._path(place), self._document(first, entry, at))
             for gone in entry.facts.get("drops", ()):
                 for file in self._root.glob(f"*_{gone}.json"):
                     disk.remove(file)
-        self._ends[commit.run_id, commit.branch] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at)
+        self._ends[key] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at, first)
 
-    def _end(self, commit: Commit) -> int:
-        """The offset where a commit belongs."""
-        if commit.after == 0:
-            return 0
+    def _end(self, commit: Commit) -> tuple[int, Entry]:
+        """The offset where a commit belongs, and the first entry before it."""
         key = (commit.run_id, commit.branch)
         end = self._ends.get(key)
         if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
@@ -169,7 +167,7 @@ class JsonStore:
             if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
                 raise BranchConflictError(*key, expected=commit.after, found=entries[-1].seq if entries else 0)
         self._mend(self._read.pop(key, []))
-        return end.offset
+        return end.offset, end.first
 
     def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
         """Make the files that a crash between journal and file left out."""
@@ -204,11 +202,6 @@ class JsonStore:
             total, offset = entry.sum, stop + 1
             found.append((entry, offset))
         return found
-
-    def _first(self, commit: Commit) -> Entry:
-        path = self._journal(commit.run_id, commit.branch)
-        with path.open("rb") as file:
-            return unseal_line(file.readline().rstrip(b"\n"), after="", where=str(path))
 
     def _sound(self, entries: Sequence[Entry]) -> str | None:
         return newest_sound_place(entries, self.ref)

@@ -63,6 +63,8 @@ class SqliteStore:
         self._path = path
         self._connection: sqlite3.Connection | None = None
         """For writing; opened with the first append, so that readers leave a database as it is."""
+        self._ids: dict[tuple[str, str], int] = {}
+        """Row ids of the branches that were written to."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append. All commits share one transaction."""
@@ -134,8 +136,27 @@ class SqliteStore:
         return self._connection
 
     def _append(self, commit: Commit) -> None:
+        key, last = (commit.run_id, commit.branch), commit.entries[-1]
+        branch = self._move(commit, last)
+        if branch is None:
+            found = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
+            if found and found[1] == last.sum:
+                return  # stored already
+            raise BranchConflictError(*key, expected=commit.after, found=found[0] if found else 0)
+        for entry in commit.entries:
+            row = (branch, entry.seq, entry.sum, entry.body)
+            self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
+            for gone in entry.facts.get("drops", ()):
+                self._run("DELETE FROM place WHERE id=?", (gone,))
+            if place := entry.facts.get("place"):
+                self._run(
+                    "INSERT INTO place (id, branch_id, seq, trigger, created_at) VALUES (?,?,?,?,?)",
+                    (place["id"], branch, place["seq"], place["trigger"], place["at"]),
+                )
+
+    def _move(self, commit: Commit, last: Entry) -> int | None:
+        """Move the head of a branch, or make the branch: compare and set. Its row id, or None if it has moved."""
         key = (commit.run_id, commit.branch)
-        last = commit.entries[-1]
         if commit.after == 0:
             uid = commit.entries[0].facts["run"]["uid"]
             row = self._run(
@@ -143,28 +164,16 @@ class SqliteStore:
                 "ON CONFLICT (run_id, name) DO NOTHING",
                 (*key, uid, last.seq, last.sum),
             )
-        else:
-            row = self._run(
-                "UPDATE branch SET seq=?, head=? WHERE run_id=? AND name=? AND seq=? AND head=?",
-                (last.seq, last.sum, *key, commit.after, commit.after_sum),
-            )
-        found = self._db.execute("SELECT id, seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
-        if row.rowcount == 0:
-            if found and found[2] == last.sum:
-                return  # stored already
-            raise BranchConflictError(*key, expected=commit.after, found=found[1] if found else 0)
-        for entry in commit.entries:
-            self._run(
-                "INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)",
-                (found[0], entry.seq, entry.sum, entry.body),
-            )
-            for gone in entry.facts.get("drops", ()):
-                self._run("DELETE FROM place WHERE id=?", (gone,))
-            if place := entry.facts.get("place"):
-                self._run(
-                    "INSERT INTO place (id, branch_id, seq, trigger, created_at) VALUES (?,?,?,?,?)",
-                    (place["id"], found[0], place["seq"], place["trigger"], place["at"]),
-                )
+            return row.lastrowid if row.rowcount else None
+        row = self._run(
+            "UPDATE branch SET seq=?, head=? WHERE run_id=? AND name=? AND seq=? AND head=?",
+            (last.seq, last.sum, *key, commit.after, commit.after_sum),
+        )
+        if not row.rowcount:
+            return None
+        if key not in self._ids:
+            self._ids[key] = self._db.execute("SELECT id FROM branch WHERE run_id=? AND name=?", key).fetchone()[0]
+        return self._ids[key]
 
     def _prepared(self) -> sqlite3.Connection:
         """A connection to a database of ours, with its tables."""
