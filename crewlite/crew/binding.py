@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from crewlite.errors import TaskGone
@@ -41,17 +42,17 @@ def rebound(recorded: Sequence[Facts], tasks: Sequence[Task], finished: frozense
 def match(recorded: Sequence[Facts], tasks: Sequence[Task]) -> dict[Task, str]:
     """The recorded address of each task that answers to one."""
     found: dict[Task, str] = {}
-    facts = list(recorded)
-    for same in (
-        lambda fact, task: task.name is not None and fact.get("name") == task.name,
-        lambda fact, task: fact["description"] == task.description,
-        lambda fact, task: True,
-    ):
+    left = {fact["address"]: fact for fact in recorded}
+    for field in ("name", "description"):
+        waiting: dict[str, deque[str]] = {}
+        for address, fact in left.items():
+            if key := fact.get(field):
+                waiting.setdefault(key, deque()).append(address)
         for task in tasks:
-            if task not in found and (fact := next((f for f in facts if same(f, task)), None)):
-                found[task] = fact["address"]
-                facts.remove(fact)
-    return found
+            if task not in found and (same := waiting.get(getattr(task, field))):
+                found[task] = same.popleft()
+                del left[found[task]]
+    return found | dict(zip((task for task in tasks if task not in found), left, strict=False))
 
 
 def _address(task: Task, counts: dict[str, int]) -> str:

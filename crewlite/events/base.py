@@ -15,19 +15,27 @@ class BaseEvent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     type: str = "event"
+    """Its name: what `on_events` takes."""
     event_id: str = Field(default_factory=new_id)
+    """Greater than that of every event this process made before."""
     timestamp: datetime = Field(default_factory=now)
+    """Aware, in UTC."""
     run_id: str | None = None
+    """The run it happened in."""
     branch: str | None = None
+    """The branch of that run."""
     seq: int | None = None
     """The commit this fact is part of; None for a start, which rides with the next commit."""
     address: str | None = None
+    """The step it is about; "" is the crew or lone agent itself."""
     parent_event_id: str | None = None
     """The start of the enclosing step."""
     triggered_by_event_id: str | None = None
     started_event_id: str | None = None
     """On an end: the event of the start."""
     source_id: str | None = None
+    """The address of the step that speaks."""
     source_name: str | None = None
+    """What that step is called."""
     resumed: bool = False
     """On a start: the step was begun before, in an earlier life of this run."""

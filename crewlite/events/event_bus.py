@@ -17,7 +17,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -65,12 +65,13 @@ class _Delivery:
 class Subscription:
     """One handler's place on the bus. As a context manager, it ends with the block."""
 
-    def __init__(self, bus: EventBus, event: type[BaseEvent], handler: Handler) -> None:
-        self._bus, self.event, self.handler = bus, event, handler
+    def __init__(self, bus: EventBus, receiver: _Receiver) -> None:
+        self._bus, self._receiver = bus, receiver
+        self.event, self.handler = receiver.event, receiver.handler
 
     def cancel(self) -> None:
         """Stop hearing. May be called twice."""
-        self._bus.off(self.event, self.handler)
+        self._bus._drop(self.event, lambda receiver: receiver is self._receiver)
 
     def __enter__(self) -> Subscription:
         return self
@@ -92,12 +93,15 @@ class _Lane:
         """Called on the lane's own loop."""
         self.waiting.append(item)
         if not self.busy:
-            self.busy = True
-            context = contextvars.copy_context()
-            context.run(durable.leave)  # a kickoff inside a handler is a new run
-            task = self.loop.create_task(self._work(), context=context)
-            _alive.add(task)
-            task.add_done_callback(_alive.discard)
+            self._start()
+
+    def _start(self) -> None:
+        self.busy = True
+        context = contextvars.copy_context()
+        context.run(durable.leave)  # a kickoff inside a handler is a new run
+        task = self.loop.create_task(self._work(), context=context)
+        _alive.add(task)
+        task.add_done_callback(_alive.discard)
 
     async def _work(self) -> None:
         try:
@@ -114,13 +118,14 @@ class _Lane:
                         else (item.source, item.event)
                     )
                     await self.receiver.handler(*args)
-                except Exception as error:  # noqa: BLE001 - the border: a handler breaks nothing but itself
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its lane nor a loop
                     _report(self.receiver, item.event, error)
         finally:
             self.busy = False
             if self.waiting and not self.loop.is_closed():  # the handler was cancelled: the next events still come
-                again = self.waiting.popleft()
-                self.put(again)
+                self._start()
 
 
 _alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
@@ -156,17 +161,11 @@ class EventBus:
                 return fn
 
             return decorate
-        self._add(event, handler)
-        return Subscription(self, event, handler)
+        return Subscription(self, self._add(event, handler))
 
     def off(self, event: type[BaseEvent], handler: Handler) -> None:
-        """End a subscription. One that does not exist is no error."""
-        with self._lock:
-            signal = self._signals.get(event)
-            for receiver in list(signal.receivers.values()) if signal else []:
-                if isinstance(receiver, _Receiver) and receiver.handler == handler and signal:
-                    signal.disconnect(receiver)
-            self._cache = {}
+        """End every subscription of a handler to a class. One that does not exist is no error."""
+        self._drop(event, lambda receiver: bool(receiver.handler == handler))
 
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
         """Tell everybody who subscribed. `state` is given to handlers that take three arguments.
@@ -225,7 +224,8 @@ class EventBus:
         here = _running_loop()
         loops = {lane.loop for lane in list(self._lanes.values()) if lane.loop.is_running() and lane.loop is not here}
         waits = [asyncio.run_coroutine_threadsafe(self.aflush(timeout), loop) for loop in loops]
-        return all(not wait.result(timeout + 1) for wait in waits)
+        done, blocked = wait(waits, timeout + 1)  # a loop that a handler blocks cannot even look at its watch
+        return not blocked and not any(flushed.result() for flushed in done)
 
     @contextlib.contextmanager
     def scoped(self) -> Iterator[EventBus]:
@@ -241,17 +241,26 @@ class EventBus:
                             signal.disconnect(receiver)
                 self._cache = {}
 
-    def _add(self, event: type[BaseEvent], handler: Handler) -> None:
+    def _add(self, event: type[BaseEvent], handler: Handler) -> _Receiver:
         receiver = _Receiver(
             handler,
             event,
             next(self._order),
             is_async=inspect.iscoroutinefunction(handler)
             or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - objects may be async too
-            wants_state=_positional(handler) >= 3,
+            wants_state=_wants_state(handler),
         )
         with self._lock:
             self._signals.setdefault(event, Signal()).connect(receiver, weak=False)
+            self._cache = {}
+        return receiver
+
+    def _drop(self, event: type[BaseEvent], gone: Callable[[_Receiver], bool]) -> None:
+        with self._lock:
+            signal = self._signals.get(event)
+            for receiver in list(signal.receivers.values()) if signal else []:
+                if signal and isinstance(receiver, _Receiver) and gone(receiver):
+                    signal.disconnect(receiver)
             self._cache = {}
 
     def _receivers(self, cls: type[BaseEvent]) -> tuple[_Receiver, ...]:
@@ -313,16 +322,19 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _positional(handler: Handler) -> int:
-    """How many positional arguments a handler takes. Counts; never looks at annotations."""
+def _wants_state(handler: Handler) -> bool:
+    """Whether a handler takes a third argument. Counts parameters; never looks at annotations.
+
+    A third parameter with a default counts only if it is called `state`: a default is how a closure binds its own.
+    """
     try:
-        parameters = inspect.signature(handler).parameters.values()
+        parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
-        return 2
-    kinds = [p.kind for p in parameters]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
-        return 3
-    return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+        return False
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return True
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) >= 3 and (positional[2].default is inspect.Parameter.empty or positional[2].name == "state")
 
 
 def _report(receiver: _Receiver, event: BaseEvent, error: BaseException) -> None:

@@ -79,7 +79,7 @@ def _delay(rule: Rule, failure: Failure, tries: int, key: str) -> float:
         return 0.0
     seed = int.from_bytes(hashlib.blake2b(f"{key}/{tries}".encode(), digest_size=4).digest(), "big")
     jitter = 0.5 + seed / 2**33  # 0.5 to 1: runs that failed together do not come back together
-    return float(min(rule.base * 2**tries, rule.cap) * jitter)
+    return float(min(rule.base * 2.0 ** min(tries, 60), rule.cap) * jitter)
 
 
 DEFAULT = FailurePolicy(

@@ -45,17 +45,30 @@ async def kickoff(root: Root[T], request: Request) -> T:
 
 async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
     """Open the store and take the branch; go on with what it holds, or begin."""
-    target = await background.in_thread(_target, root, request, config)
-    writer, lane = await background.in_thread(_enter, target)
+    target, writer, lane, entries = await background.in_thread(_open, root, request, config)
     journal = Journal(target.run_id, target.branch, Record(), secrets, config.on_save_error, writer, lane)
     try:
-        if request.run_id or config.restore_from:
-            entries = await background.in_thread(writer.store.read, target.run_id, target.branch)
-            if entries:
-                return await _resume(root, request, config, journal, target, entries)
+        if entries:
+            return await _resume(root, request, config, journal, target, entries)
         return await _begin(root, request, journal, config)
     except BaseException:
         journal.close()
+        raise
+
+
+def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> tuple[Located, Writer, Lane, list[Entry]]:
+    """The branch to write to, taken, and what it holds. Reads the disk."""
+    target = _target(root, request, config)
+    writer = open_writer(target.provider, target.location)
+    lane = None
+    try:
+        lane = writer.enter(target.run_id, target.branch)
+        known = request.run_id or config.restore_from
+        return target, writer, lane, writer.store.read(target.run_id, target.branch) if known else []
+    except BaseException:
+        if lane:
+            writer.leave(lane)
+        writer.close()
         raise
 
 
@@ -68,15 +81,6 @@ def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Loca
     if request.run_id not in (None, found.run_id):
         raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
     return found
-
-
-def _enter(target: Located) -> tuple[Writer, Lane]:
-    writer = open_writer(target.provider, target.location)
-    try:
-        return writer, writer.enter(target.run_id, target.branch)
-    except BaseException:
-        writer.close()
-        raise
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUserError
 
 from crewlite.errors import ConfigError
 
@@ -16,8 +19,13 @@ _ENTRY = re.compile(r"^(\s+)(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
 
 
 def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
-    """A pydantic model of the arguments of `fn`; unknown arguments are refused."""
-    hints = get_type_hints(inspect.unwrap(getattr(fn, "__func__", fn)), include_extras=True)
+    """A pydantic model of the arguments of `fn`; unknown arguments are refused. Raises ConfigError."""
+    try:
+        hints = get_type_hints(_annotated(fn), include_extras=True)
+    except NameError as error:
+        raise ConfigError(
+            f"Tool {name!r} has a type that cannot be found ({error}): define it where the module can see it"
+        ) from error
     described = argument_descriptions(inspect.getdoc(fn) or "")
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(fn).parameters.values():
@@ -28,7 +36,21 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
         default = ... if parameter.default is parameter.empty else parameter.default
         hint = hints.get(parameter.name, Any)
         fields[parameter.name] = (hint, Field(default, description=described.get(parameter.name)))
-    return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    try:
+        with warnings.catch_warnings():  # an argument may well be called `json` or `copy`
+            warnings.filterwarnings("ignore", message="Field name .* shadows an attribute")
+            return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+    except (PydanticUserError, NameError) as error:
+        problem = str(error).partition("\n")[0]
+        raise ConfigError(f"Tool {name!r} has an argument that a model cannot pass: {problem}") from error
+
+
+def _annotated(fn: Any) -> Any:
+    """Where the annotations of a callable are found."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    fn = inspect.unwrap(getattr(fn, "__func__", fn))
+    return fn if inspect.isroutine(fn) else type(fn).__call__
 
 
 def summary(docstring: str) -> str:
