@@ -68,11 +68,16 @@ def scratch() -> Iterator[Path]:
     _SCRATCH.mkdir(exist_ok=True)
     if (kind := _file_system(_SCRATCH)) in ("tmpfs", "ramfs"):
         raise RuntimeError(f"{_SCRATCH} is on {kind}, where a sync costs nothing: move the checkout to a disk")
-    (_SCRATCH / ".gitignore").write_text("*\n")
+    directory = Path(tempfile.mkdtemp(dir=_SCRATCH))
+    (directory / ".gitignore").write_text("*\n")
+    inside = directory / "inside"
+    inside.mkdir()
     try:
-        yield Path(tempfile.mkdtemp(dir=_SCRATCH))
+        yield inside
     finally:
-        shutil.rmtree(_SCRATCH)
+        shutil.rmtree(directory)
+        with contextlib.suppress(OSError):  # somebody else measures at the same time
+            _SCRATCH.rmdir()
 
 
 def _file_system(path: Path) -> str:

@@ -29,11 +29,10 @@ def measure() -> Iterator[Row]:
     for store in ("no store", "sqlite"):
         command = [sys.executable, "-m", __name__, store]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        start, *_, second, end = found["kilobytes"]
-        detail = f"{found['kilobytes'][0] / 1024:.1f} MB, then {' '.join(f'{k - start:+}' for k in found['kilobytes'][1:])} KB"
-        yield Row(f"{store}: memory growth per kickoff", (end - start) / _KICKOFFS, "KB", 2.0, detail)
-        third = _KICKOFFS / 3
-        trend = ((end - second) - (second - found["kilobytes"][1])) / third
+        start, first, second, third = found["kilobytes"]
+        detail = f"{start / 1024:.1f} MB, then {first - start:+} {second - start:+} {third - start:+} KB"
+        yield Row(f"{store}: memory growth per kickoff", (third - start) / _KICKOFFS, "KB", 2.0, detail)
+        trend = ((third - second) - (second - first)) / (_KICKOFFS / 3)
         yield Row(f"{store}: growth of the last third beyond the one before", trend, "KB", 0.5)
         yield Row(f"{store}: threads and files left open", found["threads"] + found["files"], "", 0)
 

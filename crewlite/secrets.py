@@ -78,7 +78,8 @@ def _parts(value: object, name: str) -> Iterable[tuple[str, object]]:
         headers = "header" in name.lower()
         return [("authorization" if headers else str(key), item) for key, item in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
-        return [(name, item) for item in value]
+        # a list of lists is what an object went through (conversations, rows), not how it was configured
+        return [(name, item) for item in value if not isinstance(item, list | tuple)]
     return _fields(value).items()
 
 

@@ -45,7 +45,10 @@ async def kickoff(root: Root[T], request: Request) -> T:
 
 async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
     """Open the store and take the branch; go on with what it holds, or begin."""
-    target, writer, lane, entries = await background.in_thread(_open, root, request, config)
+    if request.run_id or config.restore_from:
+        target, writer, lane, entries = await background.in_thread(_open, root, request, config)
+    else:
+        target, writer, lane, entries = _open(root, request, config)  # a new run: nothing to read, nothing to wait for
     journal = Journal(target.run_id, target.branch, Record(), secrets, config.on_save_error, writer, lane)
     try:
         if entries:

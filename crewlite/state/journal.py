@@ -63,8 +63,8 @@ class Journal:
         """Let an event be recorded with the next commit."""
         self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
 
-    def commit(self, facts: Facts, done: Done) -> bool:
-        """Seal the facts and hand them to the store, if there is one: then `done` is called, from another thread."""
+    def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
+        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put."""
         at = now().isoformat()
         if place := facts.get("place"):
             place["at"] = at
@@ -76,7 +76,7 @@ class Journal:
         if self.writer is None or self.lane is None:
             self._entries.append(entry)
             return False
-        self.writer.put(self.lane, (entry,), done)
+        self.writer.put(self.lane, (entry,), done, loop)
         return True
 
     async def store(self, facts: Facts) -> None:
@@ -91,7 +91,7 @@ class Journal:
             else:
                 waiting.set_result(None)
 
-        if self.commit(facts, lambda error: _call(self._loop, settle, error)):
+        if self.commit(facts, settle, self._loop):
             await waiting
 
     async def save(self, facts: Facts) -> None:
@@ -206,12 +206,6 @@ class Journal:
         provider = self.writer.key[0] if self.writer else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
-
-
-def _call(loop: asyncio.AbstractEventLoop, settle: Done, error: BaseException | None) -> None:
-    """Call `settle` on the run's loop; if the loop is closed, nobody is left to hear."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(settle, error)
 
 
 def _naming(place: Facts) -> Facts:

@@ -7,6 +7,7 @@ before the next one, so a journal never has a hole.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import threading
@@ -38,6 +39,7 @@ class _Job:
     lane: Lane
     entries: tuple[Entry, ...]
     done: Done
+    loop: asyncio.AbstractEventLoop | None
 
 
 @dataclass(eq=False)
@@ -51,9 +53,11 @@ class Writer:
     _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
 
-    def put(self, lane: Lane, entries: tuple[Entry, ...], done: Done) -> None:
-        """Write entries; `done` is called from the writer's thread with None or with what went wrong."""
-        self._jobs.put(_Job(lane, entries, done))
+    def put(
+        self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Write entries; then `done` is called with None or with what went wrong: on `loop`, else on this thread."""
+        self._jobs.put(_Job(lane, entries, done, loop))
 
     def enter(self, run_id: str, branch: str) -> Lane:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
@@ -115,8 +119,20 @@ class Writer:
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
+        """Tell those who wait: here, or all of one loop at once on that loop."""
+        groups: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
         for job in jobs:
-            job.done(error)
+            groups.setdefault(job.loop, []).append(job.done)
+        for loop, dones in groups.items():
+            if loop is None:
+                _tell(dones, error)
+            elif not loop.is_closed():  # else nobody is left to hear
+                loop.call_soon_threadsafe(_tell, dones, error)
+
+
+def _tell(dones: list[Done], error: BaseException | None) -> None:
+    for done in dones:
+        done(error)
 
 
 _open: dict[tuple[str, str], Writer] = {}

@@ -1,4 +1,4 @@
-"""Events of durable steps: callbacks and users' own, and what was answered from the record."""
+"""Events of durable steps: callbacks, and whatever was answered from the record."""
 
 from __future__ import annotations
 
