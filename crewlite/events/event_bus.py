@@ -285,9 +285,11 @@ class EventBus:
                         receiver.handler(source, event, state)
                     else:
                         receiver.handler(source, event)
-                except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
+                except asyncio.CancelledError:
                     raise
-                except BaseException as error:  # noqa: BLE001 - the border: a handler breaks nothing but itself
+                except BaseException as error:  # the border: a handler breaks nothing but itself
+                    if isinstance(error, KeyboardInterrupt | SystemExit) and not background.on_loop_thread():
+                        raise  # there it would end the loop of everybody, and those who wait for it would wait for ever
                     _report(receiver, event, error)
         finally:
             durable.back(inside)

@@ -12,6 +12,7 @@ from crewlite.codec import decode, digest, encode
 from crewlite.errors import ConfigError, CrewliteError, InputsChanged, PlaceIsBehind, RunMismatch, StoreUnusable
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
+from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
@@ -31,7 +32,7 @@ Taken = tuple[Run, dict[str, Any]]
 async def kickoff(root: Root[T], request: Request) -> T:
     """Start a run, go on with one, or return the stored result of one that has finished."""
     scope = durable.scope()
-    if scope is not durable.PLAIN:
+    if isinstance(scope, Frame):
         return await inside(scope, root, request)
     decided = plan(root, request)
     config = decided.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import os
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from crewlite import durable
 from crewlite.codec import digest
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -129,14 +129,21 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
         run.journal.close()
 
 
-async def inside(scope: durable.Scope, root: Root[T], request: Request) -> T:
-    """A kickoff in the middle of another run is a step of that run."""
+async def inside(scope: Frame, root: Root[T], request: Request) -> T:
+    """A kickoff in the middle of another run is a step of that run, on that run's loop."""
     if request.run_id or request.from_checkpoint:
         raise ConfigError(
             f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's"
         )
     step = root.step(dict(request.inputs or {}), None)
-    return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
+
+    async def work() -> T:
+        return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
+
+    home = scope.run.journal.loop
+    if home is asyncio.get_running_loop():
+        return await work()
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread
 
 
 def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:

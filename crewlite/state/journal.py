@@ -47,7 +47,8 @@ class Journal:
     """Kept only while there is no store."""
     _riding: list[list[Any]] = field(default_factory=list)
     _thread: int = field(default_factory=threading.get_ident)
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    """The run's own."""
 
     @property
     def location(self) -> str | None:
@@ -81,7 +82,7 @@ class Journal:
 
     async def store(self, facts: Facts) -> None:
         """Commit and wait until it is durable. Raises what the store raises."""
-        waiting = self._loop.create_future()
+        waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
             if waiting.done():  # whoever waited was cancelled
@@ -91,7 +92,7 @@ class Journal:
             else:
                 waiting.set_result(None)
 
-        if self.commit(facts, settle, self._loop):
+        if self.commit(facts, settle, self.loop):
             await waiting
 
     async def save(self, facts: Facts) -> None:
@@ -138,7 +139,7 @@ class Journal:
         if threading.get_ident() == self._thread:
             act()
         else:
-            self._loop.call_soon_threadsafe(act)
+            self.loop.call_soon_threadsafe(act)
         return named
 
     def completed(self, facts: Facts, started: float) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
-from crewlite import Agent, Crew, Process, Task, event_bus
+from crewlite import Agent, Crew, Process, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError, MissingInput, NoModel
-from crewlite.events import BaseEvent
+from crewlite.events import BaseEvent, CrewKickoffCompletedEvent
 from crewlite.testing import ScriptedLLM
 
 
@@ -182,21 +184,100 @@ def test_a_failure_travels_after_it_was_announced(make_crew):
     assert all(event.error == "no such word" and event.error_type == "ValueError" for event in heard[-4:])
 
 
-def test_crews_may_run_inside_tools_as_part_of_the_run(on_disk):
-    from crewlite import ToolCall, tool
-
-    inner_llm = ScriptedLLM(["inner answer"])
+def nested(on_disk, inner_llm, outer_llm, blocking):
     inner_agent = Agent(role="Inner", goal="g", llm=inner_llm)
-    inner = Crew(name="inner", tasks=[Task(name="deep", description="d", expected_output="x", agent=inner_agent)])
+    tasks = [Task(name=f"deep{n}", description="d", expected_output="x", agent=inner_agent) for n in range(2)]
+    inner = Crew(name="inner", tasks=tasks)
+    if blocking:
 
-    @tool
-    async def consult() -> str:
-        """Ask the inner crew."""
-        return (await inner.akickoff()).raw
+        @tool
+        def consult() -> str:
+            """Ask the inner crew."""
+            return inner.kickoff().raw
 
-    outer = Agent(role="Outer", goal="g", llm=ScriptedLLM([ToolCall("consult"), "outer"]), tools=[consult])
+    else:
+
+        @tool
+        async def consult() -> str:
+            """Ask the inner crew."""
+            return (await inner.akickoff()).raw
+
+    outer = Agent(role="Outer", goal="g", llm=outer_llm, tools=[consult])
     task = Task(name="ask", description="d", expected_output="x", agent=outer)
+    return Crew(tasks=[task], checkpoint=on_disk())
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_crews_may_run_inside_tools_as_part_of_the_run(on_disk, blocking, own_loop):
+    inner, outer = ScriptedLLM(["one", "two"]), ScriptedLLM([ToolCall("consult"), "outer"])
+    crew = nested(on_disk, inner, outer, blocking)
     heard = []
     event_bus.on(BaseEvent, lambda source, event: heard.append(event.address))
-    assert Crew(tasks=[task], checkpoint=on_disk()).kickoff(run_id="nest").raw == "outer"
-    assert "task:ask/tool:consult/crew:inner/task:deep/llm#1" in heard
+    result = asyncio.run(crew.akickoff(run_id="n")) if own_loop else crew.kickoff(run_id="n")
+    assert (result.raw, result.token_usage.requests) == ("outer", 4)
+    assert "task:ask/tool:consult/crew:inner/task:deep1/llm#1" in heard
+    assert outer.calls[1][-1]["content"] == "two"
+
+
+def test_a_crew_cut_inside_a_tool_goes_on_where_it_was(on_disk):
+    script = """
+import os, sys
+from crewlite import Agent, CheckpointConfig, Crew, Task, ToolCall, tool
+from crewlite.testing import ScriptedLLM
+def deep(messages):
+    if "second" in messages[1]["content"] and sys.argv[2] == "die":
+        os._exit(9)
+    print("asked", messages[1]["content"].split()[0], flush=True)
+    return "deep answer"
+inner_agent = Agent(role="Inner", goal="g", llm=ScriptedLLM(deep))
+tasks = [Task(name=n, description=n + " thing", expected_output="x", agent=inner_agent, context=[]) for n in ("first", "second")]
+inner = Crew(name="inner", tasks=tasks)
+@tool
+def consult() -> str:
+    "Ask the inner crew."
+    return inner.kickoff().raw
+def outer(messages):
+    return "outer" if messages[-1]["role"] == "tool" else ToolCall("consult")
+who = Agent(role="Outer", goal="g", llm=ScriptedLLM(outer), tools=[consult])
+task = Task(name="ask", description="d", expected_output="x", agent=who)
+print(Crew(tasks=[task], checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(run_id="n").raw)
+"""
+
+    def run(word):
+        command = [sys.executable, "-c", script, on_disk().location, word]
+        return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+
+    assert run("die") == ["asked first", ""]
+    assert run("live") == ["asked second", "outer", ""]
+    assert run("live") == ["outer", ""]
+
+
+def test_a_kickoff_inside_a_handler_is_a_run_of_its_own(make_crew):
+    inner = make_crew(["x"], count=1, name="inner")
+    results = []
+
+    @event_bus.on(CrewKickoffCompletedEvent)
+    async def again(source, event):
+        if event.crew_name == "crew":
+            results.append(await inner.akickoff())
+
+    outer = make_crew(["a"], count=1).kickoff()
+    assert results[0].run_id != outer.run_id
+
+
+def test_a_cancelled_kickoff_leaves_a_run_that_can_go_on(make_crew, on_disk):
+    llm = ScriptedLLM(lambda messages: "done", delay=0.05)
+    crew = make_crew(llm, checkpoint=on_disk())
+
+    async def cancel_in_the_middle():
+        running = asyncio.create_task(crew.akickoff(run_id="r"))
+        while len(llm.calls) < 2:
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return await crew.akickoff(run_id="r")
+
+    assert asyncio.run(cancel_in_the_middle()).durability == "sync"
+    assert len(llm.calls) == 4
