@@ -28,6 +28,7 @@ except ImportError:  # Windows has another lock
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
+_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so it is one beyond any journal
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "sql", "commit"]
 
 
@@ -146,20 +147,29 @@ def _locked(file: IO[bytes]) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
         yield
         return
+    file.seek(_LOCK_AT)
     msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
     try:
         yield
     finally:
-        file.seek(0)
+        file.seek(_LOCK_AT)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
 
 
 def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
     tell("write", path, data, offset)
-    file.write(data)
+    left = memoryview(data)
+    while left:  # an unbuffered write may take only a part
+        left = left[file.write(left) :]
     file.flush()
+    _sync(file, path)
+
+
+def _sync(file: IO[bytes], path: Path) -> None:
     tell("fsync", path)
     os.fsync(file.fileno())
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
+        fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
 
 
 def _sync_directory(path: Path) -> None:

@@ -142,7 +142,7 @@ class Crew(Definition):
             kind="crew",
             name=self.name,
             definition={"kind": "crew", "name": self.name, "tasks": described(self.tasks)},
-            keys=tuple(task.name or "" for task in self.tasks),
+            keys=tuple(task.name or task.description for task in self.tasks),
             setting=self.checkpoint,
             inner=tuple(setting for task, agent, _ in cast for setting in (task.checkpoint, agent.checkpoint)),
             natural=frozenset({"task_completed"}),

@@ -24,7 +24,7 @@ class CrewOutput(BaseModel):
     """Of the whole run, also of what earlier lives of it paid."""
     run_id: str | None = None
     durability: Durability = "off"
-    """sync: all of it is on disk. degraded: something could not be saved. off: nothing was to be saved."""
+    """sync: all of it was saved before it was used. degraded: something was not. off: nothing was to be saved."""
 
     def __str__(self) -> str:
         return self.raw

@@ -36,7 +36,7 @@ class Root(Generic[T]):
     definition: Facts
     """Plain data to know it again by: kind, name, tasks. Never a live object, never a secret."""
     keys: tuple[str, ...]
-    """Names of its parts; with kind and name they tell whether a recorded run is one of this definition."""
+    """What its parts are known by; with kind and name they tell whether a recorded run is one of this definition."""
     setting: Setting
     inner: tuple[Setting, ...]
     natural: frozenset[str]

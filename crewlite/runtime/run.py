@@ -16,7 +16,8 @@ from crewlite.state.runtime import RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber
 
 Durability = Literal["sync", "degraded", "off"]
-"""sync: every outcome was on disk before the run went on. degraded: not everything could be saved. off: no store."""
+"""sync: every outcome was in the store before the run went on. degraded: something could not be saved, or only late.
+off: no store."""
 
 
 @dataclass(eq=False)
