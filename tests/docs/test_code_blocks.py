@@ -1,0 +1,208 @@
+"""Every example in README, docs and docstrings is run, without a network; links, commands and tests named there exist."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from pages import PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, stray_code
+
+from crewlite.cli.main import main
+from crewlite.events.event_bus import event_bus
+
+COMMANDS = {  # shell lines without an effect worth a test of their own, each with who covers it
+    "python -m tests.docs.catalogue",  # test_catalogue.py compares what it writes
+}
+DOCSTRINGS = list(docstrings())
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def place_of(docstring: Docstring) -> str:
+    return docstring.place
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch):
+    """A model that needs no network, and no network."""
+    monkeypatch.setenv("CREWLITE_MODEL", "offline")
+    connect = socket.socket.connect
+
+    def refuse(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1"):
+            raise AssertionError(f"an example of the documentation asked the network for {address}")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+def run(code: str, namespace: dict, where: str, line: int = 1) -> str:
+    """Run a block; what it printed."""
+    printed = io.StringIO()
+    compiled = compile("\n" * (line - 1) + code, where, "exec", dont_inherit=True)
+    with contextlib.redirect_stdout(printed):
+        exec(compiled, namespace)
+    return printed.getvalue()
+
+
+def same(shown: str, printed: str) -> None:
+    """Hold what a page shows to what was printed; trailing whitespace apart."""
+    assert [line.rstrip() for line in printed.rstrip().split("\n")] == [
+        line.rstrip() for line in shown.rstrip().split("\n")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_blocks_of_a_page_run_in_order_and_print_what_they_say(page):
+    namespace, printed, before = {"__name__": "page"}, "", None
+    with event_bus.scoped():
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "python":
+                if block.file:
+                    Path(block.file).write_text(block.code, encoding="utf-8")
+                    printed = ""
+                else:
+                    printed = run(block.code, namespace, str(page), block.line)
+            elif block.language == "text":
+                assert before and before.language == "python" and block.follows, (
+                    f"{name_of(page)}:{block.line}: a ```text block shows what the ```python block right above prints"
+                )
+                same(block.code, printed)
+            elif block.language == "json":
+                json.loads(block.code)
+            elif block.language == "console":
+                console(block)
+            else:
+                drawing = block.language == "" and not stray_code(block.code)
+                assert drawing, f"{name_of(page)}:{block.line}: a block that nobody runs ({block.language!r})"
+            before = block
+
+
+def console(block: Block) -> None:
+    """A console block: lines with `$` are commands, the others what they print."""
+    commands: list[tuple[str, list[str]]] = []
+    for line in block.code.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], []))
+        else:
+            assert commands, f"line {block.line}: a console block starts with a command: $ ..."
+            commands[-1][1].append(line)
+    for command, shown in commands:
+        words = shlex.split(command)
+        settings = dict(word.split("=", 1) for word in words if re.fullmatch(r"[A-Z_]+=.*", word))
+        words = words[len(settings) :]
+        if words[0] == "make":
+            targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            assert set(words[1:]) <= set(targets), command
+        elif words[0] == "crewlite":
+            assert isinstance(main, click.Group)
+            assert len(words) == 1 or words[1] in main.commands or words[1].startswith("-"), command
+        elif words[0] == "python" and Path(words[1]).exists():
+            same("\n".join(shown), script(words[1:], settings))
+        else:
+            assert command in COMMANDS, f"{command!r} is covered by nothing: see COMMANDS"
+
+
+def script(words: list[str], settings: dict[str, str]) -> str:
+    """Run a file of the page in a process of its own; what it printed."""
+    environment = {**os.environ, **settings}
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_example_of_a_page_escapes_the_tests(page):
+    assert stray_code(page.read_text(encoding="utf-8")) == [], "put it into a ```python block, so that it is run"
+
+
+@pytest.mark.parametrize("docstring", [d for d in DOCSTRINGS if "```" in d.text], ids=place_of)
+def test_the_fenced_examples_of_a_docstring_run(docstring):
+    namespace = {"__name__": "example"}
+    for block in blocks(docstring.text):
+        if block.language == "python":
+            run(block.code, namespace, docstring.place, block.line)
+
+
+@pytest.mark.parametrize("docstring", [d for d in DOCSTRINGS if ">>>" in d.text], ids=place_of)
+def test_the_doctests_of_a_docstring_pass(docstring):
+    parts = docstring.path.relative_to(PACKAGE.parent).with_suffix("").parts
+    module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+    test = doctest.DocTestParser().get_doctest(docstring.text, dict(vars(module)), docstring.place, None, 0)
+    report = io.StringIO()
+    doctest.DocTestRunner(verbose=False).run(test, out=report.write)
+    assert report.getvalue() == ""
+
+
+@pytest.mark.parametrize("path", sorted({d.path for d in DOCSTRINGS}), ids=lambda path: name_of(path))
+def test_no_example_of_a_docstring_escapes_the_tests(path):
+    stray = [f"{d.place}: {code}" for d in DOCSTRINGS if d.path == path for code in stray_code(d.text)]
+    assert stray == [], "put it into a ```python block, so that it is run"
+
+
+@pytest.mark.parametrize(
+    ("text", "stray"),
+    [
+        ("Says.\n\n    crew = Crew()\n    crew.kickoff()\n\nMore.", 1),
+        ("Says.\n\ncrew = Crew()\n", 1),
+        ("Says.\n\n```python\ncrew = Crew()\n```", 0),
+        ("Says.\n\n>>> crew = Crew()\n", 0),
+        ("Says.\n\nArgs:\n    inputs: Values for the placeholders.", 0),
+        ("One line.", 0),
+    ],
+)
+def test_stray_code_is_found(text, stray):
+    assert len(stray_code(text)) == stray
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    broken = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_on_the_map():
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    assert {page for page in PAGES if page.parent == index.parent} - {index} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_tests_and_files_that_a_page_names_exist(page):
+    text = page.read_text(encoding="utf-8")
+    missing = []
+    for file, _, test in re.findall(r"`((?:tests|examples|benchmarks|crewlite)/[\w/]+\.py)(::(\w+))?`", text):
+        path = ROOT / file
+        if not path.exists() or (test and f"def {test}(" not in path.read_text(encoding="utf-8")):
+            missing.append(file + (f"::{test}" if test else ""))
+    assert missing == []
