@@ -122,6 +122,7 @@ class Agent(Definition):
             natural=frozenset({"lite_agent_execution_completed"}),
             silent=_SILENT,
             holds=(self, llm, *self.tools),
+            signed=lambda result, durability: result.model_copy(update={"durability": durability}),
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
         with shown(self.verbose, lambda: request.progress.run_id):

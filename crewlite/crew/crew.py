@@ -151,6 +151,7 @@ class Crew(Definition):
                 self,
                 *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools)),
             ),
+            signed=lambda result, durability: result.model_copy(update={"durability": durability}),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             rebind=self._rebind,
         )

@@ -135,13 +135,14 @@ async def _resume(
             **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
         ),
     )
+    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     run = Run(
         journal,
         _subscriber(root, config, asleep=record.finished),
         on_drift=config.on_drift,
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
-        doubts=frozenset(address for address in record.intents if address not in record.outcomes),
+        doubts=doubts,
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
     )
     return run, inputs

@@ -68,7 +68,7 @@ class Frame:
         address = execution.address
         inner = Frame(self.run, address, name_of(execution.step), settings=execution.settings)
         inner.started = execution.started
-        inner.live = self.live or address in self.run.rerun
+        inner.live = self.live
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
             inner._prefix = f"{address}!{attempt}/"
@@ -148,7 +148,7 @@ class Frame:
         return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self._heard.values() if d]])
 
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
-        if self.live or recorded.address in self.run.rerun:
+        if self.live:
             return False
         if recorded.fingerprint == fingerprint or step.drift == "keep":
             return True

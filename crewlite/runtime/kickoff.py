@@ -16,7 +16,7 @@ from crewlite.errors import ConfigError
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.run import Run
+from crewlite.runtime.run import Durability, Run
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
@@ -47,6 +47,8 @@ class Root(Generic[T]):
     """The definition itself, then the other live objects whose fields may hold secrets."""
     step: Callable[[dict[str, Any], Run | None], Step[T]]
     """The root step for these inputs; the run is None when it is a step of somebody else's."""
+    signed: Callable[[T, Durability], T]
+    """The result, saying how durable the run was."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the recorded one and which addresses are finished."""
 
@@ -123,7 +125,8 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
     """Drive a run to its result and leave its journal in order, whatever happens."""
     try:
         step = dataclasses.replace(root.step(inputs, run), address="")
-        return await Frame(run, "", settings=(setting,)).step(step)
+        result = await Frame(run, "", settings=(setting,)).step(step)
+        return root.signed(result, run.durability)  # also the last save may have failed
     finally:
         await event_bus.aflush()
         run.journal.close()

@@ -50,12 +50,11 @@ class Checkpoint:
 
 def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[Checkpoint]:
     """The places that a journal names, first to last."""
-    record, tasks = Record(), list[str]()
+    record = Record()
     then: dict[int, tuple[Usage, int, int]] = {}
     for entry in entries:
         record.apply(entry)
-        tasks += [s["address"] for s in entry.facts.get("steps", ()) if s["kind"] == "task" and "error" not in s]
-        then[entry.seq] = record.usage, len(tasks), len(record.events)
+        then[entry.seq] = record.usage, len(record.tasks), len(record.events)
     run = record.run
     found = []
     for place in sorted(record.places.values(), key=lambda place: (place["seq"], place["id"])):
@@ -76,7 +75,7 @@ def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[C
                 definition=run["definition"],
                 usage=usage,
                 ref=ref(place),
-                _history=(tasks, finished, record.events, heard),
+                _history=(record.tasks, finished, record.events, heard),
             )
         )
     return found

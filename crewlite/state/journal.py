@@ -149,7 +149,7 @@ class Journal:
         elapsed = (time.perf_counter() - started) * 1000
         self._say(events.CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
         if drops := facts.get("drops"):
-            self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=len(self.record.places))
+            self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
     def close(self) -> None:

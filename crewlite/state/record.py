@@ -73,7 +73,8 @@ class Record:
     places: dict[str, Facts] = field(default_factory=dict)
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
-    finished_tasks: int = 0
+    tasks: list[str] = field(default_factory=list)
+    """Addresses of finished tasks, in the order they finished first."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Record:
@@ -133,6 +134,8 @@ class Record:
             )
             self.attempts.setdefault(address, []).append(attempt)
             return
+        if step["kind"] == "task" and address not in self.outcomes:
+            self.tasks.append(address)
         self.outcomes[address] = Outcome(
             *common,
             step["fingerprint"],
@@ -143,7 +146,6 @@ class Record:
             step["ms"],
             self.seq,
         )
-        self.finished_tasks += step["kind"] == "task"
 
     def _resolve(self, value: Json) -> Json:
         if isinstance(value, dict):

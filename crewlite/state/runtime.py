@@ -79,7 +79,7 @@ class RuntimeState:
         record = self._journal.record
         if label and any(place.get("label") == label for place in record.places.values()):
             raise RefError(label, "labels another place of this run already; choose another label")
-        about = {"finished_tasks": record.finished_tasks, "tokens": record.usage.total_tokens}
+        about = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
         coded = encode(metadata, "metadata") if metadata else None
         return {
             "place": new_place(record, self.seq, self._trigger, self._address, about=about, label=label, metadata=coded)

@@ -47,8 +47,8 @@ class CheckpointSubscriber:
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
             unlabelled = [place["id"] for place in record.places.values() if not place.get("label")]
-            if surplus := len(record.places) + 1 - limit:
-                facts["drops"] = unlabelled[: max(0, surplus)]
+            if drops := unlabelled[: max(0, len(unlabelled) + 1 - limit)]:
+                facts |= {"drops": drops, "keep": limit}
         return facts
 
 
@@ -82,7 +82,7 @@ def new_place(
 
 def _about(event: BaseEvent, record: Record) -> Facts:
     output = getattr(event, "output", None) or getattr(event, "response", None)
-    finished = record.finished_tasks + (event.type == "task_completed")
+    finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.outcomes)
     about: Facts = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
     if event.source_name:
         about["name"] = event.source_name

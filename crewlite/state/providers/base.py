@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from crewlite.refs import check_name
 from crewlite.state.entry import Entry
 
 
@@ -23,6 +24,21 @@ class Commit:
     """The seq the branch must be at; 0 makes the branch, which must not exist."""
     after_sum: str
     entries: tuple[Entry, ...]
+
+    def __post_init__(self) -> None:
+        check_name("run_id", self.run_id)
+        check_name("branch", self.branch, slashes=True)
+
+    def beyond(self, seq: int, total: str) -> tuple[Entry, ...] | None:
+        """The entries that a branch lacks whose last one is `seq`, with sum `total`.
+
+        All of them, or the rest if it has some already (a write may arrive and be reported as failed), or None if the
+        branch is where this commit does not expect it.
+        """
+        if (seq, total) == (self.after, self.after_sum):
+            return self.entries
+        sums = [entry.sum for entry in self.entries]
+        return self.entries[sums.index(total) + 1 :] if total in sums else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,9 @@ class JsonStore:
     def places(self, part: str = "") -> list[PlaceInfo]:
         """See Store.places."""
         found = []
-        for path in self._root.glob(f"*_*{part}*.json"):
-            document = _load(path)
-            if part in document["id"]:
+        for path in self._root.glob("*_*.json"):
+            if part in path.stem.rpartition("_")[2]:
+                document = _load(path)
                 fields = {"seq": document["seq"], "trigger": document["trigger"], "created_at": document["created_at"]}
                 found.append(PlaceInfo(document["id"], document["run_id"], document["branch"], **fields))
         return sorted(found, key=lambda place: place.id, reverse=True)
@@ -137,37 +137,38 @@ class JsonStore:
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
-        path = self._journal(*key)
-        at, first = self._end(commit) if commit.after else (0, commit.entries[0])
-        data = b"".join(entry.line + b"\n" for entry in commit.entries)
-        if commit.after == 0:
+        end, lacking = self._place_of(commit)
+        if not lacking:
+            return
+        path, at = self._journal(*key), end.offset if end else 0
+        first = end.first if end else lacking[0]
+        if end is None:
             disk.make_directory(path.parent)
         try:
-            disk.append(path, data, at=at, torn=_torn)
+            disk.append(path, b"".join(entry.line + b"\n" for entry in lacking), at=at, torn=_torn)
         except FileExistsError as error:
             self._ends.pop(key, None)
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
-        for entry in commit.entries:
+        self._mend(self._read.pop(key, []))
+        for entry in lacking:
             at += len(entry.line) + 1
             if place := entry.facts.get("place"):
                 disk.replace(self._path(place), self._document(first, entry, at))
             for gone in entry.facts.get("drops", ()):
                 for file in self._root.glob(f"*_{gone}.json"):
                     disk.remove(file)
-        self._ends[key] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at, first)
+        self._ends[key] = _End(lacking[-1].seq, lacking[-1].sum, at, first)
 
-    def _end(self, commit: Commit) -> tuple[int, Entry]:
-        """The offset where a commit belongs, and the first entry before it."""
+    def _place_of(self, commit: Commit) -> tuple[_End | None, tuple[Entry, ...]]:
+        """The end of the journal a commit belongs to, and the entries it lacks. Reads it if what is known is stale."""
         key = (commit.run_id, commit.branch)
-        end = self._ends.get(key)
-        if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
-            self._ends.pop(key, None)
-            entries = self.read(*key)
+        for look in (lambda: None, lambda: self.read(*key)):
+            look()
             end = self._ends.get(key)
-            if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
-                raise BranchConflictError(*key, expected=commit.after, found=entries[-1].seq if entries else 0)
-        self._mend(self._read.pop(key, []))
-        return end.offset, end.first
+            lacking = commit.beyond(end.seq, end.sum) if end else commit.beyond(0, "")
+            if lacking is not None:
+                return end, lacking
+        raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else 0)
 
     def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
         """Make the files that a crash between journal and file left out."""

@@ -36,11 +36,10 @@ class _MemoryStore:
             for commit in commits:
                 journal = self._journals.get((commit.run_id, commit.branch), [])
                 seq, total = (journal[-1].seq, journal[-1].sum) if journal else (0, "")
-                if total == commit.entries[-1].sum:
-                    continue
-                if (seq, total) != (commit.after, commit.after_sum):
+                lacking = commit.beyond(seq, total)
+                if lacking is None:
                     raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=seq)
-                self._journals.setdefault((commit.run_id, commit.branch), journal).extend(commit.entries)
+                self._journals.setdefault((commit.run_id, commit.branch), journal).extend(lacking)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         with self._lock:

@@ -136,13 +136,10 @@ class SqliteStore:
         return self._connection
 
     def _append(self, commit: Commit) -> None:
-        key, last = (commit.run_id, commit.branch), commit.entries[-1]
-        branch = self._move(commit, last)
+        branch = self._move(commit, commit.entries[-1])
         if branch is None:
-            found = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
-            if found and found[1] == last.sum:
-                return  # stored already
-            raise BranchConflictError(*key, expected=commit.after, found=found[0] if found else 0)
+            self._catch_up(commit)
+            return
         for entry in commit.entries:
             row = (branch, entry.seq, entry.sum, entry.body)
             self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
@@ -153,6 +150,19 @@ class SqliteStore:
                     "INSERT INTO place (id, branch_id, seq, trigger, created_at) VALUES (?,?,?,?,?)",
                     (place["id"], branch, place["seq"], place["trigger"], place["at"]),
                 )
+
+    def _catch_up(self, commit: Commit) -> None:
+        """Add what a branch lacks that is not where the commit expects it, if it has the beginning already."""
+        key = (commit.run_id, commit.branch)
+        seq, head = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone() or (
+            0,
+            "",
+        )
+        lacking = commit.beyond(seq, head)
+        if lacking is None:
+            raise BranchConflictError(*key, expected=commit.after, found=seq)
+        if lacking:
+            self._append(Commit(*key, seq, head, lacking))
 
     def _move(self, commit: Commit, last: Entry) -> int | None:
         """Move the head of a branch, or make the branch: compare and set. Its row id, or None if it has moved."""

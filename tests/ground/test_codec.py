@@ -1,0 +1,398 @@
+"""What is recorded comes back exactly, as what it was; what cannot be recorded says where it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import threading
+from collections import OrderedDict, namedtuple
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, Flag, IntEnum
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from pydantic import BaseModel, ConfigDict, RootModel, SecretStr
+
+from crewlite import codec
+from crewlite.codec import decode, digest, dumps, encode
+from crewlite.errors import NotCodable
+from crewlite.secrets import Secrets
+
+settings.register_profile("quick", max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("quick")
+
+
+class Colour(Enum):
+    RED = "red"
+    NONE = (1, None)
+
+
+class Size(IntEnum):
+    SMALL = 1
+
+
+class Right(Flag):
+    READ = 1
+    WRITE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: object
+    y: object = None
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    inner: object
+
+
+class Note(BaseModel):
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+    title: str
+    body: object = None
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    known: int = 0
+
+
+class Many(RootModel):
+    root: list[int]
+
+
+DECLARED = (Colour, Size, Right, Point, Slotted, Note, Open, Many)
+
+anything_textual = st.text(st.characters(exclude_categories=()), max_size=12)  # lone surrogates and NUL included
+offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(4990, 5010).map(lambda digits: 10**digits),
+    st.floats(),
+    anything_textual,
+)
+keyable = st.one_of(
+    plain,
+    st.binary(max_size=12),
+    st.datetimes(),
+    st.datetimes(timezones=offsets | st.just(UTC)),
+    st.dates(),
+    st.times(),
+    st.timedeltas(),
+    st.decimals(),
+    st.uuids(),
+    st.sampled_from([*Colour, *Size, *Right, Right.READ | Right.WRITE]),
+    st.sampled_from(["/tmp/x", "a/b", "."]).map(Path),
+)
+hashable = st.recursive(
+    keyable.filter(lambda value: not (isinstance(value, Decimal) and value.is_snan())),
+    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3) | inner.map(Point),
+    max_leaves=4,
+)
+tag_like = st.fixed_dictionaries(
+    {"$": st.sampled_from(["dict", "tuple", "of", "model", "enum", "str", "int", "x", 1, None])},
+    optional={"v": plain, "c": st.just("os:system")},
+)
+values = st.recursive(
+    keyable | tag_like,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.sets(hashable, max_size=4),
+        st.frozensets(hashable, max_size=4),
+        st.dictionaries(anything_textual, inner, max_size=4),
+        st.dictionaries(hashable, inner, max_size=4),
+        st.builds(Point, inner, inner),
+        st.builds(Slotted, inner),
+        st.builds(Note, title=st.text(), body=inner),
+        st.integers().map(lambda n: Open(known=n, other=[n])),
+        st.lists(st.integers(), max_size=3).map(Many),
+    ),
+    max_leaves=12,
+)
+
+
+def alike(a, b):
+    """Equal, of the same types all the way down; NaN is like NaN, and -0.0 is not 0.0."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float | Decimal):
+        return repr(a) == repr(b)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, set | frozenset):
+        rest = list(b)
+        for item in a:
+            match = next((n for n, other in enumerate(rest) if alike(item, other)), None)
+            if match is None:
+                return False
+            del rest[match]
+        return not rest
+    if isinstance(a, dict):
+        return alike([*a.items()], [*b.items()])
+    if dataclasses.is_dataclass(a):
+        return all(alike(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(a))
+    if isinstance(a, BaseModel):
+        return alike(a.__dict__, b.__dict__) and alike(a.__pydantic_extra__, b.__pydantic_extra__)
+    if isinstance(a, datetime):
+        return a == b and a.utcoffset() == b.utcoffset()
+    return a == b
+
+
+@given(values)
+def test_what_is_decoded_is_what_was_encoded(value):
+    assert alike(decode(encode(value), DECLARED), value)
+
+
+@given(values)
+def test_nothing_is_lost_on_the_way_through_bytes(value):
+    stored = dumps(encode(value))
+    stored.decode("utf-8")
+    assert b"\n" not in stored
+    assert alike(decode(json.loads(stored), DECLARED), value)
+
+
+@given(values)
+def test_what_is_encoded_is_plain_json(value):
+    def check(data):
+        assert type(data) in (type(None), bool, int, float, str, list, dict)
+        if isinstance(data, float):
+            assert math.isfinite(data)
+        for item in data if isinstance(data, list) else data.values() if isinstance(data, dict) else ():
+            check(item)
+        if isinstance(data, dict):
+            assert all(type(key) is str for key in data)
+
+    check(encode(value))
+
+
+@given(values, st.randoms(use_true_random=False))
+def test_a_digest_does_not_depend_on_the_order_of_keys(value, random):
+    def shuffled(data):
+        if isinstance(data, list):
+            return [shuffled(item) for item in data]
+        if isinstance(data, dict):
+            keys = list(data)
+            random.shuffle(keys)
+            return {key: shuffled(data[key]) for key in keys}
+        return data
+
+    data = encode(value)
+    assert digest(data) == digest(shuffled(data)) == digest(json.loads(dumps(data)))
+
+
+def test_digests_tell_apart_what_only_looks_alike():
+    looks = [1, "1", True, 1.0, "True", None, "None", "", [], {}, [[]], (1,), [1], {1}, {"1": 1}, {1: 1}, b"1", 0, -0.0]
+    assert len({digest(encode(value)) for value in looks}) == len(looks)
+    assert len(digest(None)) == 32
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", "a\udfffb", "\ud83d\ude00", {"\ud83d\ude00": 1}, ["\ud83d\ude00😀"], 10**5000, -(10**5000), 2**64, -0.0],
+    ids=["high", "low", "pair", "key", "both", "huge", "huge negative", "64 bits", "zero"],
+)
+def test_awkward_values_survive_bytes(value):
+    assert alike(decode(json.loads(dumps(encode(value)))), value)
+
+
+def test_a_secret_is_masked_beside_awkward_text():
+    data = Secrets(["hunter22"]).mask_data(encode("\ud83d\ude00 hunter22"))
+    assert decode(data) == "\ud83d\ude00 [secret]"
+
+
+def test_a_configuration_secret_is_never_written():
+    data = encode({"key": SecretStr("hunter22"), "note": Note(title="x", body=SecretStr("hunter22"))})
+    assert b"hunter22" not in dumps(data)
+
+
+# Classes
+
+
+def test_a_registered_class_comes_back_as_itself():
+    @codec.register
+    @dataclasses.dataclass
+    class Registered:
+        a: int
+
+    assert decode(encode([Registered(1)])) == [Registered(1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Point(1, (2,)), {"x": 1, "y": (2,)}),
+        (Note(title="t"), {"title": "t", "body": None}),
+        (Colour.RED, "red"),
+        (Size.SMALL, 1),
+        ([Point(1)], [{"x": 1, "y": None}]),
+        (Point(Point(1)), {"x": {"x": 1, "y": None}, "y": None}),
+    ],
+    ids=["dataclass", "model", "enum", "int enum", "in a list", "nested"],
+)
+def test_an_undeclared_class_stays_plain_data_and_says_so(value, expected, caplog):
+    with caplog.at_level(logging.WARNING, "crewlite.codec"):
+        assert alike(decode(encode(value)), expected)
+    assert "is not declared in this program" in caplog.text
+    assert codec.class_name(type(value[0] if isinstance(value, list) else value)) in caplog.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {Point(1)},
+        frozenset({Point(1), Point(2)}),
+        {Point(1): "a"},
+        {(Point(1),): "a"},
+        {Colour.NONE: 1, Point([]).x.__class__: 2},
+    ],
+    ids=["set", "frozenset", "key", "key in a tuple", "live"],
+)
+def test_an_undeclared_class_that_was_hashed_stays_plain_data_too(value, caplog):
+    if any(isinstance(item, type) for item in value):
+        with pytest.raises(NotCodable):
+            encode(value)
+        return
+    found = decode(encode(value))
+    assert len(found) == len(value)
+    assert {"x": 1, "y": None} in found or [{"x": 1, "y": None}, "a"] in found or [({"x": 1, "y": None},), "a"] in found
+    assert "is not declared" in caplog.text
+
+
+def test_nothing_is_imported_or_called_by_what_a_record_says(caplog):
+    for tag in ("model", "dataclass", "enum"):
+        for name in ("os:system", "subprocess:Popen", "builtins:eval", "tests.nowhere:Thing"):
+            assert decode({"$": tag, "c": name, "v": {"command": "true"}}) == {"command": "true"}
+
+
+def test_an_unknown_tag_is_refused():
+    with pytest.raises(NotCodable, match="unknown tag 'pickle'"):
+        decode({"$": "pickle", "v": ""})
+
+
+def test_a_class_that_has_moved_on_leaves_plain_data(caplog):
+    grown = type(
+        "Grown", (BaseModel,), {"__annotations__": {"a": int, "b": int}, "__module__": "m", "__qualname__": "G"}
+    )
+    assert decode({"$": "model", "c": "m:G", "v": {"a": 1}}, [grown]) == {"a": 1}
+    assert "now wants b" in caplog.text
+    fewer = Enum("E", {"A": 1}, module="m", qualname="E")
+    assert decode({"$": "enum", "c": "m:E", "v": 2}, [fewer]) == 2
+    assert "m:E" in caplog.text
+
+
+def test_a_model_is_not_validated_again():
+    class Shouting(BaseModel):
+        text: str
+
+        def model_post_init(self, _):
+            object.__setattr__(self, "text", self.text + "!")
+
+    value = Shouting(text="a")
+    assert decode(encode(value), [Shouting]).text == "a!"
+
+
+def test_what_a_model_worked_out_is_not_part_of_its_record():
+    class Lazy(BaseModel):
+        n: int
+
+        @cached_property
+        def lock(self):
+            return threading.Lock()
+
+    value = Lazy(n=1)
+    assert value.lock
+    assert encode(value)["v"] == {"n": 1}
+
+
+# What cannot be recorded
+
+Pair = namedtuple("Pair", "a b")
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        threading.Lock(),
+        lambda: None,
+        print,
+        object(),
+        json,
+        iter(()),
+        (n for n in ()),
+        ValueError("x"),
+        type,
+        Point,
+        Note,
+        Colour,
+        bytearray(b"x"),
+        memoryview(b"x"),
+        range(3),
+        1j,
+        OrderedDict(),
+        Pair(1, 2),
+        NotImplemented,
+        ...,
+    ],
+    ids=lambda value: repr(value)[:24],
+)
+def test_a_live_object_is_refused_with_the_path_that_leads_to_it(live):
+    with pytest.raises(NotCodable) as raised:
+        encode({"results": [1, {"deep": (live,)}]}, "inputs")
+    assert raised.value.path == "inputs.results[1].deep[0]"
+    assert raised.value.found == type(live).__qualname__
+    assert "inputs.results[1].deep[0]" in str(raised.value)
+
+
+def test_the_path_leads_into_models_dataclasses_and_odd_keys():
+    def path(value):
+        with pytest.raises(NotCodable) as raised:
+            encode(value)
+        return raised.value.path
+
+    live = object()
+    assert path(Note(title="x", body=[live])) == "body[0]"
+    assert path(Point(1, {"a": live})) == "y.a"
+    assert path({1: live}) == "[1]"
+    assert path({(live,): 1}).startswith(".<key>")
+    assert path(live) == ""
+
+
+def test_what_holds_itself_is_refused():
+    for loop in ([], {}, {1: 2}):
+        loop.append(loop) if isinstance(loop, list) else loop.update({"again" if not loop else 3: loop})
+        with pytest.raises(NotCodable, match="holding itself"):
+            encode(loop)
+    point = Slotted(None)
+    point.inner = point
+    with pytest.raises(NotCodable, match="holding itself"):
+        encode(point)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda v: [v], lambda v: (v,), lambda v: {"k": v}, lambda v: {1: v}, Point, Slotted, lambda v: frozenset([v])],
+    ids=["list", "tuple", "dict", "odd dict", "dataclass", "slots", "frozenset"],
+)
+def test_deep_nesting_is_recorded_whole_or_refused_never_half(wrap):
+    """Also by those who work on the data after it was coded: masking, storing, reading."""
+    value, levels = "x", 0
+    while True:
+        value, levels = wrap(value), levels + 1
+        try:
+            data = encode(value)
+        except NotCodable as error:
+            assert "nested deeper" in str(error)
+            break
+        masked = Secrets(["hunter22"]).mask_data(data)
+        assert masked == data
+        assert alike(decode(json.loads(dumps(masked)), DECLARED), value)
+    assert levels > 60

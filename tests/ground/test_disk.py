@@ -1,0 +1,241 @@
+"""The one door to the disk: whole or not at all, in an order that a power cut cannot turn against us."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from crewlite import disk
+
+OLD, NEW = b"old content", b"the new content, which is longer"
+
+
+class PulledPlug(BaseException):
+    """As final as a crash: no `except Exception` mends it."""
+
+
+def crash_at(number):
+    """A watcher that lets `number - 1` operations happen, and the log of those it heard of."""
+    log = []
+
+    def watch(operation):
+        log.append(operation)
+        if len(log) == number:
+            raise PulledPlug
+
+    return watch, log
+
+
+def operations(act):
+    log = []
+    with disk.watched(log.append):
+        act()
+    return log
+
+
+def verbs(act):
+    return [operation.verb for operation in operations(act)]
+
+
+def whole(tail):
+    return not tail.endswith(b"\n")
+
+
+# Replacing
+
+
+def test_a_file_is_written_synced_renamed_and_its_directory_synced_in_this_order(tmp_path):
+    log = operations(lambda: disk.replace(tmp_path / "a.json", NEW))
+    assert [operation.verb for operation in log] == ["write", "fsync", "rename", "fsync_dir"]
+    write, fsync, rename, directory = log
+    assert write.path == fsync.path == rename.path != str(tmp_path / "a.json")
+    assert (write.data, rename.data) == (NEW, str(tmp_path / "a.json").encode())
+    assert directory.path == str(tmp_path)
+
+
+@pytest.mark.parametrize("before", [None, OLD], ids=["new", "existing"])
+@pytest.mark.parametrize("crash", [1, 2, 3, 4])
+def test_a_file_is_replaced_whole_or_not_at_all_wherever_it_is_cut(crash, before, tmp_path):
+    path = tmp_path / "a.json"
+    if before:
+        path.write_bytes(before)
+    watch, _ = crash_at(crash)
+    with disk.watched(watch), pytest.raises(PulledPlug):
+        disk.replace(path, NEW)
+    found = path.read_bytes() if path.exists() else None
+    assert found == (before if crash < 4 else NEW)
+    assert [other.name for other in tmp_path.iterdir()] in ([], ["a.json"])
+    disk.replace(path, NEW)
+    assert path.read_bytes() == NEW
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps other books")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_and_directories_are_for_their_owner_alone_whatever_the_umask(umask, tmp_path):
+    before = os.umask(umask)
+    try:
+        disk.make_directory(tmp_path / "a" / "b")
+        disk.replace(tmp_path / "a" / "b" / "replaced", NEW)
+        disk.append(tmp_path / "a" / "b" / "appended", NEW, at=0, torn=whole)
+        disk.connect(tmp_path / "a" / "b" / "runs.db").close()
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in (tmp_path / "a").rglob("*")}
+    assert modes == {"b": "0o700", "replaced": "0o600", "appended": "0o600", "runs.db": "0o600"}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+
+
+def test_a_file_for_others_to_read_can_be_asked_for(tmp_path):
+    before = os.umask(0o022)
+    try:
+        disk.replace(tmp_path / "report.md", NEW, mode=0o644)
+    finally:
+        os.umask(before)
+    if os.name != "nt":
+        assert stat.S_IMODE((tmp_path / "report.md").stat().st_mode) == 0o644
+
+
+def test_replacing_a_symbolic_link_replaces_the_link_and_not_what_it_points_to(tmp_path):
+    (tmp_path / "precious").write_bytes(OLD)
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    disk.replace(tmp_path / "link", NEW)
+    assert (tmp_path / "precious").read_bytes() == OLD
+    assert (tmp_path / "link").read_bytes() == NEW
+    assert not (tmp_path / "link").is_symlink()
+
+
+# Directories
+
+
+def test_directories_are_made_from_the_top_and_each_is_synced_into_its_parent(tmp_path):
+    log = operations(lambda: disk.make_directory(tmp_path / "a" / "b"))
+    assert [(operation.verb, operation.path) for operation in log] == [
+        ("mkdir", str(tmp_path / "a")),
+        ("fsync_dir", str(tmp_path)),
+        ("mkdir", str(tmp_path / "a" / "b")),
+        ("fsync_dir", str(tmp_path / "a")),
+    ]
+    assert verbs(lambda: disk.make_directory(tmp_path / "a" / "b")) == []
+
+
+@pytest.mark.parametrize("crash", [1, 2, 3, 4])
+def test_making_directories_can_be_cut_and_done_again(crash, tmp_path):
+    watch, _ = crash_at(crash)
+    with disk.watched(watch), pytest.raises(PulledPlug):
+        disk.make_directory(tmp_path / "a" / "b")
+    disk.make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+# Appending
+
+
+def test_the_first_append_makes_the_file_and_syncs_its_directory(tmp_path):
+    path = tmp_path / "main.jsonl"
+    assert verbs(lambda: disk.append(path, b"one\n", at=0, torn=whole)) == ["write", "fsync", "fsync_dir"]
+    assert verbs(lambda: disk.append(path, b"two\n", at=4, torn=whole)) == ["write", "fsync"]
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("crash", [1, 2, 3])
+def test_an_append_that_was_cut_can_be_tried_again(crash, tmp_path):
+    path = tmp_path / "main.jsonl"
+    for at, data in ((0, b"one\n"), (4, b"two\n")):
+        watch, log = crash_at(crash)
+        with disk.watched(watch):
+            try:
+                disk.append(path, data, at=at, torn=whole)
+            except PulledPlug:
+                assert len(log) == crash
+        assert path.read_bytes() in (b"one\ntwo\n"[:at], b"one\ntwo\n"[: at + 4])
+        disk.append(path, data, at=at, torn=whole)
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_an_append_cuts_a_torn_tail_off_and_says_so(tmp_path):
+    path = tmp_path / "main.jsonl"
+    path.write_bytes(b"one\nxy")
+    log = operations(lambda: disk.append(path, b"two\n", at=4, torn=whole))
+    assert [(operation.verb, operation.offset) for operation in log][:2] == [("truncate", 4), ("write", 4)]
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_an_append_over_a_longer_torn_tail_leaves_nothing_of_it(tmp_path):
+    path = tmp_path / "main.jsonl"
+    path.write_bytes(b"one\n" + b"x" * 1000)
+    disk.append(path, b"two\n", at=4, torn=whole)
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_an_append_refuses_to_write_over_what_somebody_else_wrote(tmp_path):
+    path = tmp_path / "main.jsonl"
+    path.write_bytes(b"one\ntheirs\n")
+    with pytest.raises(FileExistsError, match="beyond byte 4"):
+        disk.append(path, b"two\n", at=4, torn=whole)
+    with pytest.raises(FileExistsError, match="beyond byte 0"):
+        disk.append(path, b"one\n", at=0, torn=whole)
+    assert path.read_bytes() == b"one\ntheirs\n"
+
+
+def test_an_append_never_makes_a_file_that_should_exist_already(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        disk.append(tmp_path / "main.jsonl", b"two\n", at=4, torn=whole)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_append_beyond_the_end_leaves_no_hole(tmp_path):
+    path = tmp_path / "main.jsonl"
+    path.write_bytes(b"on")
+    with pytest.raises(OSError, match=r"main\.jsonl"):
+        disk.append(path, b"two\n", at=4, torn=whole)
+    assert path.read_bytes() == b"on"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a limit on file sizes")
+def test_a_disk_that_takes_only_a_part_of_a_write_is_an_error(tmp_path):
+    import resource
+
+    path = tmp_path / "main.jsonl"
+    disk.append(path, b"one\n", at=0, torn=whole)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            disk.append(path, b"x" * 5000 + b"\n", at=4, torn=whole)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    disk.append(path, b"two\n", at=4, torn=whole)
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+# Removing, and watching
+
+
+def test_removing_what_is_gone_already_is_no_error(tmp_path):
+    (tmp_path / "a").write_bytes(OLD)
+    assert verbs(lambda: disk.remove(tmp_path / "a")) == ["unlink"]
+    disk.remove(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_statements_of_a_database_pass_the_door_too(tmp_path):
+    path = tmp_path / "runs.db"
+    db = disk.connect(path)
+    log = []
+    with disk.watched(log.append):
+        for sql in ("BEGIN IMMEDIATE", "CREATE TABLE t (a)", "COMMIT"):
+            disk.execute(db, path, sql)
+    db.close()
+    assert [operation.verb for operation in log] == ["sql", "sql", "commit"]
+
+
+def test_watchers_hear_only_while_their_block_runs_and_each_hears_all(tmp_path):
+    inner, outer = [], []
+    with disk.watched(outer.append):
+        with disk.watched(inner.append):
+            disk.remove(tmp_path / "a")
+        disk.remove(tmp_path / "b")
+    disk.remove(tmp_path / "c")
+    assert (len(inner), len(outer)) == (1, 2)

@@ -1,0 +1,107 @@
+"""One tree of errors: each known by a code that stays, each also the built-in one would catch."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from crewlite import errors
+from crewlite.errors import CrewliteError
+
+CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
+
+MADE = [
+    errors.NoModel(["Writer", "Editor"]),
+    errors.NotCodable("inputs.lock", object(), "why"),
+    errors.MissingInput("topic", where="Task 'write'", given=["reader"]),
+    errors.RefError("main", "names nothing", ["a", "b"]),
+    errors.StoreError("./store", "is full"),
+    errors.StoreUnusable("./store", "is a file"),
+    errors.JournalCorrupt("main.jsonl, line 3", "the checksum does not fit", "ref"),
+    errors.SchemaTooNew("main.jsonl", 2, 1),
+    errors.CheckpointMismatch("a.json", "it was changed", None),
+    errors.BranchConflictError("run", "main", expected=1, found=2),
+    errors.PlaceIsBehind("c0ffee42", run_id="run", branch="main", after=["task:b"], head="12345678"),
+    errors.InDoubt("task:a/tool:pay", "tool pay"),
+    errors.InputsChanged("run", ["topic"]),
+    errors.TaskGone("run", ["task:a"]),
+    errors.TaskDrifted("run", "task:a"),
+    errors.OnLoopThread("kickoff"),
+    errors.MaxIterations("Writer", 25),
+    errors.StepTimeout("tool search", 1.5),
+    errors.Redacted("ValueError", "the key [secret]"),
+    errors.LLMUnavailable("429", retry_after=7),
+    errors.LLMEmptyReply("scripted"),
+    errors.ScriptExhausted(3),
+    errors.OutputInvalid("task:a", "no field 'x'", tries=2),
+]
+
+
+def test_every_error_has_a_code_of_its_own():
+    codes = [cls.__dict__.get("code") for cls in CLASSES]
+    assert None not in codes, [cls.__name__ for cls in CLASSES if "code" not in cls.__dict__]
+    assert len(set(codes)) == len(codes)
+    assert all(code == code.lower() and code.replace("_", "").isalnum() for code in codes)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("crewlite", "CrewliteError"),
+        ("config", "ConfigError"),
+        ("no_model", "NoModel"),
+        ("not_codable", "NotCodable"),
+        ("missing_input", "MissingInput"),
+        ("ref", "RefError"),
+        ("store", "StoreError"),
+        ("store_unusable", "StoreUnusable"),
+        ("journal_corrupt", "JournalCorrupt"),
+        ("schema_too_new", "SchemaTooNew"),
+        ("checkpoint_mismatch", "CheckpointMismatch"),
+        ("branch_conflict", "BranchConflictError"),
+        ("place_is_behind", "PlaceIsBehind"),
+        ("in_doubt", "InDoubt"),
+        ("run_mismatch", "RunMismatch"),
+        ("inputs_changed", "InputsChanged"),
+        ("task_gone", "TaskGone"),
+        ("task_drifted", "TaskDrifted"),
+        ("on_loop_thread", "OnLoopThread"),
+        ("max_iterations", "MaxIterations"),
+        ("step_timeout", "StepTimeout"),
+        ("redacted", "Redacted"),
+        ("llm", "LLMError"),
+        ("llm_unavailable", "LLMUnavailable"),
+        ("llm_empty_reply", "LLMEmptyReply"),
+        ("script_exhausted", "ScriptExhausted"),
+        ("output_invalid", "OutputInvalid"),
+    ],
+)
+def test_codes_that_were_given_stay(code, name):
+    assert getattr(errors, name).code == code
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not CrewliteError])
+def test_every_error_is_also_a_built_in_one(cls):
+    others = [base for base in cls.__mro__ if base.__module__ == "builtins"]
+    assert any(base not in (Exception, BaseException, object) for base in others)
+    assert cls.__doc__
+
+
+@pytest.mark.parametrize("error", MADE, ids=lambda error: type(error).__name__)
+def test_every_error_says_something_and_keeps_what_its_message_was_made_of(error):
+    assert len(str(error)) >= 3
+    assert "\n" not in str(error)
+    assert str(error) in repr(error) or repr(error)
+    if type(error).__init__ is not CrewliteError.__init__:
+        assert vars(error), f"{type(error).__name__} keeps no data"
+
+
+def test_every_error_with_a_message_of_its_own_was_made_here():
+    own = {cls for cls in CLASSES if "__init__" in cls.__dict__}
+    assert own <= {type(error) for error in MADE}
+
+
+def test_the_tree_is_drawn_as_it_is():
+    drawing = errors.__doc__ or ""
+    assert not [cls.__name__ for cls in CLASSES if cls.__name__ not in drawing]

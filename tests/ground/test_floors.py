@@ -1,0 +1,198 @@
+"""The house stands: imports run downward, nothing heavy loads early, and no name hides another."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pkgutil
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import crewlite
+
+ROOT = Path(crewlite.__file__).parent
+
+FLOORS = {
+    "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
+    | {"background", "definition", "usage"},
+    "ports": {"events", "llm", "tools", "recovery"},
+    "record": {"state"},
+    "engine": {"runtime"},
+    "agents": {"agent"},
+    "tasks": {"task"},
+    "crews": {"crew"},
+    "roof": {"cli", "testing"},
+}
+ORDER = list(FLOORS)
+HEAVY = ("litellm", "sqlite_utils", "jinja2", "rich", "click", "textual", "sqlite3")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package, by its dotted name."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def floor(module: str) -> str:
+    room = module.split(".")[1]
+    return next((name for name, rooms in FLOORS.items() if room in rooms), f"no floor ({room})")
+
+
+class Imports(ast.NodeVisitor):
+    """The modules of this package that a module imports when it is loaded, and those it imports inside functions."""
+
+    def __init__(self, module: str) -> None:
+        self.module, self.inside = module, 0
+        self.loaded: set[str] = set()
+        self.late: set[tuple[str, int]] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        test = node.test
+        if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+            isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+        ):
+            for other in node.orelse:
+                self.visit(other)
+        else:
+            self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        self.inside += 1
+        self.generic_visit(node)
+        self.inside -= 1
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.add(alias.name, node.lineno)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        assert node.level == 0, f"{self.module}:{node.lineno} imports relatively"
+        for alias in node.names:
+            whole = f"{node.module}.{alias.name}"
+            self.add(whole if whole in modules() else str(node.module), node.lineno)
+
+    def add(self, name: str, line: int) -> None:
+        if name.split(".")[0] != "crewlite":
+            return
+        if self.inside:
+            self.late.add((name, line))
+        else:
+            self.loaded.add(name)
+
+
+@cache
+def imports(module: str) -> Imports:
+    found = Imports(module)
+    found.visit(ast.parse(modules()[module].read_text(encoding="utf-8")))
+    return found
+
+
+def test_every_room_has_a_floor():
+    rooms = {module.split(".")[1] for module in modules() if "." in module}
+    known = set().union(*FLOORS.values())
+    assert rooms - known == set(), "new rooms want a floor in this test and in docs"
+
+
+@pytest.mark.parametrize("module", [name for name in modules() if "." in name])
+def test_imports_run_downward_only(module):
+    own = ORDER.index(floor(module))
+    upward = [name for name in imports(module).loaded if "." in name and ORDER.index(floor(name)) > own]
+    assert not upward, f"{module} is on the floor {floor(module)!r} and imports from above: {upward}"
+    if floor(module) != "roof":
+        assert "crewlite" not in imports(module).loaded, f"{module} imports the package itself: name the module"
+
+
+def test_no_imports_go_in_circles():
+    done: set[str] = set()
+
+    def walk(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, " -> ".join((*way[way.index(module) :], module))
+        if module in done:
+            return
+        for name in sorted(imports(module).loaded):
+            if name in modules() and name != module:
+                walk(name, (*way, module))
+        done.add(module)
+
+    for module in modules():
+        walk(module, ())
+
+
+def test_no_module_imports_its_neighbours_inside_a_function():
+    late = {module: sorted(imports(module).late) for module in modules() if imports(module).late}
+    assert late == {}
+
+
+def ask(code: str) -> object:
+    """What a fresh interpreter prints as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "code", ["import crewlite", "from crewlite import Agent, Crew, Task", "import crewlite.events"]
+)
+def test_importing_the_package_loads_nothing_heavy(code):
+    loaded = ask(f"{code}\nimport json, sys\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))")
+    assert set(HEAVY) & set(loaded) == set()
+
+
+def test_importing_the_package_loads_none_of_its_rooms():
+    loaded = ask("import crewlite, json, sys\nprint(json.dumps([m for m in sys.modules if m.startswith('crewlite.')]))")
+    assert loaded == []
+
+
+LOOK = """
+    def names():
+        return {name: [type(getattr(crewlite, name)).__name__, getattr(getattr(crewlite, name), "__module__", "")]
+                for name in crewlite.__all__}
+
+    def submodules():
+        for info in pkgutil.walk_packages(crewlite.__path__, "crewlite."):
+            if not info.name.endswith("__main__"):
+                importlib.import_module(info.name)
+"""
+
+
+def test_no_public_name_is_hidden_by_a_submodule_in_either_order():
+    start = "import crewlite, importlib, json, pkgutil\n" + textwrap.dedent(LOOK)
+    names_first = ask(start + "first = names(); submodules()\nprint(json.dumps([first, names()]))")
+    modules_first = ask(start + "submodules()\nprint(json.dumps(names()))")
+    assert names_first[0] == names_first[1] == modules_first
+    assert not [name for name, (kind, _) in modules_first.items() if kind in ("module", "_Lazy")]
+
+
+def test_no_public_name_of_any_room_is_the_name_of_a_module_in_it():
+    for module, path in modules().items():
+        if path.name == "__init__.py":
+            own = __import__(module, fromlist=["x"])
+            inside = {info.name for info in pkgutil.iter_modules([str(path.parent)])}
+            assert not inside & set(getattr(own, "__all__", ())), module
+
+
+def test_every_public_name_is_there():
+    for module, path in modules().items():
+        if path.name == "__init__.py":
+            own = __import__(module, fromlist=["x"])
+            assert not [name for name in getattr(own, "__all__", ()) if not hasattr(own, name)], module
+    with pytest.raises(AttributeError, match="crewlite has no 'Agnet'"):
+        _ = crewlite.Agnet
+    assert set(crewlite.__all__) <= set(dir(crewlite))

@@ -1,0 +1,136 @@
+"""What to do about a failure is decided purely: no clock, no chance, no waiting."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, LLMUnavailable, StepTimeout
+from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Retry, Rule
+
+
+def unavailable(retry_after=None):
+    return Failure("unavailable", "LLMUnavailable", "429", retry_after)
+
+
+def policy(*rules):
+    return FailurePolicy(tuple(Rule(frozenset(kinds.split()), retries, **more) for kinds, retries, more in rules))
+
+
+class Throttled(Exception):
+    retry_after = 3.0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (LLMUnavailable("429"), "unavailable"),
+        (ConnectionResetError(), "unavailable"),
+        (BrokenPipeError(), "unavailable"),
+        (TimeoutError(), "timeout"),
+        (StepTimeout("llm", 1.0), "timeout"),
+        (LLMEmptyReply("m"), "empty"),
+        (LLMError("no such model"), "refused"),
+        (ConfigError("x"), "refused"),
+        (ValueError("rate limit 429, please try again later"), "bug"),
+        (KeyError("timeout"), "bug"),
+        (OSError("x"), "bug"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
+)
+def test_a_failure_is_known_by_the_type_of_its_error_never_by_its_words(error, kind):
+    failure = Failure.of(error)
+    assert (failure.kind, failure.error_type, failure.message) == (kind, type(error).__qualname__, str(error))
+
+
+def test_a_failure_keeps_how_long_it_was_asked_to_wait():
+    assert Failure.of(LLMUnavailable("429", retry_after=7)).retry_after == 7
+    assert Failure.of(Throttled()).retry_after == 3.0
+    assert Failure.of(ValueError()).retry_after is None
+
+
+def test_without_rules_every_failure_is_given_up():
+    assert FailurePolicy().decide(unavailable(), ()) == Abort()
+
+
+def test_the_first_rule_that_covers_the_failure_and_is_not_spent_decides():
+    mine = policy(
+        ("empty", 9, {}), ("unavailable", 1, {"base": 100, "cap": 100}), ("unavailable timeout", 3, {"base": 0})
+    )
+    first = mine.decide(unavailable(), ())
+    assert isinstance(first, Retry)
+    assert first.delay >= 50
+    second = mine.decide(unavailable(), (first,))
+    assert second == Retry(0.0)
+    assert mine.decide(unavailable(), (first, second, second)) == Abort()
+    assert mine.decide(Failure("bug", "KeyError", "x"), ()) == Abort()
+
+
+def test_only_retries_count_as_tries():
+    once = policy(("unavailable", 1, {}))
+    assert isinstance(once.decide(unavailable(), (Abort(), Abort())), Retry)
+    assert once.decide(unavailable(), (Abort(), Retry())) == Abort()
+
+
+@pytest.mark.parametrize(("error", "tries"), [(LLMUnavailable("503"), 4), (TimeoutError(), 4), (LLMEmptyReply("m"), 2)])
+def test_the_default_tries_what_may_work_later_and_then_gives_up(error, tries):
+    made = 1
+    while DEFAULT.delay(error, made - 1, "task:a/llm#1") is not None:
+        made += 1
+    assert made == tries
+
+
+@pytest.mark.parametrize("error", [ValueError(), LLMError("x"), ConfigError("x"), KeyError("x"), OSError()])
+def test_the_default_does_not_repeat_what_trying_again_cannot_mend(error):
+    assert DEFAULT.delay(error, 0, "k") is None
+
+
+def test_an_empty_reply_is_asked_for_again_at_once():
+    assert DEFAULT.delay(LLMEmptyReply("m"), 0, "k") == 0.0
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(7, 7), (0, 0), (0.25, 0.25), (3600, 60)])
+def test_what_the_other_side_asks_for_is_waited_up_to_the_cap(asked, waits):
+    assert DEFAULT.decide(unavailable(asked), ()) == Retry(waits)
+
+
+@given(st.integers(0, 12), st.text(max_size=20), st.floats(0.001, 5), st.floats(0.001, 90))
+def test_delays_double_up_to_the_cap_with_half_of_it_left_to_jitter(past, key, base, cap):
+    mine = policy(("unavailable", 99, {"base": base, "cap": cap}))
+    delay = mine.delay(LLMUnavailable("429"), past, key)
+    whole = min(base * 2**past, cap)
+    assert whole * 0.5 <= delay <= whole
+
+
+@given(st.integers(0, 2), st.text(max_size=20))
+def test_the_same_question_gets_the_same_answer(past, key):
+    assert DEFAULT.delay(LLMUnavailable("429"), past, key) == DEFAULT.delay(LLMUnavailable("429"), past, key)
+
+
+def test_runs_that_failed_together_do_not_come_back_together():
+    delays = {DEFAULT.delay(LLMUnavailable("429"), 0, f"task:t{n}/llm#1") for n in range(100)}
+    assert len(delays) == 100
+
+
+def test_deciding_and_delaying_are_one_decision():
+    for past in range(5):
+        remedy = DEFAULT.decide(unavailable(), (Retry(),) * past, key="k")
+        assert DEFAULT.delay(LLMUnavailable("429"), past, "k") == (remedy.delay if isinstance(remedy, Retry) else None)
+
+
+def test_a_very_late_try_has_a_delay_all_the_same():
+    mine = policy(("unavailable", 10_000, {}))
+    assert mine.delay(LLMUnavailable("429"), 5_000, "k") <= 60
+
+
+def test_a_negative_number_of_retries_is_refused():
+    with pytest.raises(ValueError, match="wanted 0 or more"):
+        Rule(frozenset({"timeout"}), -1)
+    assert policy(("timeout", 0, {})).delay(TimeoutError(), 0, "k") is None
+
+
+def test_policies_are_values():
+    assert policy(("timeout", 1, {})) == policy(("timeout", 1, {}))
+    assert hash(DEFAULT)
+    with pytest.raises(AttributeError):
+        DEFAULT.rules = ()

@@ -1,0 +1,584 @@
+"""The built-in providers keep the law that everybody's do, and tell a damaged store from a sound one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from crewlite import disk
+from crewlite.errors import (
+    BranchConflictError,
+    CheckpointMismatch,
+    JournalCorrupt,
+    RefError,
+    SchemaTooNew,
+    StoreUnusable,
+)
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state.entry import SCHEMA, seal
+from crewlite.state.locate import locate
+from crewlite.state.providers import provider_for
+from crewlite.testing import check_provider
+from crewlite.testing.providers import LAWS, Branch, check_law
+
+
+@pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
+def make(request, tmp_path):
+    fresh = itertools.count()
+    return lambda: (request.param(), str(tmp_path / f"store-{next(fresh)}"))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_built_in_providers_keep_the_law(law, make):
+    check_law(law, make)
+
+
+# A kit that passes everything proves nothing: providers broken on purpose are caught.
+
+
+class Broken:
+    """Wraps the reference provider; subclasses break one thing."""
+
+    name = "broken"
+
+    def __init__(self):
+        self._inner = InMemoryProvider()
+
+    def open(self, location):
+        self._store = self._inner.open(location)
+        return self
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+class Forgetful(Broken):
+    def open(self, location):
+        self._inner = InMemoryProvider()
+        return self._inner.open(location)
+
+
+class Shuffled(Broken):
+    def read(self, run_id, branch):
+        return self._store.read(run_id, branch)[::-1]
+
+
+class Reserialised(Broken):
+    def read(self, run_id, branch):
+        return [seal({**e.facts, "steps": None}, after="") for e in self._store.read(run_id, branch)]
+
+
+class Overwriting(Broken):
+    def append(self, commits):
+        for commit in commits:
+            try:
+                self._store.append([commit])
+            except BranchConflictError:
+                self._store._journals.setdefault((commit.run_id, commit.branch), []).extend(commit.entries)
+
+
+class Silent(Broken):
+    def append(self, commits):
+        for commit in commits:
+            try:
+                self._store.append([commit])
+            except BranchConflictError:
+                pass
+
+
+class Impatient(Broken):
+    def append(self, commits):
+        for commit in commits:
+            if self._store.read(commit.run_id, commit.branch)[-1:] == [commit.entries[-1]]:
+                raise BranchConflictError(commit.run_id, commit.branch, expected=0, found=1)
+        self._store.append(commits)
+
+
+class OldestFirst(Broken):
+    def places(self, part=""):
+        return self._store.places(part)[::-1]
+
+
+class WildCards(Broken):
+    def places(self, part=""):
+        return self._store.places(part.replace("*", "").replace("%", ""))
+
+
+class Undead(Broken):
+    def places(self, part=""):
+        found = [e.facts["place"] for j in self._store._journals.values() for e in j if "place" in e.facts]
+        return [*self._store.places(part), *(p for p in found if p["id"] not in {x.id for x in self._store.places()})]
+
+
+class ByName(Broken):
+    def branches(self):
+        return sorted(self._store.branches(), key=lambda info: info.run_id)
+
+
+class Private(Broken):
+    def ref(self, place):
+        return f"{self._store.location}#{place['id'][:2]}"
+
+
+class OneEntryAtATime(Broken):
+    def append(self, commits):
+        for commit in commits:
+            after, total = commit.after, commit.after_sum
+            for entry in commit.entries:
+                step = type(commit)(commit.run_id, commit.branch, after, total, (entry,))
+                self._store.append([step])
+                self.read("somebody", "reads")
+                after, total = entry.seq, entry.sum
+                for _ in range(200):
+                    os.sched_yield() if hasattr(os, "sched_yield") else None
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (Forgetful, "stored already is no error"),
+        (Shuffled, "read is what was appended|every byte"),
+        (Reserialised, "every byte"),
+        (Overwriting, "without effect"),
+        (Silent, "BranchConflictError"),
+        (Impatient, "stored already is no error"),
+        (OldestFirst, "newest first"),
+        (WildCards, "wildcard"),
+        (Undead, "drops"),
+        (ByName, "newest run first"),
+        (Private, "leads back"),
+        (OneEntryAtATime, "whole commits|without effect|law"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_a_broken_provider_is_caught_by_a_sentence_that_names_the_law(broken, law):
+    with pytest.raises(AssertionError, match=law):
+        check_provider(lambda: (broken(), "store"))
+
+
+def test_an_object_that_is_no_provider_is_caught():
+    with pytest.raises(AssertionError, match="breaks a law"):
+        check_provider(lambda: (object(), "store"))
+
+
+# Locations that cannot work are refused by opening them or by the first commit, before anything is paid.
+
+
+def begin(provider, location):
+    """What a kickoff does with a location: open it, and save the beginning of a run."""
+    store = provider.open(str(location))
+    try:
+        store.append([Branch().add().commit()])
+    finally:
+        store.close()
+    return store
+
+
+def test_sqlite_refuses_a_directory(tmp_path):
+    with pytest.raises(StoreUnusable, match="is a directory.*JsonProvider"):
+        SqliteProvider().open(str(tmp_path))
+
+
+def test_json_refuses_a_file(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StoreUnusable, match="is a file.*directory"):
+        JsonProvider().open(str(tmp_path / "notes.txt"))
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_json_refuses_a_database_and_names_the_provider_for_it(tmp_path):
+    begin(SqliteProvider(), tmp_path / "runs.db")
+    with pytest.raises(StoreUnusable, match="is a database.*SqliteProvider"):
+        JsonProvider().open(str(tmp_path / "runs.db"))
+
+
+def test_sqlite_refuses_a_file_that_is_no_database(tmp_path):
+    (tmp_path / "notes.db").write_text("these are notes, not tables")
+    with pytest.raises(StoreUnusable, match="not a SQLite database"):
+        SqliteProvider().open(str(tmp_path / "notes.db"))
+    assert (tmp_path / "notes.db").read_text() == "these are notes, not tables"
+
+
+def test_sqlite_refuses_the_database_of_another_program_and_leaves_it_alone(tmp_path):
+    path = tmp_path / "theirs.db"
+    theirs = sqlite3.connect(path)
+    theirs.execute("CREATE TABLE recipe (name TEXT)")
+    theirs.execute("INSERT INTO recipe VALUES ('soup')")
+    theirs.commit()
+    theirs.close()
+    with pytest.raises(StoreUnusable, match="another program"):
+        begin(SqliteProvider(), path)
+    theirs = sqlite3.connect(path)
+    tables = theirs.execute("SELECT name FROM sqlite_master").fetchall()
+    theirs.close()
+    assert tables == [("recipe",)]
+
+
+@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+def test_a_location_beneath_a_file_is_unusable(provider, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        begin(provider, tmp_path / "file" / "store")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+def test_a_location_that_may_not_be_written_is_unusable(provider, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(OSError, match="closed"):
+        begin(provider, tmp_path / "closed" / "store")
+
+
+@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+@pytest.mark.parametrize("verb", ["mkdir", "write", "fsync_dir"])
+def test_a_disk_that_fails_is_told_with_its_own_words(provider, verb, tmp_path):
+    def fail(operation):
+        if operation.verb == verb:
+            raise OSError(28, "No space left on device")
+
+    with disk.watched(fail), pytest.raises(OSError, match="No space left on device"):
+        begin(provider, tmp_path / "new" / "store")
+
+
+def test_a_location_says_which_provider_it_means(tmp_path):
+    assert [provider_for(name).name for name in ("a.db", "a.SQLITE", "a.sqlite3", "a", "a.b", "db")] == [
+        *["sqlite"] * 3,
+        *["json"] * 3,
+    ]
+
+
+def test_sqlite_adds_a_suffix_to_a_location_without_one(tmp_path):
+    store = begin(SqliteProvider(), tmp_path / "runs")
+    assert store.location == str(tmp_path / "runs.db")
+    assert [path.name for path in tmp_path.glob("runs*")] == ["runs.db"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps other books")
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+def test_what_is_written_is_for_its_owner_alone_whatever_the_umask(provider, umask, tmp_path):
+    before = os.umask(umask)
+    try:
+        store, branch = provider.open(str(tmp_path / "deep" / "store")), Branch("run-1", "x/y").add()
+        branch.place()
+        store.append([branch.commit()])
+        store.append([branch.add().commit()])
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")}
+        kinds = {path.name: path.is_dir() for path in (tmp_path / "deep").rglob("*")}
+        store.close()
+    finally:
+        os.umask(before)
+    assert {name: oct(mode) for name, mode in modes.items()} == {
+        name: "0o700" if is_directory else "0o600" for name, is_directory in kinds.items()
+    }
+
+
+def test_a_json_location_keeps_itself_out_of_version_control(tmp_path):
+    JsonProvider().open(str(tmp_path / "store"))
+    assert (tmp_path / "store" / ".gitignore").read_text() == "*\n"
+
+
+# Damage is told, never read over.
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A JSON store with a run of five entries, places at 2 and 4: (store, branch, path of the journal, places)."""
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch()
+    places = []
+    for _ in range(2):
+        store.append([branch.add().commit()])
+        places.append(branch.place())
+        store.append([branch.commit()])
+    store.append([branch.add().commit()])
+    return store, branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl", places
+
+
+def again(store):
+    return JsonProvider().open(store.location)
+
+
+def test_a_torn_tail_is_left_out_wherever_the_write_was_cut(kept):
+    store, branch, journal, _ = kept
+    whole = journal.read_bytes()
+    last = len(branch.entries[-1].line) + 1
+    for cut in range(1, last + 1):
+        journal.write_bytes(whole[:-cut])
+        assert again(store).read("run-1", "main") == branch.entries[:-1]
+
+
+def test_blocks_that_a_power_cut_left_unwritten_are_left_out(kept):
+    store, branch, journal, _ = kept
+    whole = journal.read_bytes()
+    for end in (b"\0" * 4096, branch.entries[-1].line[:40] + b"\0" * 40, b"\0\n"):
+        journal.write_bytes(whole + end)
+        assert again(store).read("run-1", "main") == branch.entries
+
+
+def test_the_next_append_cuts_a_torn_tail_off(kept):
+    store, branch, journal, _ = kept
+    journal.write_bytes(journal.read_bytes() + b'{"sum":"0123')
+    other = again(store)
+    other.append([branch.add(2).commit()])
+    assert again(store).read("run-1", "main") == branch.entries
+    assert journal.read_bytes() == b"".join(entry.line + b"\n" for entry in branch.entries)
+
+
+def test_a_flipped_byte_is_corruption_and_names_the_newest_sound_place(kept):
+    store, branch, journal, places = kept
+    whole = journal.read_bytes()
+    starts = list(itertools.accumulate((len(entry.line) + 1 for entry in branch.entries), initial=0))
+    sound = [None, None, store.ref(places[0]), store.ref(places[0]), store.ref(places[1])]
+    for line, (start, stop) in enumerate(itertools.pairwise(starts)):
+        for at in range(start, min(stop, len(whole) - 1), 7):
+            journal.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(JournalCorrupt, match=f"line {line + 1}") as raised:
+                again(store).read("run-1", "main")
+            assert raised.value.sound == sound[line]
+
+
+@pytest.mark.parametrize("change", ["drop", "swap", "double"])
+def test_lines_that_are_missing_or_moved_are_corruption(change, kept):
+    store, _, journal, _ = kept
+    one, two, three, *rest = journal.read_bytes().splitlines(keepends=True)
+    moved = {"drop": [one, three], "swap": [one, three, two], "double": [one, two, two, three]}[change]
+    journal.write_bytes(b"".join([*moved, *rest]))
+    with pytest.raises(JournalCorrupt, match=r"line [23]"):
+        again(store).read("run-1", "main")
+
+
+def test_damage_in_the_middle_is_not_taken_for_a_torn_tail(kept):
+    store, _, journal, _ = kept
+    whole = journal.read_bytes()
+    at = whole.index(b"\n") + 60
+    journal.write_bytes(whole[:at] + b"#" + whole[at + 1 :] + b'{"sum":"torn')
+    with pytest.raises(JournalCorrupt, match="line 2"):
+        again(store).read("run-1", "main")
+
+
+def test_a_torn_tail_hides_no_commits_of_another_process(kept):
+    store, branch, journal, _ = kept
+    mine = branch.fork().add()
+    again(store).append([branch.add(2).commit()])
+    journal.write_bytes(journal.read_bytes() + b'{"sum":"torn')
+    with pytest.raises(BranchConflictError):
+        store.append([mine.commit()])
+    assert again(store).read("run-1", "main") == branch.entries
+
+
+def test_a_branch_is_not_made_over_one_with_a_torn_tail(kept):
+    store, branch, journal, _ = kept
+    journal.write_bytes(journal.read_bytes() + b'{"sum":"torn')
+    with pytest.raises(BranchConflictError):
+        again(store).append([Branch().add().commit()])
+    assert again(store).read("run-1", "main") == branch.entries
+
+
+def test_sqlite_tells_a_changed_entry_and_a_missing_one(tmp_path):
+    path = tmp_path / "runs.db"
+    store, branch = SqliteProvider().open(str(path)), Branch().add()
+    place = branch.place()
+    store.append([branch.add(2).commit()])
+    ref = store.ref(place)
+    store.close()
+    for damage in (
+        "UPDATE entry SET body = replace(body, 'reply 4', 'reply 5') WHERE seq = 4",
+        "DELETE FROM entry WHERE seq = 3",
+    ):
+        db = sqlite3.connect(path)
+        db.execute(damage)
+        db.commit()
+        db.close()
+        store = SqliteProvider().open(str(path))
+        with pytest.raises(JournalCorrupt, match=r"commit 4") as raised:
+            store.read("run-1", "main")
+        assert raised.value.sound == ref
+        store.close()
+
+
+def test_a_database_with_overwritten_pages_is_corruption_not_a_traceback_of_sqlite(tmp_path):
+    path = tmp_path / "runs.db"
+    store, branch = SqliteProvider().open(str(path)), Branch().add(200)
+    store.append([branch.commit()])
+    store.close()
+    whole = path.read_bytes()
+    for page in range(1, len(whole) // 4096):
+        path.write_bytes(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
+        try:
+            store = SqliteProvider().open(str(path))
+        except (JournalCorrupt, StoreUnusable):
+            continue
+        try:
+            assert store.read("run-1", "main") in ([], branch.entries)
+            store.branches()
+            store.places()
+        except JournalCorrupt:
+            pass
+        finally:
+            store.close()
+
+
+# A newer crewlite's records are left alone.
+
+
+def newer(branch, **facts):
+    entry = seal(
+        {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": "", **facts}, after=branch.entries[-1].sum
+    )
+    branch.entries.append(entry)
+    return branch
+
+
+def test_a_newer_journal_is_refused_and_left_untouched(kept):
+    store, branch, journal, _ = kept
+    other = branch.fork().add()
+    store.append([newer(branch).commit()])
+    before = journal.read_bytes()
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        again(store).read("run-1", "main")
+    with pytest.raises((SchemaTooNew, BranchConflictError)):
+        again(store).append([other.commit()])
+    assert journal.read_bytes() == before
+
+
+def test_a_newer_entry_in_a_database_is_refused(tmp_path):
+    store, branch = SqliteProvider().open(str(tmp_path / "runs.db")), Branch().add()
+    store.append([branch.commit()])
+    store.append([newer(branch).commit()])
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        store.read("run-1", "main")
+    store.close()
+
+
+def test_a_newer_database_is_refused_and_left_untouched(tmp_path):
+    path = tmp_path / "runs.db"
+    begin(SqliteProvider(), path)
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version={SCHEMA + 1}")
+    db.close()
+    before = path.read_bytes()
+    store = SqliteProvider().open(str(path))
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        store.read("run-1", "main")
+    with pytest.raises(SchemaTooNew, match="upgrade"):
+        store.append([Branch("run-2").add().commit()])
+    store.close()
+    assert path.read_bytes() == before
+
+
+# A checkpoint file is a view: the journal decides.
+
+
+def test_a_checkpoint_file_names_its_place(kept):
+    store, _, _, places = kept
+    for place in places:
+        assert locate(store.ref(place), ".", None, None).place == place["id"]
+        document = json.loads(Path(store.ref(place)).read_text())
+        assert (document["run_id"], document["branch"], document["seq"]) == ("run-1", "main", place["seq"])
+        assert list(document)[:6] == ["schema", "id", "run_id", "branch", "parent_id", "seq"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("seq", 1),
+        ("label", "mine"),
+        ("trigger", "other"),
+        ("parent_id", "x"),
+        ("about", {}),
+        ("extra", 1),
+        ("id", "0" * 32),
+    ],
+)
+def test_a_checkpoint_file_changed_by_hand_is_refused(field, value, kept):
+    store, _, _, places = kept
+    path = store.ref(places[0])
+    document = json.loads(Path(path).read_text())
+    Path(path).write_text(json.dumps({**document, field: value}))
+    with pytest.raises(CheckpointMismatch) as raised:
+        locate(path, ".", None, None)
+    assert raised.value.sound == store.ref(places[1])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"run_id": 1}', '{"run_id": "run-1", "branch": "main"}', "null"]
+)
+def test_a_checkpoint_file_that_is_none_any_more_is_refused(text, kept):
+    store, _, _, places = kept
+    path = store.ref(places[0])
+    Path(path).write_text(text)
+    with pytest.raises(CheckpointMismatch):
+        locate(path, ".", None, None)
+
+
+def test_a_checkpoint_file_that_points_beyond_its_journal_is_refused(kept):
+    store, branch, journal, places = kept
+    journal.write_bytes(b"".join(entry.line + b"\n" for entry in branch.entries[:3]))
+    assert locate(store.ref(places[0]), ".", None, None).place == places[0]["id"]
+    with pytest.raises(CheckpointMismatch, match="beyond its journal") as raised:
+        locate(store.ref(places[1]), ".", None, None)
+    assert raised.value.sound == store.ref(places[0])
+    journal.unlink()
+    with pytest.raises(CheckpointMismatch, match="journal is gone"):
+        locate(store.ref(places[0]), ".", None, None)
+
+
+def test_a_checkpoint_file_that_does_not_exist_is_a_ref_that_names_nothing(kept):
+    store, _, _, places = kept
+    with pytest.raises(RefError, match="does not exist") as raised:
+        locate(store.ref(places[0]).replace(".json", "0.json"), ".", None, None)
+    assert store.ref(places[1]) in raised.value.candidates
+
+
+def test_missing_checkpoint_files_are_made_again_at_the_next_append(kept):
+    store, branch, _, places = kept
+    before = {store.ref(place): Path(store.ref(place)).read_bytes() for place in places}
+    for path in before:
+        os.unlink(path)
+    other = again(store)
+    other.append([branch.add().commit()])
+    assert {path: Path(path).read_bytes() for path in before} == before
+
+
+def test_foreign_json_files_in_the_location_disturb_nobody(kept, tmp_path):
+    store, _, _, places = kept
+    for text in ("{}", "[1, 2]", '{"id": 7}', "not json"):
+        (tmp_path / "store" / "my_notes.json").write_text(text)
+        assert [place.id for place in again(store).places(places[0]["id"])] == [places[0]["id"]]
+        assert len(again(store).places(places[0]["id"][:4])) == 2
+
+
+def test_a_failed_checkpoint_file_is_made_by_trying_again(tmp_path):
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
+    store.append([branch.commit()])
+    place = branch.place()
+    commit = branch.commit()
+
+    def fail(operation):
+        if operation.verb == "rename":
+            raise OSError(28, "No space left on device")
+
+    with disk.watched(fail), pytest.raises(OSError, match="No space left"):
+        store.append([commit])
+    store.append([commit])
+    assert store.read("run-1", "main") == branch.entries
+    assert [found.id for found in store.places(place["id"])] == [place["id"]]
+
+
+def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
+    for provider, name in itertools.product(
+        [JsonProvider(), SqliteProvider()], ["a b", "a#b", "a?b", "ünï", "100%", "a~1@x"]
+    ):
+        location = str(tmp_path / f"{provider.name} {name}" / "store")
+        store, branch = provider.open(location), Branch().add()
+        place = branch.place()
+        store.append([branch.commit()])
+        store.close()
+        assert locate(store.ref(place), ".", provider, None).place == place["id"]
+        assert locate(store.location, ".", provider, None).run_id == "run-1"
