@@ -48,11 +48,11 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
     """Await `work` for at most `limit` seconds. Work that does not stop when cancelled is left behind.
 
-    Raises StepTimeout.
+    Raises StepTimeout, and RuntimeError for code that tries to exit: it would end the loop of everybody.
     """
     if limit is None:
-        return await work
-    task = asyncio.ensure_future(work)
+        return await _guarded(work)
+    task = asyncio.ensure_future(_guarded(work))
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
     except asyncio.CancelledError:
@@ -63,6 +63,13 @@ async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
     task.cancel()
     await asyncio.wait({task}, timeout=_PATIENCE)
     raise StepTimeout(what, limit)
+
+
+async def _guarded(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"it raised {error!r}") from error
 
 
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:

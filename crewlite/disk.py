@@ -98,6 +98,8 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
+        if file.seek(0, os.SEEK_END) < at:
+            raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
         file.seek(at)
         beyond = file.read()
         if not data.startswith(beyond):
@@ -109,6 +111,14 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
         _write(file, path, data, at)
     if at == 0:
         _sync_directory(path.parent)
+
+
+def whole(path: Path) -> bytes:
+    """What a file that is appended to holds, with no append half done."""
+    with path.open("rb") as file:
+        if fcntl:
+            fcntl.flock(file, fcntl.LOCK_SH)  # let go when the file is closed
+        return file.read()
 
 
 def head(path: Path, size: int) -> bytes:

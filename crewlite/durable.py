@@ -43,8 +43,11 @@ class Voice(Protocol):
 class Remedies(Protocol):
     """Decides what follows a failed attempt: seconds to wait before the next one, or None to give up."""
 
-    def delay(self, error: BaseException, past: int, key: str) -> float | None:
-        """`past` attempts failed before this one; `key` seeds the jitter, so that it replays."""
+    def kind(self, error: BaseException) -> str:
+        """What sort of failure it is."""
+
+    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
+        """`past` holds the kinds of the attempts that failed before; `key` seeds the jitter, so that it replays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,11 @@ _NAMES = re.compile(
     r"(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|authori[sz]ation|cookie|bearer)",
     re.IGNORECASE,
 )
-_COUNTS = re.compile(r"(max|min|num|total|prompt|completion)_?tokens|_tokens$|^tokens$|token_usage", re.IGNORECASE)
+_COUNTS = re.compile(
+    r"(max|min|num|total|prompt|completion|cached|reasoning|input|output)_tokens?|^tokens$|token_(usage|count|limit)",
+    re.IGNORECASE,
+)
+_PLAIN_HEADERS = re.compile(r"accept|content|user-agent|host|connection|cache-control|date", re.IGNORECASE)
 _ENVIRONMENT = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD|_PASSWD|_CREDENTIALS?)$|^(API_?KEY|TOKEN|SECRET|PASSWORD)$")
 
 
@@ -73,10 +77,13 @@ def _collect(value: object, name: str, found: set[str], seen: set[int], depth: i
 
 def _parts(value: object, name: str) -> Iterable[tuple[str, object]]:
     """What an object holds, each part under the name that tells whether it is secret."""
+    headers = "header" in name.lower()
+    if headers and isinstance(value, list | tuple):
+        value = dict(item for item in value if isinstance(item, tuple) and len(item) == 2)
     if isinstance(value, Mapping):
-        # everything in a bag of headers may authorise; in any other, the key's own name decides
-        headers = "header" in name.lower()
-        return [("authorization" if headers else str(key), item) for key, item in value.items()]
+        # any header may authorise, but for the well-known ones; elsewhere a key's own name decides
+        known = not headers
+        return [(str(k) if known or _PLAIN_HEADERS.match(str(k)) else "authorization", v) for k, v in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
         # a list of lists is what an object went through (conversations, rows), not how it was configured
         return [(name, item) for item in value if not isinstance(item, list | tuple)]

@@ -34,6 +34,7 @@ Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
 _LONGEST_CHAIN = 64
+_MOST_IN_TURN = 10_000  # events that one emit may lead to
 _chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
 
 
@@ -99,6 +100,7 @@ class _Lane:
         self.busy = True
         context = contextvars.copy_context()
         context.run(durable.leave)  # a kickoff inside a handler is a new run
+        context.run(_within.set, (*_within.get(), self))
         task = self.loop.create_task(self._work(), context=context)
         _alive.add(task)
         task.add_done_callback(_alive.discard)
@@ -128,6 +130,8 @@ class _Lane:
                 self._start()
 
 
+_within: contextvars.ContextVar[tuple[_Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
+"""The lanes whose handlers are running the current code: they cannot end before it."""
 _alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
 
 
@@ -188,21 +192,27 @@ class EventBus:
             queue.append(delivery)
             return
         self._local.queue = queue = deque((delivery,))
+        heard = 0
         try:
-            while queue:
+            while queue and heard < _MOST_IN_TURN:
                 self._deliver(queue.popleft())
+                heard += 1
+            if queue:
+                log.error(
+                    "Events emit each other without end; stopped after %d: %s", heard, " -> ".join(queue[0].chain)
+                )
         finally:
             self._local.queue = None
 
     async def aflush(self, timeout: float = 30.0) -> list[str]:
-        """Wait until async handlers of this loop have heard everything emitted so far.
+        """Wait until async handlers of this loop have heard everything emitted so far, except those that wait for this.
 
         Returns the names of those that took longer than `timeout` seconds; they are warned about, not cancelled.
         """
         here = asyncio.get_running_loop()
         marks = {}
         for lane in list(self._lanes.values()):
-            if lane.loop is here and lane.busy:
+            if lane.loop is here and lane.busy and lane not in _within.get():
                 mark: Future[None] = Future()
                 lane.put(mark)
                 marks[asyncio.wrap_future(mark)] = lane.receiver.name

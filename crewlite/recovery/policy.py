@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from crewlite.recovery.failure import Failure, FailureKind
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after `delay` seconds."""
+    """Try again after `delay` seconds. `kind` is what it answers: each kind of failure has a budget of its own."""
 
     delay: float = 0.0
+    kind: FailureKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Rule:
 
     def spent(self, past: Sequence[Remedy]) -> bool:
         """Whether its retries are used up."""
-        return sum(isinstance(remedy, Retry) for remedy in past) >= self.retries
+        counted = (remedy for remedy in past if isinstance(remedy, Retry))
+        return sum(remedy.kind is None or remedy.kind in self.kinds for remedy in counted) >= self.retries
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class FailurePolicy:
 
     >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
     >>> policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ())
-    Retry(delay=7)
+    Retry(delay=7, kind='unavailable')
     >>> policy.decide(Failure("bug", "KeyError", "x"), ())
     Abort()
     """
@@ -63,12 +66,20 @@ class FailurePolicy:
         """The remedy. `past` holds those already applied to this step; `key` seeds the jitter, so that it replays."""
         for rule in self.rules:
             if rule.covers(failure) and not rule.spent(past):
-                return Retry(_delay(rule, failure, len(past), key))
+                return Retry(_delay(rule, failure, len(past), key), failure.kind)
         return Abort()
 
-    def delay(self, error: BaseException, past: int, key: str) -> float | None:
-        """`decide`, as a step asks it: seconds to wait before the next try, or None to give up."""
-        remedy = self.decide(Failure.of(error), (Retry(),) * past, key=key)
+    def kind(self, error: BaseException) -> FailureKind:
+        """What sort of failure an error is."""
+        return Failure.of(error).kind
+
+    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
+        """`decide`, as a step asks it: seconds to wait before the next try, or None to give up.
+
+        `past` holds the kinds of the failures that were retried before.
+        """
+        tried = [Retry(kind=kind) for kind in get_args(FailureKind) for _ in range(list(past).count(kind))]
+        remedy = self.decide(Failure.of(error), tried, key=key)
         return remedy.delay if isinstance(remedy, Retry) else None
 
 

@@ -52,7 +52,7 @@ class Execution(Generic[T]):
                 raise InDoubt(address, _what(step))
         if step.effect == "once" and address not in run.record.intents:
             await run.journal.save({"intents": [[address, step.effect]]})
-        number, failures = _next_attempt(run.record.attempts.get(address, []), root=not address)
+        number, past = _next_attempt(run.record.attempts.get(address, []), root=not address)
         await self._begin()
         while True:
             frame, clock = self.outer.child(self, number), time.perf_counter()
@@ -62,13 +62,14 @@ class Execution(Generic[T]):
             except (StoreError, BranchConflictError):
                 raise  # the record failed, not the step
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
-                delay = step.remedies.delay(error, failures, address) if step.remedies else None
-                await self._fail(frame, error, number, _ms(clock), final=delay is None)
+                delay = step.remedies.delay(error, past, address) if step.remedies else None
+                past.append(step.remedies.kind(error) if step.remedies else "")
+                await self._fail(frame, error, number, _ms(clock), past[-1], final=delay is None)
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
-            assert delay is not None
+            assert delay is not None, "the last failure was raised"
             await asyncio.sleep(delay)
-            number, failures = number + 1, failures + 1
+            number += 1
 
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""
@@ -115,7 +116,9 @@ class Execution(Generic[T]):
         self.outer.hear(self.address, digest, data)
         return value
 
-    async def _fail(self, frame: Frame, error: Exception, attempt: int, milliseconds: float, *, final: bool) -> None:
+    async def _fail(
+        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, *, final: bool
+    ) -> None:
         """Commit a failed attempt. The last one is announced, and raised again."""
         step, shown = self.step, self.outer.run.presentable(error)
         cause = frame.failed[0] if frame.failed and frame.failed[1] in (error, error.__cause__) else None
@@ -127,8 +130,9 @@ class Execution(Generic[T]):
             "error": {
                 "type": type_of(shown),
                 "message": str(shown),
-                "traceback": _traceback(error) if cause is None else "",
+                "traceback": frame.mask(_traceback(error)) if cause is None else "",
                 "cause": cause,
+                "failure": failure,
                 "final": final,
             },
         }
@@ -163,18 +167,18 @@ def type_of(error: Exception) -> str:
     return error.error_type if isinstance(error, Redacted) else type(error).__qualname__
 
 
-def _next_attempt(past: list[Attempt], *, root: bool) -> tuple[int, int]:
-    """The number of the attempt to make, and how many failures its budget has to bear.
+def _next_attempt(past: list[Attempt], *, root: bool) -> tuple[int, list[str]]:
+    """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A resume after giving up starts a new budget. It goes on with the old attempt where a child step failed, which can
     run again; what failed on finished children needs a new attempt, with new children. The root has one attempt.
     """
     if not past or root:
-        return 1, 0
+        return 1, []
     last = past[-1]
     number = last.number if last.final and last.cause is not None else last.number + 1
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
-    return number, len(past) - given_up
+    return number, [attempt.failure for attempt in past[given_up:]]
 
 
 def _what(step: Step[Any]) -> str:

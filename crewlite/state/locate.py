@@ -42,14 +42,14 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
     `identity` narrows a bare location and `latest` to the runs of one definition. Raises RefError with candidates, or
     JournalCorrupt for a file that its journal contradicts.
     """
-    path, hash_, part = text.rpartition("#")
-    if hash_ and path:
-        return _place_in(_existing(text, path, provider), path, part)
     if text.endswith(".json"):
         return _file(text)
     if os.path.isdir(text) or is_database(text):
         chosen = _existing(text, text, provider if not is_database(text) else None)
         return _newest(_open(chosen, text), chosen, text, identity)
+    path, hash_, part = text.rpartition("#")
+    if hash_ and path:
+        return _place_in(_existing(text, path, provider), path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")
     chosen = _existing(text, location, provider)

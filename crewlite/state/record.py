@@ -44,6 +44,8 @@ class Attempt:
     traceback: str
     milliseconds: float
     cause: str | None
+    failure: str
+    """Its kind, as a FailurePolicy sees it; "" for steps that have none."""
     final: bool
     seq: int
 
@@ -129,6 +131,7 @@ class Record:
                 error["traceback"],
                 step["ms"],
                 error.get("cause"),
+                error["failure"],
                 error["final"],
                 self.seq,
             )

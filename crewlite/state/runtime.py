@@ -80,7 +80,7 @@ class RuntimeState:
         if label and any(place.get("label") == label for place in record.places.values()):
             raise RefError(label, "labels another place of this run already; choose another label")
         about = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
-        coded = encode(metadata, "metadata") if metadata else None
+        coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {
             "place": new_place(record, self.seq, self._trigger, self._address, about=about, label=label, metadata=coded)
         }

@@ -7,7 +7,7 @@ import json
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from crewlite import background
 from crewlite.definition import Described
@@ -49,8 +49,14 @@ class BaseTool(Described):
     timeout: float | None = None
     """Seconds for one call; a call that takes longer is an error the model hears of."""
 
+    @model_validator(mode="after")
+    def _has_code(self) -> BaseTool:
+        if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
+            raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
+        return self
+
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        raise ConfigError(f"Tool {self.name!r} ({type(self).__name__}) has no code: write _run or _arun")
+        raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")
 
     async def _arun(self, **kwargs: Any) -> Any:
         return await background.in_thread(self._run, **kwargs)

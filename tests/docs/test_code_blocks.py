@@ -7,6 +7,7 @@ import doctest
 import importlib
 import io
 import json
+import logging
 import os
 import re
 import shlex
@@ -48,6 +49,16 @@ def _offline(monkeypatch):
         return connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels():
+    """A page may quieten a log for itself, not for the tests after it."""
+    names = ("crewlite", "crewlite.codec", "crewlite.events", "crewlite.run", "crewlite.state")
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def run(code: str, namespace: dict, where: str, line: int = 1) -> str:

@@ -61,7 +61,7 @@ def test_the_first_rule_that_covers_the_failure_and_is_not_spent_decides():
     assert isinstance(first, Retry)
     assert first.delay >= 50
     second = mine.decide(unavailable(), (first,))
-    assert second == Retry(0.0)
+    assert second.delay == 0.0
     assert mine.decide(unavailable(), (first, second, second)) == Abort()
     assert mine.decide(Failure("bug", "KeyError", "x"), ()) == Abort()
 
@@ -74,59 +74,63 @@ def test_only_retries_count_as_tries():
 
 @pytest.mark.parametrize(("error", "tries"), [(LLMUnavailable("503"), 4), (TimeoutError(), 4), (LLMEmptyReply("m"), 2)])
 def test_the_default_tries_what_may_work_later_and_then_gives_up(error, tries):
-    made = 1
-    while DEFAULT.delay(error, made - 1, "task:a/llm#1") is not None:
-        made += 1
-    assert made == tries
+    failed = []
+    while DEFAULT.delay(error, failed, "task:a/llm#1") is not None:
+        failed.append(DEFAULT.kind(error))
+    assert len(failed) + 1 == tries
 
 
 @pytest.mark.parametrize("error", [ValueError(), LLMError("x"), ConfigError("x"), KeyError("x"), OSError()])
 def test_the_default_does_not_repeat_what_trying_again_cannot_mend(error):
-    assert DEFAULT.delay(error, 0, "k") is None
+    assert DEFAULT.delay(error, [], "k") is None
 
 
 def test_an_empty_reply_is_asked_for_again_at_once():
-    assert DEFAULT.delay(LLMEmptyReply("m"), 0, "k") == 0.0
+    assert DEFAULT.delay(LLMEmptyReply("m"), [], "k") == 0.0
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(7, 7), (0, 0), (0.25, 0.25), (3600, 60)])
 def test_what_the_other_side_asks_for_is_waited_up_to_the_cap(asked, waits):
-    assert DEFAULT.decide(unavailable(asked), ()) == Retry(waits)
+    assert DEFAULT.decide(unavailable(asked), ()).delay == waits
 
 
 @given(st.integers(0, 12), st.text(max_size=20), st.floats(0.001, 5), st.floats(0.001, 90))
 def test_delays_double_up_to_the_cap_with_half_of_it_left_to_jitter(past, key, base, cap):
     mine = policy(("unavailable", 99, {"base": base, "cap": cap}))
-    delay = mine.delay(LLMUnavailable("429"), past, key)
+    delay = mine.delay(LLMUnavailable("429"), ["unavailable"] * past, key)
     whole = min(base * 2**past, cap)
     assert whole * 0.5 <= delay <= whole
 
 
 @given(st.integers(0, 2), st.text(max_size=20))
 def test_the_same_question_gets_the_same_answer(past, key):
-    assert DEFAULT.delay(LLMUnavailable("429"), past, key) == DEFAULT.delay(LLMUnavailable("429"), past, key)
+    assert DEFAULT.delay(LLMUnavailable("429"), ["unavailable"] * past, key) == DEFAULT.delay(
+        LLMUnavailable("429"), ["unavailable"] * past, key
+    )
 
 
 def test_runs_that_failed_together_do_not_come_back_together():
-    delays = {DEFAULT.delay(LLMUnavailable("429"), 0, f"task:t{n}/llm#1") for n in range(100)}
+    delays = {DEFAULT.delay(LLMUnavailable("429"), [], f"task:t{n}/llm#1") for n in range(100)}
     assert len(delays) == 100
 
 
 def test_deciding_and_delaying_are_one_decision():
     for past in range(5):
         remedy = DEFAULT.decide(unavailable(), (Retry(),) * past, key="k")
-        assert DEFAULT.delay(LLMUnavailable("429"), past, "k") == (remedy.delay if isinstance(remedy, Retry) else None)
+        assert DEFAULT.delay(LLMUnavailable("429"), ["unavailable"] * past, "k") == (
+            remedy.delay if isinstance(remedy, Retry) else None
+        )
 
 
 def test_a_very_late_try_has_a_delay_all_the_same():
     mine = policy(("unavailable", 10_000, {}))
-    assert mine.delay(LLMUnavailable("429"), 5_000, "k") <= 60
+    assert mine.delay(LLMUnavailable("429"), ["unavailable"] * 5_000, "k") <= 60
 
 
 def test_a_negative_number_of_retries_is_refused():
     with pytest.raises(ValueError, match="wanted 0 or more"):
         Rule(frozenset({"timeout"}), -1)
-    assert policy(("timeout", 0, {})).delay(TimeoutError(), 0, "k") is None
+    assert policy(("timeout", 0, {})).delay(TimeoutError(), [], "k") is None
 
 
 def test_policies_are_values():
@@ -134,3 +138,9 @@ def test_policies_are_values():
     assert hash(DEFAULT)
     with pytest.raises(AttributeError):
         DEFAULT.rules = ()
+
+
+def test_each_kind_of_failure_has_a_budget_of_its_own():
+    assert DEFAULT.delay(LLMEmptyReply("m"), ["unavailable"] * 3, "k") == 0.0
+    assert DEFAULT.delay(LLMEmptyReply("m"), ["empty"], "k") is None
+    assert DEFAULT.delay(LLMUnavailable("429"), ["empty", "unavailable"], "k") is not None

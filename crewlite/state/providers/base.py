@@ -74,10 +74,11 @@ class Store(Protocol):
     location: str
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """Add the commits durably before returning; each of them whole or not at all.
+        """Add the commits durably before returning: each entry whole or not at all, none without those before it.
 
         Raises BranchConflictError if a branch is not where its commit expects it, OSError if storage fails; then any
-        of the commits may be stored already. Appending what is stored already is no error, so trying again is safe.
+        of the entries may be stored already. Appending what is stored already is no error, so trying again is safe,
+        also with a commit that begins with what is stored and goes on (see Commit.beyond).
         An entry whose facts hold a `place` names a checkpoint; one whose facts hold `drops` takes checkpoints away.
         """
 

@@ -8,8 +8,10 @@ The journal is written first. A missing file is made again from it; a file that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import disk
-from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
+from crewlite.errors import (
+    BranchConflictError,
+    CheckpointMismatch,
+    JournalCorrupt,
+    RefError,
+    SchemaTooNew,
+    StoreUnusable,
+)
 from crewlite.refs import check_name
 from crewlite.state.entry import Entry, Unsound, unseal_line
 from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
 from crewlite.state.providers.reading import branch_info, newest_sound_place
 
 log = logging.getLogger("crewlite.state")
+_FILE = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 
 
 class JsonProvider:
@@ -94,18 +104,25 @@ class JsonStore:
                 first = file.readline().rstrip(b"\n")
             try:
                 infos.append(branch_info(unseal_line(first, after="", where=str(path))))
-            except Unsound as problem:
+            except (Unsound, SchemaTooNew) as problem:
                 log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
         return sorted(infos, key=lambda info: info.uid, reverse=True)
 
     def places(self, part: str = "") -> list[PlaceInfo]:
         """See Store.places."""
         found = []
-        for path in self._root.glob("*_*.json"):
-            if part in path.stem.rpartition("_")[2]:
+        for path in self._root.iterdir():
+            name = _FILE.fullmatch(path.name)
+            if not name or part not in name[1]:
+                continue
+            try:
                 document = _load(path)
                 fields = {"seq": document["seq"], "trigger": document["trigger"], "created_at": document["created_at"]}
                 found.append(PlaceInfo(document["id"], document["run_id"], document["branch"], **fields))
+            except RefError:
+                continue  # dropped while we were looking
+            except (CheckpointMismatch, KeyError):
+                log.warning("%s is no checkpoint file any more: left out of the list", path)
         return sorted(found, key=lambda place: place.id, reverse=True)
 
     def ref(self, place: dict[str, Any]) -> str:
@@ -137,38 +154,40 @@ class JsonStore:
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
-        end, lacking = self._place_of(commit)
-        if not lacking:
-            return
-        path, at = self._journal(*key), end.offset if end else 0
-        first = end.first if end else lacking[0]
-        if end is None:
-            disk.make_directory(path.parent)
+        end = self._ends.pop(key, None)
+        if end and (end.seq, end.sum) == (commit.after, commit.after_sum):
+            with contextlib.suppress(FileExistsError):  # it goes on: with what our own last try left, or with another's
+                self._write(commit, end, commit.entries)
+                return
+        entries = self.read(*key)
+        end = self._ends.pop(key, None) or _End(0, "", 0, commit.entries[0])
+        lacking = commit.beyond(end.seq, end.sum)
+        if lacking is None:
+            raise BranchConflictError(*key, expected=commit.after, found=len(entries))
         try:
-            disk.append(path, b"".join(entry.line + b"\n" for entry in lacking), at=at, torn=_torn)
+            self._write(commit, end, lacking)
         except FileExistsError as error:
-            self._ends.pop(key, None)
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+
+    def _write(self, commit: Commit, end: _End, lacking: Sequence[Entry]) -> None:
+        """Write what the journal, which ends at `end`, lacks of a commit, and the files of all the commit's places."""
+        key, path = (commit.run_id, commit.branch), self._journal(commit.run_id, commit.branch)
         self._mend(self._read.pop(key, []))
-        for entry in lacking:
+        if end.seq == 0:
+            disk.make_directory(path.parent)
+        if lacking:
+            data = b"".join(entry.line + b"\n" for entry in lacking)
+            disk.append(path, data, at=end.offset, torn=lambda tail: _torn(tail) and not _follows(tail, end.sum))
+        stored = commit.entries[: len(commit.entries) - len(lacking)]
+        at = end.offset - sum(len(entry.line) + 1 for entry in stored)
+        for entry in commit.entries:
             at += len(entry.line) + 1
             if place := entry.facts.get("place"):
-                disk.replace(self._path(place), self._document(first, entry, at))
+                disk.replace(self._path(place), self._document(end.first, entry, at))
             for gone in entry.facts.get("drops", ()):
                 for file in self._root.glob(f"*_{gone}.json"):
                     disk.remove(file)
-        self._ends[key] = _End(lacking[-1].seq, lacking[-1].sum, at, first)
-
-    def _place_of(self, commit: Commit) -> tuple[_End | None, tuple[Entry, ...]]:
-        """The end of the journal a commit belongs to, and the entries it lacks. Reads it if what is known is stale."""
-        key = (commit.run_id, commit.branch)
-        for look in (lambda: None, lambda: self.read(*key)):
-            look()
-            end = self._ends.get(key)
-            lacking = commit.beyond(end.seq, end.sum) if end else commit.beyond(0, "")
-            if lacking is not None:
-                return end, lacking
-        raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else 0)
+        self._ends[key] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at, end.first)
 
     def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
         """Make the files that a crash between journal and file left out."""
@@ -182,7 +201,7 @@ class JsonStore:
         """Every sound entry with the offset of its end."""
         path = self._journal(run_id, branch)
         try:
-            data = path.read_bytes()
+            data = disk.whole(path)
         except FileNotFoundError:
             return []
         found: list[tuple[Entry, int]] = []
@@ -245,8 +264,17 @@ def _names(entry: Entry) -> bool:
 
 
 def _torn(tail: bytes) -> bool:
-    """Whether these bytes at the end of a journal never were a whole commit: no newline, or blocks not written."""
-    return not tail.endswith(b"\n") or b"\0" in tail
+    """Whether what follows the last sound line is a write that was cut: a line without an end, or not written."""
+    line, newline, _ = tail.partition(b"\n")
+    return not newline or b"\0" in line
+
+
+def _follows(tail: bytes, after: str) -> bool:
+    """Whether a whole commit stands at the beginning of `tail`, whatever comes after it."""
+    try:
+        return bool(unseal_line(tail.partition(b"\n")[0], after=after, where=""))
+    except Unsound:
+        return False
 
 
 def _load(path: Path) -> dict[str, Any]:

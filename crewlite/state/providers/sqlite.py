@@ -88,6 +88,8 @@ class SqliteStore:
             try:
                 if seq != len(found) + 1:
                     raise Unsound(f"commit {len(found) + 1} is missing")
+                if not isinstance(body, bytes):
+                    raise Unsound("it is text now, and was bytes")
                 entry = unseal(body, written, after=total, where=where)
             except Unsound as problem:
                 sound = newest_sound_place(found, self.ref)
