@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 from crewlite import background, durable, events
 from crewlite.codec import decode, digest, encode
-from crewlite.errors import ConfigError, CrewliteError, InputsChanged, PlaceIsBehind, RunMismatch, StoreUnusable
+from crewlite.errors import (
+    ConfigError,
+    CrewliteError,
+    InputsChanged,
+    PlaceIsBehind,
+    RefError,
+    RunMismatch,
+    StoreUnusable,
+)
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.runtime.frame import Frame
@@ -121,6 +129,7 @@ async def _resume(
     journal.lane.seq, journal.lane.sum = record.seq, record.sum
     try:
         inputs = _check(root, request, journal, target)
+        doubts = _doubts(request, record)
         if not record.finished:
             await _first_save(journal, _resumed(root, record))
     except Exception as error:
@@ -135,7 +144,6 @@ async def _resume(
             **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
         ),
     )
-    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     run = Run(
         journal,
         _subscriber(root, config, asleep=record.finished),
@@ -181,6 +189,15 @@ def _check(root: Root[Any], request: Request, journal: Journal, located: Located
             short(place["id"]), run_id=located.run_id, branch=located.branch, after=after, head=short(newest["id"])
         )
     return inputs
+
+
+def _doubts(request: Request, record: Record) -> frozenset[str]:
+    """The calls in doubt. Raises RefError if the request settles one that is not."""
+    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
+    for address in (*(request.answers or ()), *request.rerun):
+        if address not in doubts and not record.finished:
+            raise RefError(address, "is no call in doubt, so it can neither be answered nor run again", sorted(doubts))
+    return doubts
 
 
 def _resumed(root: Root[Any], record: Record) -> Facts:

@@ -358,6 +358,46 @@ def test_a_failed_save_degrades_the_result_or_stops_the_run(make_crew, tmp_path)
     assert make_crew(llm, checkpoint=strict).kickoff(run_id="r").raw == "c", "what was paid was saved late"
 
 
+@pytest.mark.parametrize("name", ["store", "store.db"])
+def test_a_result_is_never_plain_success_when_only_its_own_save_failed(make_crew, tmp_path, name):
+    with CrashInjector() as clean:
+        make_crew(["a"], count=1, checkpoint=CheckpointConfig(location=tmp_path / f"clean-{name}")).kickoff()
+    last = max(n for n, op in enumerate(clean.log, 1) if op.verb in ("write", "commit"))
+    with CrashInjector(last, error=OSError(28, "No space left on device")):
+        result = make_crew(["a"], count=1, checkpoint=CheckpointConfig(location=tmp_path / name)).kickoff()
+    assert (result.raw, result.durability) == ("a", "degraded")
+
+
+def test_a_task_run_again_is_still_one_task(on_disk):
+    class Stop(Exception):
+        pass
+
+    def crew(text, llm, **config):
+        who = Agent(role="W", goal="g", llm=llm)
+        tasks = [
+            Task(name=n, description=d, expected_output="x", agent=who, context=[])
+            for n, d in (("a", text), ("b", "b"))
+        ]
+        return Crew(tasks=tasks, checkpoint=on_disk(**config))
+
+    with pytest.raises(Stop):
+        crew("a", ScriptedLLM(["1", Stop()])).kickoff(run_id="r")
+    crew("a!", ScriptedLLM(["one", "two"]), on_drift="rerun").kickoff(run_id="r")
+    assert [place.tasks for place in places(on_disk())] == [("task:a",), ("task:a",), ("task:a", "task:b")]
+
+
+def test_labelled_places_are_never_dropped(make_crew, on_disk):
+    @event_bus.on(TaskCompletedEvent)
+    def keep(source, event, state):
+        if event.task_name in ("t0", "t1"):
+            state.checkpoint(label=event.task_name)
+
+    make_crew(lambda messages: "x", 5, checkpoint=on_disk(max_checkpoints=2)).kickoff()
+    found = places(on_disk())
+    assert [place.label for place in found if place.label] == ["t0", "t1"]
+    assert [place.address for place in found if not place.label] == ["task:t3", "task:t4"]
+
+
 def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
     make_crew(["a", "b", "c"], checkpoint=True).kickoff(run_id="r")
     journal = Path(".checkpoints/journal/r/main.jsonl")

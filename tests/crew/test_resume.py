@@ -416,6 +416,13 @@ def test_a_call_in_doubt_can_be_let_run(on_disk):
     assert paid == [3]
 
 
+def test_only_calls_in_doubt_can_be_answered_or_run_again(on_disk):
+    crew, _ = cut_in_a_call(on_disk(), "once")
+    for settled in ({"answers": {"task:t/llm#1": "x"}}, {"rerun": ["task:t"]}):
+        with pytest.raises(RefError, match="no call in doubt.*Candidates: task:t/tool:pay"):
+            crew.kickoff(run_id="r", **settled)
+
+
 @pytest.mark.parametrize("effect", ["none", "idempotent"])
 def test_a_call_in_doubt_that_may_repeat_runs_again_and_says_so(on_disk, effect):
     crew, paid = cut_in_a_call(on_disk(), effect)
