@@ -59,6 +59,3 @@ def _counted(line: Line, messages: list[Message]) -> Reply:
         return line  # type: ignore[return-value]
     words = sum(len(str(message.get("content") or "").split()) for message in messages)
     return LLMReply(text=line, usage=Usage(prompt_tokens=words, completion_tokens=len(line.split()), requests=1))
-
-
-__all__ = ["ScriptedLLM", "ToolCall"]

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ from crewlite.state.entry import SCHEMA, seal
 from crewlite.state.locate import locate
 from crewlite.state.providers import provider_for
 from crewlite.testing import check_provider
-from crewlite.testing.providers import LAWS, Branch, check_law
+from crewlite.testing.bench import Branch
+from crewlite.testing.laws import LAWS
+from crewlite.testing.providers import check_law
 
 
 @pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
@@ -227,12 +230,28 @@ def test_a_location_beneath_a_file_is_unusable(provider, tmp_path):
         begin(provider, tmp_path / "file" / "store")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to root")
+@pytest.fixture
+def closed():
+    """A directory that may not be written to; root, to whom nothing is forbidden, becomes nobody for the while."""
+    root = os.geteuid() == 0
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        directory = Path(name) / "closed"
+        directory.mkdir(mode=0o555)
+        if root:
+            os.seteuid(65534)
+        try:
+            yield directory
+        finally:
+            if root:
+                os.seteuid(0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps other books")
 @pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
-def test_a_location_that_may_not_be_written_is_unusable(provider, tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o500)
+def test_a_location_that_may_not_be_written_is_unusable(provider, closed):
     with pytest.raises(OSError, match="closed"):
-        begin(provider, tmp_path / "closed" / "store")
+        begin(provider, closed / "store")
 
 
 @pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
