@@ -1,8 +1,9 @@
 """The public test kit: scripted models, recorded events, crashes, and the law that providers keep."""
 
+from crewlite.llm.base import ToolCall
 from crewlite.testing.crash import CrashInjector
 from crewlite.testing.providers import check_provider
 from crewlite.testing.recorder import EventRecorder
 from crewlite.testing.scripted import ScriptedLLM
 
-__all__ = ["CrashInjector", "EventRecorder", "ScriptedLLM", "check_provider"]
+__all__ = ["CrashInjector", "EventRecorder", "ScriptedLLM", "ToolCall", "check_provider"]

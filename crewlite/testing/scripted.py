@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crewlite.errors import ScriptExhausted
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ToolCall, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ToolCall as ToolCall, context_for
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
