@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crewlite.errors import ScriptExhausted
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ToolCall as ToolCall, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, context_for
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -21,6 +21,7 @@ class ScriptedLLM(BaseLLM):
     A line is text, a ToolCall or a list of them, an LLMReply, or an exception to raise. `delay` (seconds) passes
     before each answer. `calls` holds the messages of every call so far, so `len(llm.calls)` counts them.
 
+    >>> from crewlite.testing import ScriptedLLM, ToolCall
     >>> llm = ScriptedLLM(["first", ToolCall("search", {"query": "tides"}), "last"])
     """
 
