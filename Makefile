@@ -32,7 +32,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 soak: $(READY)
-	$(BIN)/python -m pytest -m soak -o addopts="-v --strict-markers" --override-ini=testpaths=tests
+	$(BIN)/python -m pytest -m soak -v -s
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
