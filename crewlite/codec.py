@@ -16,12 +16,13 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path, PurePath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
@@ -102,12 +103,19 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if isinstance(value, BaseModel):
         known = {name: value.__dict__[name] for name in kind.model_fields if name in value.__dict__}
         fields = {**known, **(value.__pydantic_extra__ or {})}
-        return {"$": "model", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        data = {"$": "model", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+        if value.model_fields_set != fields.keys():
+            data["set"] = [name for name in fields if name in value.model_fields_set]
+        if value.__pydantic_private__:
+            data["private"] = _encode_dict(value.__pydantic_private__, f"{path}.<private>", depth)
+        return data
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | list | tuple | set | str | bytes | int):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
         return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-    if isinstance(value, PurePath):
+    if kind is type(Path()):
         return {"$": "path", "v": str(value)}
+    if kind in (PurePosixPath, PureWindowsPath):
+        return {"$": kind.__name__, "v": str(value)}
     raise NotCodable(path, value)
 
 
@@ -145,19 +153,29 @@ def _text(tag: str, show: Callable[[Any], str]) -> Callable[[Any, str, int], Jso
     return lambda value, path, depth: {"$": tag, "v": show(value)}
 
 
+def _moment(value: Any, path: str, depth: int) -> Json:
+    """A datetime or time. A zone keeps its name: its offset alone would forget the rules for summer."""
+    tag, zone = type(value).__name__, value.tzinfo
+    if zone is None or type(zone) is timezone:
+        return {"$": tag, "v": value.isoformat()}
+    if key := getattr(zone, "key", None):
+        return {"$": f"zoned {tag}", "v": [value.replace(tzinfo=None).isoformat(), key, value.fold]}
+    raise NotCodable(path, value, f"its time zone is a {type(zone).__qualname__}; zoneinfo.ZoneInfo has a name to keep")
+
+
 _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     tuple: _sequence("tuple"),
     set: _unordered("set"),
     frozenset: _unordered("frozenset"),
     bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),
-    datetime: _text("datetime", datetime.isoformat),
+    datetime: _moment,
     date: _text("date", date.isoformat),
-    time: _text("time", time.isoformat),
+    time: _moment,
     timedelta: lambda v, path, depth: {"$": "timedelta", "v": [v.days, v.seconds, v.microseconds]},
     Decimal: _text("decimal", str),
     UUID: _text("uuid", str),
-    SecretStr: lambda v, path, depth: "**********",  # a configuration secret is never written
-    SecretBytes: lambda v, path, depth: "**********",
+    SecretStr: lambda v, path, depth: {"$": "secret", "v": "text"},  # a configuration secret is never written
+    SecretBytes: lambda v, path, depth: {"$": "secret", "v": "bytes"},
 }
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -166,12 +184,17 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "float": float,
     "bytes": base64.b64decode,
     "datetime": datetime.fromisoformat,
+    "zoned datetime": lambda v: datetime.fromisoformat(v[0]).replace(tzinfo=ZoneInfo(v[1]), fold=v[2]),
+    "zoned time": lambda v: time.fromisoformat(v[0]).replace(tzinfo=ZoneInfo(v[1]), fold=v[2]),
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timedelta": lambda v: timedelta(*v),
     "decimal": Decimal,
     "uuid": UUID,
     "path": Path,
+    "PurePosixPath": PurePosixPath,
+    "PureWindowsPath": PureWindowsPath,
+    "secret": lambda v: SecretStr("**********") if v == "text" else SecretBytes(b"**********"),
 }
 
 
@@ -193,7 +216,7 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
     if tag in ("set", "frozenset"):
         return _hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
     if tag in ("enum", "model", "dataclass"):
-        return _rebuild(tag, data["c"], _decode(value, known), known)
+        return _rebuild(data, _decode(value, known), known)
     raise NotCodable("", data, f"unknown tag {tag!r}")
 
 
@@ -205,7 +228,9 @@ def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
         return items
 
 
-def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
+def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
+    """The instance that a record describes; its plain data if the class is not declared, or fits no more."""
+    tag, name = data["$"], data["c"]
     cls: Any = known.get(name) or _registered.get(name)
     if cls is None:
         log.warning(
@@ -222,9 +247,15 @@ def _rebuild(tag: str, name: str, value: Any, known: Mapping[str, type]) -> Any:
         if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
             log.warning("%s now wants %s, which the record lacks: its value stays plain data", name, ", ".join(missing))
             return value
-        model = cls.model_construct(**value)  # not validated again: a validator that rewrites would change the value
+        # not validated again: a validator that rewrites would change the value
+        model = cls.model_construct(_fields_set=set(data.get("set", value)), **value)
         model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # nor by post_init
+        if private := data.get("private"):
+            model.__pydantic_private__ = _decode(private, known)
         return model
+    if not isinstance(value, dict):
+        log.warning("%s is a record of fields no more: its value stays plain data", name)
+        return value
     made = object.__new__(cls)
     for field, item in value.items():
         object.__setattr__(made, field, item)

@@ -144,9 +144,12 @@ class BranchConflictError(CrewliteError, RuntimeError):
 
     code = "branch_conflict"
 
-    def __init__(self, run_id: str, branch: str, *, expected: int, found: int | str) -> None:
+    def __init__(
+        self, run_id: str, branch: str, *, expected: int | None = None, found: int | str | None = None
+    ) -> None:
+        where = "is being run by this process" if found is None else f"is at {found}, not at {expected}"
         super().__init__(
-            f"Branch {branch!r} of run {run_id!r} is at {found}, not at {expected}: another resume of it is at work. "
+            f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. "
             f"Wait for it to end, then kick off again with run_id={run_id!r}."
         )
         self.run_id, self.branch, self.expected, self.found = run_id, branch, expected, found
@@ -161,7 +164,7 @@ class PlaceIsBehind(CrewliteError, RuntimeError):
         super().__init__(
             f"Place {place} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and resuming "
             f"there would abandon recorded work. To go on from the head, resume from {head!r} or with "
-            f"run_id={run_id!r}; to start again at this place, fork it."
+            f"run_id={run_id!r}; to start again at this place, fork it (a verb that is still to come)."
         )
         self.place, self.run_id, self.branch, self.after, self.head = place, run_id, branch, tuple(after), head
 
@@ -194,7 +197,7 @@ class InputsChanged(RunMismatch):
     def __init__(self, run_id: str, names: Sequence[str]) -> None:
         super().__init__(
             f"Run {run_id!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
-            f"inputs or with the recorded ones; to try other inputs, use another run_id or fork the run."
+            f"inputs or with the recorded ones; to try other inputs, use another run_id."
         )
         self.run_id, self.names = run_id, tuple(names)
 

@@ -32,18 +32,24 @@ class Secrets:
     """The secret values one run knows."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        distinct = {value for value in values if len(value) >= _SHORTEST and value not in MASK}  # masks would grow
+        self._values = frozenset(values)
+        distinct = {
+            value for value in self._values if len(value) >= _SHORTEST and value not in MASK
+        }  # masks would grow
         longest_first = sorted(distinct, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def knowing(self, *objects: object) -> Secrets:
+        """These secrets, and those found in further objects' fields."""
+        found, seen = set[str](), set[int]()
+        for item in objects:
+            _collect(item, "", found, seen, 0)
+        return Secrets(self._values | found) if found - self._values else self
 
     @classmethod
     def of(cls, *objects: object, extra: Iterable[str] = ()) -> Secrets:
         """The secrets found in these objects' fields and in the environment, and the `extra` ones."""
-        found: set[str] = {v for k, v in os.environ.items() if _ENVIRONMENT.search(k)} | set(extra)
-        seen: set[int] = set()
-        for item in objects:
-            _collect(item, "", found, seen, 0)
-        return cls(found)
+        return cls({v for k, v in os.environ.items() if _ENVIRONMENT.search(k)} | set(extra)).knowing(*objects)
 
     def mask(self, text: str) -> str:
         """`text` with every known secret value replaced."""

@@ -38,4 +38,4 @@ class Usage(BaseModel):
 
     def to_record(self) -> dict[str, Any]:
         """As recorded: what is zero is left out."""
-        return {name: value for name, value in self.__dict__.items() if value}
+        return {name: value for name, value in self.__dict__.items() if value or (name == "cost" and value is not None)}

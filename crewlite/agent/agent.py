@@ -122,7 +122,7 @@ class Agent(Definition):
             natural=frozenset({"lite_agent_execution_completed"}),
             silent=_SILENT,
             holds=(self, llm, *self.tools),
-            signed=lambda result, durability: result.model_copy(update={"durability": durability}),
+            check=lambda inputs: None,
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
         with shown(self.verbose, lambda: request.progress.run_id):
@@ -149,9 +149,11 @@ class Agent(Definition):
             question=[self.role, self.goal, self.backstory, messages, shape.schema if shape else None],
             voice=_LiteVoice(self, job),
             encode=lambda result: {"raw": result.raw},
-            decode=lambda data: output(Answer(data["raw"], shape.read(data["raw"]) if shape else None)),
+            decode=lambda data: output(
+                Answer(data["raw"], shape.recorded(data["raw"], f"agent {self.role!r}") if shape else None)
+            ),
             timeout=self.max_execution_time,
-            drift="keep",
+            drift="keep" if run else "live",
         )
 
 

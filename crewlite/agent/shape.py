@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from crewlite.errors import RunMismatch
+
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
@@ -35,6 +37,16 @@ class Shape:
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, item['loc'])) or 'the answer'}: {item['msg']}" for item in error.errors()]
             raise Misshapen("; ".join(problems[:5])) from None
+
+    def recorded(self, text: str, what: str) -> BaseModel:
+        """The value in a recorded answer. Raises RunMismatch if it was recorded for another shape."""
+        try:
+            return self.read(text)
+        except Misshapen as problem:
+            raise RunMismatch(
+                f"{what} is finished, but its recorded answer does not fit {self.model.__name__} ({problem}). "
+                f"Take the shape back, or set on_drift='rerun'."
+            ) from None
 
 
 def schema_text(shape: Shape | None) -> str:

@@ -151,14 +151,10 @@ class Crew(Definition):
                 self,
                 *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools)),
             ),
-            signed=lambda result, durability: result.model_copy(update={"durability": durability}),
+            check=lambda inputs: _fill(cast, inputs),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             rebind=self._rebind,
         )
-        for task, agent, _ in (
-            cast if request.inputs is not None or not (request.run_id or request.from_checkpoint) else ()
-        ):
-            Filled.of(task, agent, request.inputs or {})  # a missing input is told before anything is opened
         with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
             return await kickoff(root, request)
 
@@ -175,6 +171,11 @@ class Crew(Definition):
             raise NoModel(list(dict.fromkeys(without)))
         return cast
 
-    def _rebind(self, recorded: Facts, finished: frozenset[str]) -> Facts:
-        tasks = rebound(recorded["tasks"], self.tasks, finished, recorded["name"])
+    def _rebind(self, run: Facts, finished: frozenset[str]) -> Facts:
+        tasks = rebound(run["definition"]["tasks"], self.tasks, finished, run["run_id"])
         return {"kind": "crew", "name": self.name, "tasks": tasks}
+
+
+def _fill(cast: Cast, inputs: Mapping[str, Any]) -> None:
+    for task, agent, _ in cast:
+        Filled.of(task, agent, inputs)

@@ -51,8 +51,7 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
         wanted = done if task.context is None else task.context
         context = [done[other] for other in wanted]
         filled = Filled.of(task, agent, inputs)
-        drift = run.on_drift if run else "keep"
-        output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
+        output = await scope.step(task_step(filled, llm, context, address=address))
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)
     return outputs

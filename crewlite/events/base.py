@@ -30,7 +30,6 @@ class BaseEvent(BaseModel):
     """The step it is about; "" is the crew or lone agent itself."""
     parent_event_id: str | None = None
     """The start of the enclosing step."""
-    triggered_by_event_id: str | None = None
     started_event_id: str | None = None
     """On an end: the event of the start."""
     source_id: str | None = None

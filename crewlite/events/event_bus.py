@@ -14,6 +14,7 @@ import contextvars
 import inspect
 import itertools
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -249,7 +250,7 @@ class EventBus:
                     for receiver in list(signal.receivers.values()):
                         if isinstance(receiver, _Receiver) and receiver.order > start:
                             signal.disconnect(receiver)
-                self._cache = {}
+                self._tidy()
 
     def _add(self, event: type[BaseEvent], handler: Handler) -> _Receiver:
         receiver = _Receiver(
@@ -271,7 +272,13 @@ class EventBus:
             for receiver in list(signal.receivers.values()) if signal else []:
                 if signal and isinstance(receiver, _Receiver) and gone(receiver):
                     signal.disconnect(receiver)
-            self._cache = {}
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget what was worked out from the subscriptions, and the idle lanes of those that are gone."""
+        self._cache = {}
+        here = {receiver for signal in self._signals.values() for receiver in signal.receivers.values()}
+        self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
 
     def _receivers(self, cls: type[BaseEvent]) -> tuple[_Receiver, ...]:
         with self._lock:
@@ -320,6 +327,14 @@ class EventBus:
             lane.put(delivery)
         else:
             loop.call_soon_threadsafe(lane.put, delivery)
+
+
+def _after_fork() -> None:
+    event_bus._lanes.clear()  # a child inherits none of the loops that would serve them
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _at_exit(bus: EventBus) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from crewlite import background, durable, events
 from crewlite.codec import decode, digest, encode
@@ -13,6 +16,7 @@ from crewlite.errors import (
     ConfigError,
     CrewliteError,
     InputsChanged,
+    NotCodable,
     PlaceIsBehind,
     RefError,
     RunMismatch,
@@ -33,7 +37,7 @@ from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.writer import Lane, Writer, open_writer
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseModel)
 Taken = tuple[Run, dict[str, Any]]
 
 
@@ -44,7 +48,8 @@ async def kickoff(root: Root[T], request: Request) -> T:
         return await inside(scope, root, request)
     decided = plan(root, request)
     config = decided.config
-    secrets = Secrets.of(*root.holds, extra=(config and config.redact) or ())
+    settings = [s for s in (config, root.setting, *root.inner) if isinstance(s, CheckpointConfig)]
+    secrets = Secrets.of(*root.holds, extra=[text for setting in settings for text in setting.redact or ()])
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
@@ -55,7 +60,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
 async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
     """Open the store and take the branch; go on with what it holds, or begin."""
     if request.run_id or config.restore_from:
-        target, writer, lane, entries = await background.in_thread(_open, root, request, config)
+        target, writer, lane, entries = await _opened(root, request, config)
     else:
         target, writer, lane, entries = _open(root, request, config)  # a new run: nothing to read, nothing to wait for
     journal = Journal(target.run_id, target.branch, Record(), secrets, config.on_save_error, writer, lane)
@@ -64,8 +69,25 @@ async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, 
             return await _resume(root, request, config, journal, target, entries)
         return await _begin(root, request, journal, config)
     except BaseException:
-        journal.close()
+        await journal.aclose()
         raise
+
+
+async def _opened(root: Root[Any], request: Request, config: CheckpointConfig) -> Any:
+    """`_open` in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
+    opening = asyncio.ensure_future(background.in_thread(_open, root, request, config))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: asyncio.Future[Any]) -> None:
+    if not opening.cancelled() and not opening.exception():
+        _, writer, lane, _ = opening.result()
+        writer.leave(lane)
+        writer.close()
 
 
 def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> tuple[Located, Writer, Lane, list[Entry]]:
@@ -97,13 +119,14 @@ def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Loca
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
+    root.check(request.inputs or {})
     inputs, coded = _masked(journal, request.inputs or {})
     first: Facts = {
         "run_id": journal.run_id,
         "branch": journal.branch,
         "uid": new_id(),
         "identity": root.identity,
-        "definition": root.definition,
+        "definition": journal.secrets.mask_data(root.definition),
         "inputs": coded,
     }
     await _first_save(journal, {"run": first})
@@ -131,7 +154,7 @@ async def _resume(
         inputs = _check(root, request, journal, target)
         doubts = _doubts(request, record)
         if not record.finished:
-            await _first_save(journal, _resumed(root, record))
+            await _first_save(journal, _resumed(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
@@ -149,7 +172,7 @@ async def _resume(
         _subscriber(root, config, asleep=record.finished),
         on_drift=config.on_drift,
         answers=dict(request.answers or {}),
-        rerun=frozenset(request.rerun),
+        rerun=frozenset(_addresses(request.rerun)),
         doubts=doubts,
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
     )
@@ -157,8 +180,17 @@ async def _resume(
 
 
 def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The inputs as the run may know them, and as they are recorded: without configured secrets."""
-    coded = encode(dict(inputs), "inputs")
+    """The inputs as the run may know them, and as they are recorded: without configured secrets.
+
+    A run without a store takes any inputs; what cannot be recorded is left out of its record.
+    """
+    try:
+        coded = encode(dict(inputs), "inputs")
+    except NotCodable as error:
+        if journal.writer:
+            raise
+        journal.warn(f"a checkpoint by hand will not hold the inputs: {error}")
+        return dict(inputs), {}
     masked = journal.secrets.mask_data(coded)
     if masked == coded:
         return dict(inputs), coded
@@ -194,17 +226,22 @@ def _check(root: Root[Any], request: Request, journal: Journal, located: Located
 def _doubts(request: Request, record: Record) -> frozenset[str]:
     """The calls in doubt. Raises RefError if the request settles one that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
-    for address in (*(request.answers or ()), *request.rerun):
-        if address not in doubts and not record.finished:
+    for address in (*(request.answers or ()), *_addresses(request.rerun)):
+        if address not in doubts and address not in record.outcomes:  # one that has its answer was settled before
             raise RefError(address, "is no call in doubt, so it can neither be answered nor run again", sorted(doubts))
     return doubts
 
 
-def _resumed(root: Root[Any], record: Record) -> Facts:
+def _addresses(given: Iterable[str]) -> Iterable[str]:
+    return (given,) if isinstance(given, str) else given
+
+
+def _resumed(root: Root[Any], journal: Journal) -> Facts:
     """The commit that takes a run up: it claims the branch, and tells how the definition stands now."""
+    record = journal.record
     facts: Facts = {"resumed": {"pid": os.getpid()}}
     if root.rebind:
-        now = root.rebind(record.run["definition"], frozenset(record.outcomes))
+        now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
         if now != record.run["definition"]:
             facts["definition"] = now
     return facts

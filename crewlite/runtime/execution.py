@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from crewlite import codec, durable
 from crewlite.background import within
 from crewlite.durable import Step
-from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StoreError
+from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StepTimeout, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
@@ -121,7 +121,7 @@ class Execution(Generic[T]):
     ) -> None:
         """Commit a failed attempt. The last one is announced, and raised again."""
         step, shown = self.step, self.outer.run.presentable(error)
-        cause = frame.failed[0] if frame.failed and frame.failed[1] in (error, error.__cause__) else None
+        cause = next((child for child, raised in frame.failed.items() if raised in (error, error.__cause__)), None)
         facts: Facts = {
             "address": self.address,
             "kind": step.kind,
@@ -176,7 +176,8 @@ def _next_attempt(past: list[Attempt], *, root: bool) -> tuple[int, list[str]]:
     if not past or root:
         return 1, []
     last = past[-1]
-    number = last.number if last.final and last.cause is not None else last.number + 1
+    cut = last.cause is not None or last.error_type == StepTimeout.__qualname__
+    number = last.number if last.final and cut else last.number + 1
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     return number, [attempt.failure for attempt in past[given_up:]]
 

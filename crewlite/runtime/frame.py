@@ -53,7 +53,7 @@ class Frame:
         """The event of this step's start."""
         self.live = False
         """Something before differs from the record, so the rest of it no longer applies here."""
-        self.failed: tuple[str, BaseException] | None = None
+        self.failed: dict[str, BaseException] = {}
         """The child step that failed last, and its error."""
         self.texts: dict[str, str] = {}
         """Long texts that children recorded, each with its address: what an outcome here refers to."""
@@ -89,7 +89,7 @@ class Frame:
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
-        return not self.live and address in self.run.doubts
+        return address in self.run.doubts
 
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""
@@ -129,6 +129,8 @@ class Frame:
         }
 
     async def _drive(self, step: Step[T], address: str, fingerprint: str) -> T:
+        if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
+            raise self.run.journal.ended()
         recorded = self.run.record.outcomes.get(address)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = self.run.record.value(address)
@@ -138,7 +140,7 @@ class Frame:
         try:
             return await Execution(self, step, address, fingerprint).run()
         except Exception as error:
-            self.failed = (address, error)
+            self.failed[address] = error
             raise
 
     def _question(self, step: Step[Any]) -> str:
@@ -150,11 +152,12 @@ class Frame:
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
             return False
-        if recorded.fingerprint == fingerprint or step.drift == "keep":
+        drift = self.run.on_drift if step.drift == "configured" else step.drift
+        if recorded.fingerprint == fingerprint or drift == "keep":
             return True
-        if step.drift == "error":
+        if drift == "error":
             raise TaskDrifted(self.run.run_id, recorded.address)
-        if step.drift == "live":
+        if drift == "live":
             self.live = True
         return False
 

@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel
+
 from crewlite.codec import digest
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.run import Durability, Run
+from crewlite.runtime.run import Run
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
 from crewlite.state.subscriber import Setting
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger("crewlite.run")
 FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
 
@@ -47,8 +49,8 @@ class Root(Generic[T]):
     """The definition itself, then the other live objects whose fields may hold secrets."""
     step: Callable[[dict[str, Any], Run | None], Step[T]]
     """The root step for these inputs; the run is None when it is a step of somebody else's."""
-    signed: Callable[[T, Durability], T]
-    """The result, saying how durable the run was."""
+    check: Callable[[Mapping[str, Any]], None]
+    """Raises if these inputs cannot do, before anything is recorded or paid."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the recorded one and which addresses are finished."""
 
@@ -126,10 +128,12 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
     try:
         step = dataclasses.replace(root.step(inputs, run), address="")
         result = await Frame(run, "", settings=(setting,)).step(step)
-        return root.signed(result, run.durability)  # also the last save may have failed
+        return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
     finally:
-        await event_bus.aflush()
-        run.journal.close()
+        try:
+            await event_bus.aflush()
+        finally:
+            await run.journal.aclose()
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:
@@ -138,12 +142,15 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
         raise ConfigError(
             f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's"
         )
+    root.check(request.inputs or {})
     step = root.step(dict(request.inputs or {}), None)
 
     async def work() -> T:
         return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
 
-    home = scope.run.journal.loop
+    journal = scope.run.journal
+    journal.secrets = journal.secrets.knowing(*root.holds)
+    home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread

@@ -58,7 +58,7 @@ class Run:
 
     def emit(self, source: object, event: BaseEvent) -> None:
         """Let the bus hear of an event, and handlers have the run at this moment."""
-        event_bus.emit(source, event, RuntimeState(self.journal, self.record.seq, event.type, event.address or ""))
+        event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or ""))
 
     def idempotency_key(self, address: str) -> str:
         """The same for every try of a step, another for every other step, run and branch."""

@@ -55,7 +55,7 @@ def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[C
     for entry in entries:
         record.apply(entry)
         then[entry.seq] = record.usage, len(record.tasks), len(record.events)
-    run = record.run
+    run, tasks = record.run, list(record.tasks)
     found = []
     for place in sorted(record.places.values(), key=lambda place: (place["seq"], place["id"])):
         usage, finished, heard = then[place["seq"]]
@@ -75,7 +75,7 @@ def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[C
                 definition=run["definition"],
                 usage=usage,
                 ref=ref(place),
-                _history=(record.tasks, finished, record.events, heard),
+                _history=(tasks, finished, record.events, heard),
             )
         )
     return found

@@ -46,6 +46,8 @@ class Journal:
     _entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
     _riding: list[list[Any]] = field(default_factory=list)
+    _unsettled: int = 0
+    """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
@@ -66,6 +68,8 @@ class Journal:
 
     def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
         """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put."""
+        if self.closed:
+            raise self.ended()
         at = now().isoformat()
         if place := facts.get("place"):
             place["at"] = at
@@ -93,7 +97,9 @@ class Journal:
                 waiting.set_result(None)
 
         if self.commit(facts, settle, self.loop):
+            self._unsettled += 1
             await waiting
+            self._unsettled -= 1
 
     async def save(self, facts: Facts) -> None:
         """Commit and wait until it is durable. Announces the checkpoint it names, and failures."""
@@ -124,11 +130,16 @@ class Journal:
         message = self.secrets.mask(str(error))
         self._say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
+    def ended(self) -> StoreError:
+        """What to raise when somebody still asks something of a run that is over."""
+        return StoreError(self.location or self.run_id, "the run has ended, so nothing more of it can be recorded")
+
     def name_place(
         self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
     ) -> Future[Facts]:
         """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
         named: Future[Facts] = Future()
+        named.set_running_or_notify_cancel()
 
         def act() -> None:
             try:
@@ -139,7 +150,10 @@ class Journal:
         if threading.get_ident() == self._thread:
             act()
         else:
-            self.loop.call_soon_threadsafe(act)
+            try:
+                self.loop.call_soon_threadsafe(act)
+            except RuntimeError:  # the loop is closed
+                named.set_exception(self.ended())
         return named
 
     def completed(self, facts: Facts, started: float) -> str:
@@ -152,25 +166,35 @@ class Journal:
             self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
-    def close(self) -> None:
-        """Let go of the store. What failed to be saved is tried once more."""
+    async def aclose(self) -> None:
+        """Let go of the store, once all that was handed to it is settled. What failed is tried once more."""
         if self.closed:
             return
         self.closed = True
-        if self.writer and self.lane:
-            if self.lane.backlog:
-                retry: Future[BaseException | None] = Future()
-                self.writer.put(self.lane, (), retry.set_result)
-                problem = retry.result(timeout=10)
-                self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
+        if not self.writer or not self.lane:
+            return
+        try:
+            if self._unsettled or self.lane.backlog:
+                await self._settled(self.writer, self.lane)
+        finally:
             self.writer.leave(self.lane)
-            self.writer.close()
+            ended = self.writer.release()
+        if ended:
+            await asyncio.wrap_future(ended)
+
+    async def _settled(self, writer: Writer, lane: Lane) -> None:
+        late = bool(lane.backlog)
+        settled: Future[BaseException | None] = Future()
+        writer.put(lane, (), settled.set_result)
+        problem = await asyncio.shield(asyncio.wrap_future(settled))
+        if problem or late:
+            self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
 
     def _name_place(
         self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]
     ) -> None:
         if self.closed:
-            raise StoreError(location or "", "the run has ended; its checkpoints can be named only while it runs")
+            raise self.ended()
         if location is not None:
             self._attach(provider, location)
         if self.writer is None:
@@ -186,6 +210,7 @@ class Journal:
             else:
                 named.set_result(facts)
 
+        self._unsettled += 1
         self.commit(facts, done)
 
     def _attach(self, provider: BaseProvider | None, location: str) -> None:
@@ -204,7 +229,7 @@ class Journal:
         self.lane.backlog, self._entries = tuple(self._entries), []
 
     def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
-        provider = self.writer.key[0] if self.writer else "none"
+        provider = self.writer.provider if self.writer else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
 

@@ -44,11 +44,11 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
     """
     if text.endswith(".json"):
         return _file(text)
-    if os.path.isdir(text) or is_database(text):
+    if os.path.isdir(os.path.join(text, "journal")) or is_database(text):
         chosen = _existing(text, text, provider if not is_database(text) else None)
         return _newest(_open(chosen, text), chosen, text, identity)
     path, hash_, part = text.rpartition("#")
-    if hash_ and path:
+    if hash_ and path and ("@" not in path or os.path.exists(path)):  # else an address: main@task#2
         return _place_in(_existing(text, path, provider), path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")

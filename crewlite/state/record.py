@@ -6,6 +6,7 @@ wrote it knew.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
+_ATTEMPT = re.compile(r"!\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Record:
     places: dict[str, Facts] = field(default_factory=dict)
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
-    tasks: list[str] = field(default_factory=list)
+    tasks: dict[str, None] = field(default_factory=dict)
     """Addresses of finished tasks, in the order they finished first."""
 
     @classmethod
@@ -107,6 +109,7 @@ class Record:
             self._step(step)
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
+            self._replace(address)
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
         for gone in facts.get("drops", ()):
@@ -137,8 +140,9 @@ class Record:
             )
             self.attempts.setdefault(address, []).append(attempt)
             return
-        if step["kind"] == "task" and address not in self.outcomes:
-            self.tasks.append(address)
+        if step["kind"] == "task":
+            self.tasks[address] = None
+        self._replace(address)
         self.outcomes[address] = Outcome(
             *common,
             step["fingerprint"],
@@ -149,6 +153,11 @@ class Record:
             step["ms"],
             self.seq,
         )
+
+    def _replace(self, address: str) -> None:
+        """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
+        while self.outcomes.pop(address, None):
+            address = _ATTEMPT.sub("", address.rpartition("/")[0])
 
     def _resolve(self, value: Json) -> Json:
         if isinstance(value, dict):

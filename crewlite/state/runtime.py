@@ -19,10 +19,15 @@ from crewlite.usage import Usage
 class RuntimeState:
     """The run at the moment of one event. It stays bound to that moment, however late it is used."""
 
-    __slots__ = ("_address", "_journal", "_trigger", "seq")
+    __slots__ = ("_address", "_finished", "_journal", "_trigger", "seq", "usage")
 
-    def __init__(self, journal: Journal, seq: int, trigger: str, address: str) -> None:
-        self._journal, self.seq, self._trigger, self._address = journal, seq, trigger, address
+    def __init__(self, journal: Journal, trigger: str, address: str) -> None:
+        self._journal, self._trigger, self._address = journal, trigger, address
+        self.seq: int = journal.record.seq
+        """The commit of this moment."""
+        self.usage: Usage = journal.record.usage
+        """Tokens and cost of the run up to this moment."""
+        self._finished = len(journal.record.tasks)
 
     @property
     def run_id(self) -> str:
@@ -39,11 +44,6 @@ class RuntimeState:
         """The inputs of the kickoff."""
         inputs: dict[str, Any] = decode(self._journal.record.run["inputs"])
         return inputs
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens and cost of the run so far."""
-        return self._journal.record.usage
 
     def checkpoint(
         self,
@@ -79,7 +79,7 @@ class RuntimeState:
         record = self._journal.record
         if label and any(place.get("label") == label for place in record.places.values()):
             raise RefError(label, "labels another place of this run already; choose another label")
-        about = {"finished_tasks": len(record.tasks), "tokens": record.usage.total_tokens}
+        about = {"finished_tasks": self._finished, "tokens": self.usage.total_tokens}
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {
             "place": new_place(record, self.seq, self._trigger, self._address, about=about, label=label, metadata=coded)

@@ -82,7 +82,7 @@ def new_place(
 
 def _about(event: BaseEvent, record: Record) -> Facts:
     output = getattr(event, "output", None) or getattr(event, "response", None)
-    finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.outcomes)
+    finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
     about: Facts = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
     if event.source_name:
         about["name"] = event.source_name

@@ -8,15 +8,17 @@ before the next one, so a journal never has a hole.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from crewlite.errors import BranchConflictError
 from crewlite.state.entry import Entry
-from crewlite.state.providers import BaseProvider, Commit, Store
+from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
 
 Done = Callable[[BaseException | None], None]
 
@@ -48,22 +50,27 @@ class Writer:
 
     store: Store
     key: tuple[str, str]
+    provider: str
     lanes: set[tuple[str, str]] = field(default_factory=set)
     users: int = 0
     _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
+    _ended: Future[None] = field(default_factory=Future)
 
     def put(
         self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Write entries; then `done` is called with None or with what went wrong: on `loop`, else on this thread."""
+        """Write entries, after whatever is in the lane; then `done` is called with None or with what went wrong.
+
+        It is called on `loop`, else on the writer's thread. Without entries, this tells when the lane is settled.
+        """
         self._jobs.put(_Job(lane, entries, done, loop))
 
     def enter(self, run_id: str, branch: str) -> Lane:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
         with _lock:
             if (run_id, branch) in self.lanes:
-                raise BranchConflictError(run_id, branch, expected=0, found="work")
+                raise BranchConflictError(run_id, branch)
             self.lanes.add((run_id, branch))
         return Lane(run_id, branch)
 
@@ -72,30 +79,35 @@ class Writer:
         with _lock:
             self.lanes.discard((lane.run_id, lane.branch))
 
-    def close(self) -> None:
-        """Let go. The last user ends the thread and closes the store."""
+    def release(self) -> Future[None] | None:
+        """Let go. The last user ends the thread, which closes the store; the future tells when it has."""
         with _lock:
             self.users -= 1
             if self.users:
-                return
+                return None
             _open.pop(self.key, None)
         self._jobs.put(None)
-        self._thread.join()
-        self.store.close()
+        return self._ended
+
+    def close(self) -> None:
+        """Let go, and wait until a store that nobody else uses is closed."""
+        if ended := self.release():
+            ended.result()
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._work, name="crewlite-writer", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._work, name="crewlite-writer", daemon=True).start()
 
     def _work(self) -> None:
-        while job := self._jobs.get():
+        job = self._jobs.get()
+        while job:
             jobs = [job]
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
             self._write(jobs)
-            if job is None:
-                return
+            job = job and self._jobs.get()
+        self.store.close()
+        self._ended.set_result(None)
 
     def _write(self, jobs: list[_Job]) -> None:
         commits: dict[Lane, Commit] = {}
@@ -103,11 +115,12 @@ class Writer:
             lane = job.lane
             before = commits[lane].entries if lane in commits else lane.backlog
             commits[lane] = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, (*before, *job.entries))
+        commits = {lane: commit for lane, commit in commits.items() if commit.entries}
         try:
             self.store.append(list(commits.values()))
         except BaseException as error:  # noqa: BLE001 - whatever storage raises is the answer to those who wait
             if len(commits) > 1:
-                for lane in commits:
+                for lane in {job.lane: None for job in jobs}:
                     self._write([job for job in jobs if job.lane is lane])
                 return
             for lane, commit in commits.items():
@@ -126,8 +139,9 @@ class Writer:
         for loop, dones in groups.items():
             if loop is None:
                 _tell(dones, error)
-            elif not loop.is_closed():  # else nobody is left to hear
-                loop.call_soon_threadsafe(_tell, dones, error)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
+                    loop.call_soon_threadsafe(_tell, dones, error)
 
 
 def _tell(dones: list[Done], error: BaseException | None) -> None:
@@ -141,12 +155,12 @@ _lock = threading.Lock()
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
     """The writer of a location: one per process, however many runs use it. Raises StoreUnusable."""
-    own = f"{id(provider)}" if provider.name == "memory" else ""
-    key = (f"{provider.name}{own}", os.path.realpath(location))
+    ours = type(provider) in (JsonProvider, SqliteProvider)  # two of these are one; of others nobody knows
+    key = (provider.name if ours else f"{id(provider)}", os.path.realpath(location))
     with _lock:
         writer = _open.get(key)
         if writer is None:
-            writer = _open[key] = Writer(provider.open(location), key)
+            writer = _open[key] = Writer(provider.open(location), key, provider.name)
             writer.start()
         writer.users += 1
         return writer

@@ -64,7 +64,9 @@ class Filled:
     def output_of(self, data: Any) -> TaskOutput:
         """A recorded output, its structure read again with the class the task has now."""
         shape = self.task.shape
-        return self.output(Answer(data["raw"], shape.read(data["raw"]) if shape else None))
+        return self.output(
+            Answer(data["raw"], shape.recorded(data["raw"], f"task {self.task.title!r}") if shape else None)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,7 @@ class Given:
     text: str
 
 
-def task_step(
-    filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Any
-) -> Step[TaskOutput]:
+def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None) -> Step[TaskOutput]:
     """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
     task, shape = filled.task, filled.task.shape
 
@@ -106,7 +106,7 @@ def task_step(
         decode=filled.output_of,
         address=address,
         timeout=filled.agent.max_execution_time,
-        drift=drift,
+        drift="configured",
         says=(task.checkpoint, filled.agent.checkpoint),
     )
 

@@ -321,7 +321,7 @@ def test_a_store_that_cannot_work_is_told_before_anything_is_paid(make_crew, tmp
     cases = [
         (CheckpointConfig(location=tmp_path / "file"), "wants a directory"),
         (CheckpointConfig(location=tmp_path / "directory", provider=SqliteProvider()), "is a directory"),
-        (CheckpointConfig(location=tmp_path / "file" / "below"), "cannot be written"),
+        (CheckpointConfig(location=tmp_path / "file" / "below"), "nothing can be saved"),
         (CheckpointConfig(location=tmp_path / "file.db"), "not a SQLite database"),
     ]
     (tmp_path / "file.db").write_text("this is no database at all")

@@ -418,7 +418,7 @@ def test_a_call_in_doubt_can_be_let_run(on_disk):
 
 def test_only_calls_in_doubt_can_be_answered_or_run_again(on_disk):
     crew, _ = cut_in_a_call(on_disk(), "once")
-    for settled in ({"answers": {"task:t/llm#1": "x"}}, {"rerun": ["task:t"]}):
+    for settled in ({"answers": {"task:t/llm#9": "x"}}, {"rerun": ["task:t"]}, {"rerun": "task:t"}):
         with pytest.raises(RefError, match="no call in doubt.*Candidates: task:t/tool:pay"):
             crew.kickoff(run_id="r", **settled)
 

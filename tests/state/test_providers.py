@@ -300,6 +300,8 @@ def test_what_is_written_is_for_its_owner_alone_whatever_the_umask(provider, uma
 
 def test_a_json_location_keeps_itself_out_of_version_control(tmp_path):
     JsonProvider().open(str(tmp_path / "store"))
+    assert not (tmp_path / "store").exists(), "opening is not writing"
+    begin(JsonProvider(), tmp_path / "store")
     assert (tmp_path / "store" / ".gitignore").read_text() == "*\n"
 
 

@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,22 +41,13 @@ class JsonProvider:
     name = "json"
 
     def open(self, location: str) -> JsonStore:
-        """Open a directory, making it if need be (0700, with a .gitignore). Raises StoreUnusable."""
+        """Open a directory. The first write makes it (0700, with a .gitignore). Raises StoreUnusable."""
         root = Path(location).absolute()
         if root.is_file():
             database = disk.head(root, 15) == b"SQLite format 3"
             hint = "pass provider=SqliteProvider()" if database else "choose a directory"
-            raise StoreUnusable(
-                location, f"is a {'database' if database else 'file'}, JsonProvider wants a directory: {hint}"
-            )
-        try:
-            disk.make_directory(root / "journal")
-            if not (root / ".gitignore").exists():
-                disk.replace(root / ".gitignore", b"*\n")
-        except OSError as error:
-            raise StoreUnusable(
-                location, f"cannot be written ({error.strerror or error}); choose another location"
-            ) from error
+            found = "database" if database else "file"
+            raise StoreUnusable(location, f"is a {found}, JsonProvider wants a directory: {hint}")
         return JsonStore(root)
 
 
@@ -80,7 +70,6 @@ class JsonStore:
         self._ends: dict[tuple[str, str], _End] = {}
         self._read: dict[tuple[str, str], list[tuple[Entry, int]]] = {}
         """Journals that were read and not yet written to: first and named entries, with the offsets of their ends."""
-        self._lock = threading.Lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append."""
@@ -111,7 +100,7 @@ class JsonStore:
     def places(self, part: str = "") -> list[PlaceInfo]:
         """See Store.places."""
         found = []
-        for path in self._root.iterdir():
+        for path in self._root.iterdir() if self._root.is_dir() else ():
             name = _FILE.fullmatch(path.name)
             if not name or part not in name[1]:
                 continue
@@ -175,6 +164,8 @@ class JsonStore:
         self._mend(self._read.pop(key, []))
         if end.seq == 0:
             disk.make_directory(path.parent)
+            if not (self._root / ".gitignore").exists():
+                disk.replace(self._root / ".gitignore", b"*\n")
         if lacking:
             data = b"".join(entry.line + b"\n" for entry in lacking)
             disk.append(path, data, at=end.offset, torn=lambda tail: _torn(tail) and not _follows(tail, end.sum))

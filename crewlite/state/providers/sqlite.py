@@ -7,12 +7,13 @@ stays within what SQLite 3.35 knows.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
-from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
+from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.entry import SCHEMA, Entry, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
@@ -227,11 +228,21 @@ class SqliteStore:
         """Read on a connection of its own, so that readers and the writer never wait for each other."""
         if not self._path.exists():
             return []
-        with contextlib.closing(disk.connect(self._path, read_only=True)) as db:
-            try:
+        try:
+            with contextlib.closing(self._reader()) as db:
                 return db.execute(sql, parameters).fetchall() if _version(db, self.location) else []
-            except sqlite3.DatabaseError as error:
-                raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
+        except sqlite3.OperationalError as error:
+            raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
+        except sqlite3.DatabaseError as error:
+            raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
+
+    def _reader(self) -> sqlite3.Connection:
+        """A connection that reads only, yet may put in order what a killed writer left, where that is allowed."""
+        if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
+            return disk.connect(self._path, read_only=True)
+        db = disk.connect(self._path)
+        db.execute("PRAGMA query_only=ON")
+        return db
 
 
 def _version(db: sqlite3.Connection, location: str) -> int:
