@@ -12,6 +12,7 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from crewlite.errors import BranchConflictError
 from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
 
+_LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
 Done = Callable[[BaseException | None], None]
 
 
@@ -102,6 +104,8 @@ class Writer:
         job = self._jobs.get()
         while job:
             jobs = [job]
+            if self.users > 1:
+                time.sleep(_LINGER)
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
             self._write(jobs)
