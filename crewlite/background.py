@@ -18,7 +18,7 @@ from crewlite.errors import StepTimeout
 
 T = TypeVar("T")
 
-_PATIENCE = 0.5  # seconds that timed-out work has to end after it was cancelled
+_PATIENCE = 0.25  # seconds that timed-out work has to end after it was cancelled
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -68,8 +68,15 @@ async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
 async def _guarded(work: Awaitable[T]) -> T:
     try:
         return await work
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"it raised {error!r}") from error
+    except asyncio.CancelledError:
+        me = asyncio.current_task()
+        if me and me.cancelling():
+            raise
+        raise RuntimeError("it raised CancelledError, though nobody cancelled it") from None
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"it raised {type(error).__name__}") from error
 
 
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -95,9 +102,9 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         try:
             result = context.run(fn, *args, **kwargs)
         except StopIteration as stop:  # a future cannot carry it
-            error = RuntimeError(f"{fn!r} raised StopIteration({stop.value!r})")
+            error = RuntimeError(f"it raised StopIteration({stop.value!r})")
         except (SystemExit, KeyboardInterrupt) as raised:  # would end the loop of everybody
-            error = RuntimeError(f"{fn!r} raised {raised!r}")
+            error = RuntimeError(f"it raised {raised!r}")
         except BaseException as raised:  # noqa: BLE001 - handed over whole to whoever awaits
             error = raised
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import os
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from crewlite.errors import ConfigError
 
@@ -17,7 +18,10 @@ class Described(BaseModel):
 
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
 
-        def __init__(self, **data: Any) -> None:
+        def __init__(self, *args: Any, **data: Any) -> None:
+            if args:
+                fields = ", ".join(f"{name}=..." for name in list(type(self).model_fields)[:3])
+                raise ConfigError(f"{type(self).__name__} takes named fields: {type(self).__name__}({fields})")
             try:
                 super().__init__(**data)
             except ValidationError as error:
@@ -29,6 +33,20 @@ class Definition(Described):
 
     Two definitions are equal only if they are the same object: twins with equal fields stay two.
     """
+
+    @field_validator("checkpoint", mode="before", check_fields=False)
+    @classmethod
+    def _is_setting(cls, value: object) -> object:
+        if isinstance(value, str | os.PathLike):
+            raise ConfigError(f"checkpoint is {value!r}; wanted True, False or CheckpointConfig(location={value!r})")
+        return value
+
+    @field_validator("llm", mode="before", check_fields=False)
+    @classmethod
+    def _is_model(cls, value: object) -> object:
+        if isinstance(value, type):
+            raise ConfigError(f"llm is the class {value.__name__}; wanted an instance: llm={value.__name__}(...)")
+        return value
 
     def __eq__(self, other: object) -> bool:
         return self is other

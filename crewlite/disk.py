@@ -138,7 +138,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     if not read_only and not path.exists():
         tell("write", path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    mode = "ro" if read_only else "rw"
+    mode = "ro&immutable=1" if read_only else "rw"  # a disk that cannot be written needs no look at who else writes
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
 

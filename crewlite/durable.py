@@ -92,8 +92,9 @@ class Step(Generic[T]):
     """The outcome that a person's word for it stands for (a call in doubt)."""
     intends: Callable[[T], Sequence[Intent]] | None = None
     """The calls that this outcome will lead to at once; committed with it."""
-    drift: Literal["live", "keep", "configured"] = "live"
-    """When the recorded outcome answers another question: run live from here, or as CheckpointConfig.on_drift says."""
+    drift: Literal["live", "keep", "again", "configured"] = "live"
+    """When the recorded outcome answers another question: run live from here; keep it; do this step again, its children
+    answering as they may; or as CheckpointConfig.on_drift says."""
     says: tuple[Any, ...] = ()
     """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
 

@@ -114,8 +114,11 @@ class JournalCorrupt(CrewliteError, ValueError):
     code = "journal_corrupt"
 
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
-        next_step = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
-        super().__init__(f"{where}: {problem}. {next_step}")
+        newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
+        super().__init__(
+            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole, or start again with "
+            f"another run_id."
+        )
         self.where, self.sound = where, sound
 
 

@@ -123,10 +123,14 @@ class Agent(Definition):
             silent=_SILENT,
             holds=(self, llm, *self.tools),
             check=lambda inputs: None,
+            asks=lambda inputs: self._question(shape, inputs["messages"]),
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
         with shown(self.verbose, lambda: request.progress.run_id):
             return await kickoff(root, request)
+
+    def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:
+        return [self.role, self.goal, self.backstory, messages, shape.schema if shape else None]
 
     def _step(
         self, llm: BaseLLM, shape: Shape | None, messages: list[Message], run: Run | None
@@ -146,14 +150,14 @@ class Agent(Definition):
             kind="agent",
             name=self.role,
             work=act,
-            question=[self.role, self.goal, self.backstory, messages, shape.schema if shape else None],
+            question=self._question(shape, messages),
             voice=_LiteVoice(self, job),
             encode=lambda result: {"raw": result.raw},
             decode=lambda data: output(
                 Answer(data["raw"], shape.recorded(data["raw"], f"agent {self.role!r}") if shape else None)
             ),
             timeout=self.max_execution_time,
-            drift="keep" if run else "live",
+            drift="configured" if run else "live",
         )
 
 
@@ -196,7 +200,8 @@ def _is_function(item: object) -> bool:
 def _conversation(messages: str | Sequence[Message]) -> list[Message]:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
-    found = [dict(message) for message in messages]
+    fits = isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)
+    found = [dict(message) for message in messages] if fits else []
     if not found or any(not isinstance(message.get("role"), str) or "content" not in message for message in found):
         raise ConfigError(f"messages is {messages!r}; wanted a text, or a list of {{'role': ..., 'content': ...}}")
     return found

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import described, rebound
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.step import Cast, crew_step
+from crewlite.crew.step import Cast, crew_step, question
 from crewlite.definition import Definition
 from crewlite.durable import together
 from crewlite.errors import ConfigError, NoModel
@@ -152,6 +152,7 @@ class Crew(Definition):
                 *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools)),
             ),
             check=lambda inputs: _fill(cast, inputs),
+            asks=lambda inputs: question(self, cast, inputs),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             rebind=self._rebind,
         )

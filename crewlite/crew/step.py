@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewlite import codec, durable, events
+from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import match
 from crewlite.crew.output import CrewOutput
@@ -33,12 +33,17 @@ def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -
         kind="crew",
         name=crew.name,
         work=act,
-        question=[crew.name] if run else [crew.name, codec.encode(inputs, "inputs")],
+        question=question(crew, cast, inputs),
         voice=_Voice(crew, inputs),
         encode=lambda result: _encode(result, run),
         decode=lambda data: _decode(data, cast, inputs, run),
-        drift="keep" if run else "live",
+        drift="again" if run else "live",
     )
+
+
+def question(crew: Crew, cast: Cast, inputs: dict[str, Any]) -> list[Any]:
+    """What a crew is asked: its tasks, filled in. What they build on is each task's own question."""
+    return [crew.name, *(Filled.of(task, agent, inputs).asked() for task, agent, _ in cast)]
 
 
 async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[TaskOutput]:

@@ -159,6 +159,8 @@ class EventBus:
         """
         if not (isinstance(event, type) and issubclass(event, BaseEvent)):
             raise TypeError(f"on() wants an event class such as TaskCompletedEvent, not {event!r}")
+        if handler is not None and not callable(handler):
+            raise TypeError(f"on() wants a function as handler, not {handler!r}")
         if handler is None:
 
             def decorate(fn: H) -> H:
@@ -302,8 +304,6 @@ class EventBus:
                         receiver.handler(source, event, state)
                     else:
                         receiver.handler(source, event)
-                except asyncio.CancelledError:
-                    raise
                 except BaseException as error:  # the border: a handler breaks nothing but itself
                     if isinstance(error, KeyboardInterrupt | SystemExit) and not background.on_loop_thread():
                         raise  # there it would end the loop of everybody, and those who wait for it would wait for ever

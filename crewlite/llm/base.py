@@ -7,11 +7,12 @@ tool's `tool_call_id`.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError
@@ -29,8 +30,19 @@ class ToolCall(BaseModel):
     arguments: dict[str, Any] = Field(default_factory=dict)
     id: str | None = None
 
-    def __init__(self, name: str, arguments: dict[str, Any] | None = None, id: str | None = None) -> None:  # noqa: A002 - its name on the wire
-        super().__init__(name=name, arguments=arguments or {}, id=id)
+    def __init__(self, name: str, arguments: dict[str, Any] | str | None = None, id: str | None = None) -> None:  # noqa: A002 - its name on the wire
+        super().__init__(name=name, arguments=_as_dict(arguments), id=id)
+
+
+def _as_dict(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
+    """Arguments as a dict. JSON text is read; what is no JSON object fits no tool, and the model is told."""
+    if not isinstance(arguments, str):
+        return arguments or {}
+    try:
+        read = json.loads(arguments or "{}")
+    except ValueError:
+        return {"not JSON": arguments}
+    return read if isinstance(read, dict) else {"not an object": arguments}
 
 
 class LLMReply(BaseModel):
@@ -43,6 +55,11 @@ class LLMReply(BaseModel):
     usage: Usage = Field(default_factory=Usage)
     finish_reason: str | None = None
     response_id: str | None = None
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: object) -> object:
+        return "" if value is None else value  # how many services say "only tool calls"
 
     def as_message(self) -> Message:
         """The reply as a message of the conversation."""
@@ -94,6 +111,8 @@ class BaseLLM:
         super().__init_subclass__(**kwargs)
         if cls.call is BaseLLM.call and cls.acall is BaseLLM.acall:
             raise ConfigError(f"{cls.__name__} is a BaseLLM without a voice: write call(messages) or acall(messages)")
+        if inspect.iscoroutinefunction(cls.call):
+            raise ConfigError(f"{cls.__name__}.call is async; name it acall")
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages, blocking. Runs in a thread of its own."""

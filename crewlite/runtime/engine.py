@@ -151,25 +151,27 @@ async def _resume(
     assert journal.lane
     journal.lane.seq, journal.lane.sum = record.seq, record.sum
     try:
-        inputs = _check(root, request, journal, target)
+        inputs = _inputs(root, request, journal)
+        finished = _has_its_result(root, record, inputs, config)
         doubts = _doubts(request, record)
-        if not record.finished:
+        if not finished:
+            _newest(record, target)
             await _first_save(journal, _resumed(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
     request.progress.run_id, request.progress.location = target.run_id, journal.location
-    elapsed, finished = (time.perf_counter() - started) * 1000, len(record.outcomes)
+    elapsed = (time.perf_counter() - started) * 1000
     event_bus.emit(
         source,
         events.CheckpointRestoreCompletedEvent(
-            **about, checkpoint_id=target.place, finished_steps=finished, duration_ms=elapsed
+            **about, checkpoint_id=target.place, finished_steps=len(record.outcomes), duration_ms=elapsed
         ),
     )
     run = Run(
         journal,
-        _subscriber(root, config, asleep=record.finished),
+        _subscriber(root, config, asleep=finished),
         on_drift=config.on_drift,
         answers=dict(request.answers or {}),
         rerun=frozenset(_addresses(request.rerun)),
@@ -198,13 +200,22 @@ def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any]
     return decode(masked), masked
 
 
-def _check(root: Root[Any], request: Request, journal: Journal, located: Located) -> dict[str, Any]:
-    """Whether the record is of this run, and the place its newest. Returns the inputs to go on with."""
+def _has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], config: CheckpointConfig) -> bool:
+    """Whether the recorded result still answers what is asked. If not, the run goes on: with what has changed."""
+    outcome = record.outcomes.get("")
+    if outcome is None:
+        return False
+    kept = root.rebind is None and config.on_drift == "keep"
+    return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
+
+
+def _inputs(root: Root[Any], request: Request, journal: Journal) -> dict[str, Any]:
+    """The inputs to go on with. Raises RunMismatch if the record is of something else."""
     record = journal.record
     recorded = record.run["definition"]
     if recorded["kind"] != root.kind:
         raise RunMismatch(
-            f"Run {located.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
+            f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
             f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
         )
     inputs: dict[str, Any] = decode(record.run["inputs"])
@@ -212,15 +223,20 @@ def _check(root: Root[Any], request: Request, journal: Journal, located: Located
         given, coded = _masked(journal, request.inputs)
         if digest(coded) != digest(record.run["inputs"]):
             names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
-            raise InputsChanged(located.run_id, names)
+            raise InputsChanged(journal.run_id, names)
         inputs = given
+    root.check(inputs)
+    return inputs
+
+
+def _newest(record: Record, located: Located) -> None:
+    """Raises PlaceIsBehind if the branch went on beyond the place asked for."""
     place, newest = record.places.get(located.place or ""), record.newest_place
-    if place and newest and newest["seq"] > place["seq"] and not record.finished:
+    if place and newest and newest["seq"] > place["seq"]:
         after = [p["address"] or p["trigger"] for p in record.places.values() if p["seq"] > place["seq"]]
         raise PlaceIsBehind(
             short(place["id"]), run_id=located.run_id, branch=located.branch, after=after, head=short(newest["id"])
         )
-    return inputs
 
 
 def _doubts(request: Request, record: Record) -> frozenset[str]:

@@ -51,6 +51,8 @@ class Root(Generic[T]):
     """The root step for these inputs; the run is None when it is a step of somebody else's."""
     check: Callable[[Mapping[str, Any]], None]
     """Raises if these inputs cannot do, before anything is recorded or paid."""
+    asks: Callable[[dict[str, Any]], Any]
+    """The question of the root step, as plain JSON: a result that answers another one is not this run's any more."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the recorded one and which addresses are finished."""
 
@@ -78,6 +80,12 @@ class Request:
     answers: Mapping[str, Any] | None = None
     rerun: Iterable[str] = ()
     progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        if self.inputs is None:
+            return
+        if not isinstance(self.inputs, Mapping) or not all(isinstance(name, str) for name in self.inputs):
+            raise ConfigError(f"inputs is {self.inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
 
     def how_to_go_on(self, kind: str) -> str:
         """The line that resumes an interrupted run."""

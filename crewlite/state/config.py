@@ -62,7 +62,10 @@ class CheckpointConfig(Described):
     @field_validator("location", "restore_from", mode="before")
     @classmethod
     def _path(cls, value: object) -> object:
-        return os.fspath(value) if isinstance(value, os.PathLike) else value
+        text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        if isinstance(text, str) and (not text.strip() or "\0" in text):
+            raise ConfigError(f"{text!r} is no location; wanted a directory or a database, such as './.checkpoints'")
+        return os.path.expanduser(text) if isinstance(text, str) else text
 
     @field_validator("redact", mode="before")
     @classmethod

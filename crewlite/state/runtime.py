@@ -9,6 +9,7 @@ from typing import Any
 
 from crewlite.codec import decode, encode
 from crewlite.errors import RefError
+from crewlite.refs import check_name
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.providers import BaseProvider
@@ -77,6 +78,8 @@ class RuntimeState:
 
     def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
         record = self._journal.record
+        if label is not None:
+            check_name("label", label)
         if label and any(place.get("label") == label for place in record.places.values()):
             raise RefError(label, "labels another place of this run already; choose another label")
         about = {"finished_tasks": self._finished, "tokens": self.usage.total_tokens}

@@ -48,6 +48,12 @@ class Filled:
             templates.fill(agent.backstory, inputs, where=who),
         )
 
+    def asked(self) -> list[Any]:
+        """What is asked of whom, and in which shape, as plain JSON."""
+        shape = self.task.shape
+        who = [self.role, self.goal, self.backstory]
+        return [self.description, self.expected_output, shape.schema if shape else None, who]
+
     def output(self, answer: Answer) -> TaskOutput:
         """The answer as the task's output."""
         value = answer.value
@@ -80,7 +86,7 @@ class Given:
 
 def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None) -> Step[TaskOutput]:
     """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
-    task, shape = filled.task, filled.task.shape
+    task = filled.task
 
     async def act() -> TaskOutput:
         output = filled.output(await _agent(filled, llm, context))
@@ -94,13 +100,7 @@ def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address
         kind="task",
         name=task.name,
         work=act,
-        question=[
-            filled.description,
-            filled.expected_output,
-            shape.schema if shape else None,
-            [filled.role, filled.goal, filled.backstory],
-            [[given.address, codec.digest(given.text)] for given in context],
-        ],
+        question=[*filled.asked(), [[given.address, codec.digest(given.text)] for given in context]],
         voice=_TaskVoice(task, filled, tuple(given.address for given in context)),
         encode=lambda output: {"raw": output.raw, "agent": output.agent},
         decode=filled.output_of,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -99,6 +101,12 @@ def as_text(result: object) -> str:
         return "done"
     if isinstance(result, BaseModel):
         return result.model_dump_json()
+    if isinstance(result, Enum):
+        return as_text(result.value)
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        result = dataclasses.asdict(result)
+    if isinstance(result, set | frozenset):
+        result = sorted(result, key=repr)
     if isinstance(result, dict | list | tuple | bool | int | float):
         return json.dumps(result, ensure_ascii=False, default=str)
     return str(result)

@@ -132,9 +132,11 @@ class JsonStore:
             place = entry.facts.get("place")
             if place and place["id"] == found["id"]:
                 if json.loads(self._document(entries[0][0], entry, end)) != found:
-                    raise CheckpointMismatch(
-                        str(path), "it was changed after it was written", self._sound([e for e, _ in entries])
+                    problem = (
+                        f"it was changed after it was written. Its journal is sound: kick off with "
+                        f"run_id={found['run_id']!r}, or delete this file and it is made again"
                     )
+                    raise CheckpointMismatch(str(path), problem, self._sound([e for e, _ in entries if e is not entry]))
                 return PlaceInfo(
                     found["id"], found["run_id"], found["branch"], place["seq"], place["trigger"], place["at"]
                 )
@@ -163,9 +165,7 @@ class JsonStore:
         key, path = (commit.run_id, commit.branch), self._journal(commit.run_id, commit.branch)
         self._mend(self._read.pop(key, []))
         if end.seq == 0:
-            disk.make_directory(path.parent)
-            if not (self._root / ".gitignore").exists():
-                disk.replace(self._root / ".gitignore", b"*\n")
+            self._make(path.parent)
         if lacking:
             data = b"".join(entry.line + b"\n" for entry in lacking)
             disk.append(path, data, at=end.offset, torn=lambda tail: _torn(tail) and not _follows(tail, end.sum))
@@ -179,6 +179,14 @@ class JsonStore:
                 for file in self._root.glob(f"*_{gone}.json"):
                     disk.remove(file)
         self._ends[key] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at, end.first)
+
+    def _make(self, directory: Path) -> None:
+        """Make the directory of a journal. What is ours is kept out of version control; what is not is left alone."""
+        ours = not self._root.is_dir() or not any(self._root.iterdir())
+        disk.make_directory(directory)
+        for place in (self._root if ours else None, self._root / "journal"):
+            if place and not (place / ".gitignore").exists():
+                disk.replace(place / ".gitignore", b"*\n")
 
     def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
         """Make the files that a crash between journal and file left out."""
@@ -262,8 +270,9 @@ def _torn(tail: bytes) -> bool:
 
 def _follows(tail: bytes, after: str) -> bool:
     """Whether a whole commit stands at the beginning of `tail`, whatever comes after it."""
+    line, newline, _ = tail.partition(b"\n")
     try:
-        return bool(unseal_line(tail.partition(b"\n")[0], after=after, where=""))
+        return bool(newline and unseal_line(line, after=after, where=""))
     except Unsound:
         return False
 
