@@ -103,10 +103,10 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             result = context.run(fn, *args, **kwargs)
         except StopIteration as stop:  # a future cannot carry it
             error = RuntimeError(f"it raised StopIteration({stop.value!r})")
-        except (SystemExit, KeyboardInterrupt) as raised:  # would end the loop of everybody
-            error = RuntimeError(f"it raised {raised!r}")
-        except BaseException as raised:  # noqa: BLE001 - handed over whole to whoever awaits
+        except Exception as raised:  # noqa: BLE001 - handed over whole to whoever awaits
             error = raised
+        except BaseException as raised:  # noqa: BLE001 - on a loop it would end more than this call
+            error = RuntimeError(f"it raised {type(raised).__name__}")
         try:
             here.call_soon_threadsafe(settle, result, error)
         except RuntimeError:

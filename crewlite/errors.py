@@ -29,6 +29,14 @@ class CrewliteError(Exception):
     code: ClassVar[str] = "crewlite"
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says, also if its own `__str__` fails."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
+        return f"(its text cannot be read: {type(failure).__name__})"
+
+
 class ConfigError(CrewliteError, ValueError):
     """A definition or a setting cannot work; found before anything was paid."""
 

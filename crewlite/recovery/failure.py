@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable
+from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable, text_of
 
 FailureKind = Literal["unavailable", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). timeout: took too long. empty: a reply
@@ -25,7 +25,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """Classify by type, never by words found in a text."""
-        return cls(_kind(error), type(error).__qualname__, str(error), getattr(error, "retry_after", None))
+        return cls(_kind(error), type(error).__qualname__, text_of(error), getattr(error, "retry_after", None))
 
 
 def _kind(error: BaseException) -> FailureKind:

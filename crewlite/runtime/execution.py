@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from crewlite import codec, durable
 from crewlite.background import within
 from crewlite.durable import Step
-from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StepTimeout, StoreError
+from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StepTimeout, StoreError, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
@@ -129,14 +129,14 @@ class Execution(Generic[T]):
             "ms": milliseconds,
             "error": {
                 "type": type_of(shown),
-                "message": str(shown),
+                "message": text_of(shown),
                 "traceback": frame.mask(_traceback(error)) if cause is None else "",
                 "cause": cause,
                 "failure": failure,
                 "final": final,
             },
         }
-        event = step.voice.failed(self._stamp(), str(shown), type_of(shown)) if final else None
+        event = step.voice.failed(self._stamp(), text_of(shown), type_of(shown)) if final else None
         await self._commit({"steps": [facts]}, event)
         if final:
             raise error if shown is error else shown from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crewlite.errors import NotCodable, Redacted
+from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.state.journal import Journal
@@ -66,7 +66,7 @@ class Run:
 
     def presentable(self, error: Exception) -> Exception:
         """`error` itself, or, if its text holds a configured secret, one that tells the same without it."""
-        text = str(error)
+        text = text_of(error)
         masked = self.journal.secrets.mask(text)
         return error if masked == text else Redacted(type(error).__qualname__, masked)
 

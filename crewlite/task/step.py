@@ -14,6 +14,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
 from crewlite.agent.shape import schema_text
 from crewlite.durable import Stamp, Step
+from crewlite.errors import text_of
 from crewlite.llm.base import BaseLLM
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
@@ -136,7 +137,7 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     try:
         answer = await work(job)
     except Exception as error:
-        text, kind = scope.mask(str(error)), type(error).__qualname__
+        text, kind = scope.mask(text_of(error)), type(error).__qualname__
         await scope.announce(
             agent,
             lambda stamp: events.AgentExecutionErrorEvent(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from crewlite import codec, durable, events
 from crewlite.durable import Effect, Intent, Scope, Stamp, Step
-from crewlite.errors import BranchConflictError, InDoubt, RunMismatch, StoreError
+from crewlite.errors import BranchConflictError, InDoubt, RunMismatch, StoreError, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
@@ -138,7 +138,7 @@ async def _use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolRes
     except (InDoubt, RunMismatch, StoreError, BranchConflictError):
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
-        kind, text = type(error).__name__, str(error)
+        kind, text = type(error).__name__, text_of(error)
         trace = traceback.format_exc()
         scope = durable.scope()
         await scope.announce(

@@ -6,11 +6,21 @@ import asyncio
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import InDoubt, InputsChanged, MissingInput, RunMismatch, StepTimeout
+from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, ToolCall, event_bus, tool
+from crewlite.errors import (
+    ConfigError,
+    InDoubt,
+    InputsChanged,
+    MissingInput,
+    RunMismatch,
+    StepTimeout,
+    TaskDrifted,
+    TaskGone,
+)
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -256,3 +266,95 @@ def test_any_inputs_do_without_a_store(make_crew):
     who = Agent(role="W", goal="g", llm=ScriptedLLM(["ok"]))
     task = Task(description="about {thing}", expected_output="x", agent=who)
     assert Crew(tasks=[task]).kickoff(inputs={"thing": object}).raw == "ok"
+
+
+def test_a_journal_cut_just_before_its_last_newline_goes_on(make_crew):
+    crew = make_crew(["a", Stop(), "b", "c"], checkpoint=True)
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    journal = Path(".checkpoints/journal/r/main.jsonl")
+    journal.write_bytes(journal.read_bytes()[:-1])
+    assert crew.kickoff(run_id="r").raw == "c"
+
+
+def test_a_changed_crew_goes_on_where_its_finished_run_ended(on_disk, caplog):
+    def crew(llm, *tasks, **config):
+        who = Agent(role="W", goal="g", llm=llm)
+        made = [Task(name=n, description=d, expected_output="x", agent=who, context=[]) for n, d in tasks]
+        return Crew(tasks=made, checkpoint=on_disk(**config))
+
+    first = crew(ScriptedLLM(["1", "2"]), ("a", "one"), ("b", "two"))
+    assert first.kickoff(run_id="r").raw == "2"
+    more = ScriptedLLM(["3"])
+    result = crew(more, ("a", "one"), ("b", "two"), ("c", "three")).kickoff(run_id="r")
+    assert [output.raw for output in result.tasks_output] == ["1", "2", "3"]
+    assert len(more.calls) == 1
+    edited = [("a", "one!"), ("b", "two"), ("c", "three")]
+    assert crew(ScriptedLLM([]), *edited).kickoff(run_id="r")["a"].raw == "1"
+    assert "what it asks has changed" in caplog.text
+    with pytest.raises(TaskDrifted):
+        crew(ScriptedLLM([]), ("a", "one!!"), *edited[1:], on_drift="error").kickoff(run_id="r")
+    again = crew(ScriptedLLM(["1 again"]), ("a", "one!!"), *edited[1:], on_drift="rerun").kickoff(run_id="r")
+    assert [output.raw for output in again.tasks_output] == ["1 again", "2", "3"]
+    with pytest.raises(TaskGone):
+        crew(ScriptedLLM([]), ("x", "other")).kickoff(run_id="r")
+
+
+class Rude(BaseException):
+    pass
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError, GeneratorExit, Rude, SystemExit, Unreadable], ids=lambda e: e.__name__
+)
+@pytest.mark.parametrize("blocking", [True, False])
+def test_whatever_a_tool_raises_the_model_is_told_and_the_run_goes_on(error, blocking, on_disk):
+    if blocking:
+
+        @tool
+        def odd() -> str:
+            """Be odd."""
+            raise error
+
+    else:
+
+        @tool
+        async def odd() -> str:
+            """Be odd."""
+            raise error
+
+    llm = ScriptedLLM([ToolCall("odd"), "went on"])
+    who = Agent(role="W", goal="g", llm=llm, tools=[odd])
+    task = Task(description="d", expected_output="x", agent=who)
+    assert Crew(tasks=[task], checkpoint=on_disk()).kickoff().raw == "went on"
+    assert llm.calls[1][-1]["content"].startswith("Tool odd failed")
+
+
+def test_a_directory_that_is_not_ours_keeps_its_files_in_version_control(make_crew):
+    Path("data").mkdir()
+    Path("data/mine.csv").write_text("1,2")
+    make_crew(["a"], count=1, checkpoint=CheckpointConfig(location="data")).kickoff()
+    assert not Path("data/.gitignore").exists()
+    assert Path("data/journal/.gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("inputs", ["topic", ["t"], {1: 2}, 5])
+def test_inputs_of_another_shape_are_a_clear_error(make_crew, inputs):
+    with pytest.raises(ConfigError, match="wanted names and values"):
+        make_crew(["a"], count=1).kickoff(inputs)
+
+
+@pytest.mark.parametrize("location", ["", "  ", "a\0b"])
+def test_a_location_that_is_none_is_a_clear_error(location):
+    with pytest.raises(ConfigError, match="no location"):
+        CheckpointConfig(location=location)
+
+
+def test_what_services_say_without_text_or_with_json_arguments_is_understood():
+    assert LLMReply(text=None, tool_calls=(ToolCall("f", '{"a": 1}'),)).tool_calls[0].arguments == {"a": 1}
+    assert ToolCall("f", "{broken").arguments == {"not JSON": "{broken"}
