@@ -1,4 +1,4 @@
-"""The tables of docs/events.md and docs/errors.md, made from the classes. Refresh them: python -m tests.docs.catalogue"""
+"""The tables of docs/events.md, errors.md and definitions.md, made from the classes. Refresh them: python -m tests.docs.catalogue"""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import importlib
 import inspect
 from pathlib import Path
 
-from crewlite import errors
+from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, errors
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import load
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code by: python -m tests.docs.catalogue -->", "<!-- end of what is made -->"
-TABLES = ("events.md", "errors.md")
+TABLES = ("events.md", "errors.md", "definitions.md")
 
 
 def table_of(page: str) -> str:
     """What stands between the marks of a page."""
-    return _events() if page == "events.md" else _errors()
+    return {"events.md": _events, "errors.md": _errors, "definitions.md": _definitions}[page]()
 
 
 def refreshed(page: str, text: str) -> str:
@@ -53,6 +53,21 @@ def _events() -> str:
             kind = cls.model_fields["type"].default
             lines.append(f"| `{kind}`<br>{cls.__name__} | {', '.join(fields.values())} | {about} |")
     return "\n".join(lines) + "\n"
+
+
+def _definitions() -> str:
+    lines: list[str] = []
+    for cls in (Agent, Task, Crew, CheckpointConfig, BaseTool):
+        said, about = _said(cls), (inspect.getdoc(cls) or "").splitlines()[0]
+        lines += ["", f"### {cls.__name__}", "", about, "", "| field | default | |", "|---|---|---|"]
+        for name, kind in cls.__annotations__.items():
+            if name not in cls.model_fields:
+                continue
+            field = cls.model_fields[name]
+            default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
+            shown = f"`{name}: {kind}`".replace("|", "\\|")
+            lines.append(f"| {shown} | {default} | {said.get(name, '')} |")
+    return "\n".join(lines).lstrip() + "\n"
 
 
 def _errors() -> str:
