@@ -14,17 +14,29 @@ from datetime import UTC, datetime
 
 _lock = threading.Lock()
 _last = 0
+_random = b""  # drawn from the system in one go: a call for each id would cost more than all the rest
 
 
 def new_id() -> str:
     """A new id: 32 hexadecimal digits, greater than every id this process made before."""
-    global _last
+    global _last, _random
     with _lock:
-        _last = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
-        stamp = _last
-    random = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
+        _last = stamp = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
+        if not _random:
+            _random = os.urandom(512)
+        drawn, _random = _random[:8], _random[8:]
+    random = int.from_bytes(drawn, "big") & ((1 << 62) - 1)
     value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | random
     return f"{value:032x}"
+
+
+def _after_fork() -> None:
+    global _lock, _random
+    _lock, _random = threading.Lock(), b""  # a child must not draw what its parent draws
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def short(identifier: str) -> str:

@@ -41,15 +41,15 @@ class Secrets:
 
     def knowing(self, *objects: object) -> Secrets:
         """These secrets, and those found in further objects' fields."""
-        found, seen = set[str](), set[int]()
-        for item in objects:
-            _collect(item, "", found, seen, 0)
+        found = _found(objects)
         return Secrets(self._values | found) if found - self._values else self
 
     @classmethod
     def of(cls, *objects: object, extra: Iterable[str] = ()) -> Secrets:
         """The secrets found in these objects' fields and in the environment, and the `extra` ones."""
-        return cls({v for k, v in os.environ.items() if _ENVIRONMENT.search(k)} | set(extra)).knowing(*objects)
+        return cls(
+            {os.environ[name] for name in os.environ if _ENVIRONMENT.search(name)} | set(extra) | _found(objects)
+        )
 
     def mask(self, text: str) -> str:
         """`text` with every known secret value replaced."""
@@ -66,6 +66,13 @@ class Secrets:
         if isinstance(data, dict):
             return {self.mask(key): self.mask_data(item) for key, item in data.items()}
         return data
+
+
+def _found(objects: Iterable[object]) -> set[str]:
+    found, seen = set[str](), set[int]()
+    for item in objects:
+        _collect(item, "", found, seen, 0)
+    return found
 
 
 def _collect(value: object, name: str, found: set[str], seen: set[int], depth: int) -> None:
