@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -39,6 +39,7 @@ from crewlite.state.writer import Lane, Writer, open_writer
 
 T = TypeVar("T", bound=BaseModel)
 Taken = tuple[Run, dict[str, Any]]
+Opened = tuple[Located, Writer, Lane, list[Entry]]
 
 
 async def kickoff(root: Root[T], request: Request) -> T:
@@ -73,7 +74,7 @@ async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, 
         raise
 
 
-async def _opened(root: Root[Any], request: Request, config: CheckpointConfig) -> Any:
+async def _opened(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened:
     """`_open` in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
     opening = asyncio.ensure_future(background.in_thread(_open, root, request, config))
     try:
@@ -83,14 +84,14 @@ async def _opened(root: Root[Any], request: Request, config: CheckpointConfig) -
         raise
 
 
-def _let_go(opening: asyncio.Future[Any]) -> None:
+def _let_go(opening: asyncio.Future[Opened]) -> None:
     if not opening.cancelled() and not opening.exception():
         _, writer, lane, _ = opening.result()
         writer.leave(lane)
         writer.close()
 
 
-def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> tuple[Located, Writer, Lane, list[Entry]]:
+def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened:
     """The branch to write to, taken, and what it holds. Reads the disk."""
     target = _target(root, request, config)
     writer = open_writer(target.provider, target.location)
@@ -174,7 +175,7 @@ async def _resume(
         _subscriber(root, config, asleep=finished),
         on_drift=config.on_drift,
         answers=dict(request.answers or {}),
-        rerun=frozenset(_addresses(request.rerun)),
+        rerun=frozenset(request.rerun),
         doubts=doubts,
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
     )
@@ -242,14 +243,10 @@ def _newest(record: Record, located: Located) -> None:
 def _doubts(request: Request, record: Record) -> frozenset[str]:
     """The calls in doubt. Raises RefError if the request settles one that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
-    for address in (*(request.answers or ()), *_addresses(request.rerun)):
+    for address in (*(request.answers or ()), *request.rerun):
         if address not in doubts and address not in record.outcomes:  # one that has its answer was settled before
             raise RefError(address, "is no call in doubt, so it can neither be answered nor run again", sorted(doubts))
     return doubts
-
-
-def _addresses(given: Iterable[str]) -> Iterable[str]:
-    return (given,) if isinstance(given, str) else given
 
 
 def _resumed(root: Root[Any], journal: Journal) -> Facts:

@@ -54,7 +54,7 @@ class Root(Generic[T]):
     asks: Callable[[dict[str, Any]], Any]
     """The question of the root step, as plain JSON: a result that answers another one is not this run's any more."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
-    """The definition as it stands now, given the recorded one and which addresses are finished."""
+    """The definition as it stands now, given the facts of the recorded run and which addresses are finished."""
 
     @property
     def identity(self) -> str:
@@ -79,9 +79,11 @@ class Request:
     from_checkpoint: FromCheckpoint = None
     answers: Mapping[str, Any] | None = None
     rerun: Iterable[str] = ()
+    """One address, or several; kept as a tuple, as it is looked at more than once."""
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
         if self.inputs is None:
             return
         if not isinstance(self.inputs, Mapping) or not all(isinstance(name, str) for name in self.inputs):

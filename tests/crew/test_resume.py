@@ -412,7 +412,7 @@ def test_a_call_in_doubt_that_may_happen_once_stops_and_asks(on_disk):
 
 def test_a_call_in_doubt_can_be_let_run(on_disk):
     crew, paid = cut_in_a_call(on_disk(), "once")
-    assert crew.kickoff(run_id="r", rerun=["task:t/tool:pay"]).raw == "answer"
+    assert crew.kickoff(run_id="r", rerun=(address for address in ["task:t/tool:pay"])).raw == "answer"
     assert paid == [3]
 
 
