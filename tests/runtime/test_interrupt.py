@@ -15,7 +15,8 @@ from crewlite import History
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 SCRIPT = """
-import sys, time
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background hands down that it is ignored
 from crewlite import Agent, Crew, Task, CheckpointConfig, event_bus
 from crewlite.events import LLMCallStartedEvent
 from crewlite.testing import ScriptedLLM
