@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
 from crewlite.errors import ConfigError
 
@@ -33,6 +33,26 @@ class Definition(Described):
 
     Two definitions are equal only if they are the same object: twins with equal fields stay two.
     """
+
+    _bound: Any = PrivateAttr(default=None)
+    """What a kickoff goes on from if it is told nothing else: a CheckpointConfig with `restore_from`."""
+
+    def bound_to(self, config: object) -> Self:
+        """A copy whose kickoff goes on from `config` (a CheckpointConfig with `restore_from`); None: from nothing.
+
+        The copy shares everything else with this definition. `from_checkpoint=` of a kickoff wins over it.
+        """
+        copy = self.model_copy()
+        copy._bound = config
+        return copy
+
+    @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
+    @classmethod
+    def _is_list(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, Definition):
+            kind = type(value).__name__
+            raise ConfigError(f"{info.field_name} is one {kind}; wanted a list: {info.field_name}=[...]")
+        return value
 
     @field_validator("checkpoint", mode="before", check_fields=False)
     @classmethod

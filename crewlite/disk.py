@@ -29,7 +29,7 @@ except ImportError:  # Windows has another lock
     import msvcrt
 
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so it is one beyond any journal
-Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "sql", "commit"]
+Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,24 @@ def make_directory(path: Path, *, mode: int = 0o700) -> None:
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory."""
-    temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")
-    try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            _write(file, temporary, data, 0)
+    with _beside(path, data, mode) as temporary:
         tell("rename", temporary, str(path).encode())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    _sync_directory(path.parent)
+
+
+def create(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, whole or not at all. Raises FileExistsError if there is something already."""
+    with _beside(path, data, 0o600) as temporary:
+        tell("rename", temporary, str(path).encode())
+        try:
+            os.link(temporary, path)  # unlike a rename it never takes the place of another
+        except FileExistsError:
+            raise
+        except OSError as error:  # a file system without links
+            if path.exists():
+                raise FileExistsError(f"{path} exists") from error
+            temporary.rename(path)
     _sync_directory(path.parent)
 
 
@@ -97,7 +106,7 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
     kept if `data` begins with it. Raises FileExistsError if it is somebody else's.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
+    with held(path, flags) as file:
         if file.seek(0, os.SEEK_END) < at:
             raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
         file.seek(at)
@@ -111,6 +120,32 @@ def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -
         _write(file, path, data, at)
     if at == 0:
         _sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def held(path: Path, flags: int = os.O_RDWR, *, shared: bool = False) -> Iterator[IO[bytes]]:
+    """The file at `path`, opened and locked against other threads and processes.
+
+    Never one that was replaced or removed while the lock was waited for: that would be written to in vain.
+    """
+    while True:
+        with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file, shared=shared):
+            if _is_at(file, path):
+                yield file
+                return
+
+
+def touch(path: Path, at: float) -> None:
+    """Set the time of the last change of `path`, in seconds since the epoch. Not synced: it means little by then."""
+    tell("touch", path)
+    os.utime(path, (at, at))
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give `path`, whose content is synced, the name `target`, which must not be in use."""
+    tell("rename", path, str(target).encode())
+    path.rename(target)
+    _sync_directory(target.parent)
 
 
 def whole(path: Path) -> bytes:
@@ -128,9 +163,20 @@ def head(path: Path, size: int) -> bytes:
 
 
 def remove(path: Path) -> None:
-    """Delete `path`; a file that is gone already is no error."""
+    """Delete a file; one that is gone already is no error."""
     tell("unlink", path)
     path.unlink(missing_ok=True)
+
+
+def remove_directory(path: Path) -> None:
+    """Delete a directory with all that is in it."""
+    for inside in path.iterdir():
+        if inside.is_dir():
+            remove_directory(inside)
+        else:
+            remove(inside)
+    tell("unlink", path)
+    path.rmdir()
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -150,11 +196,19 @@ def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[A
     return db.execute(sql, parameters)
 
 
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
-def _locked(file: IO[bytes]) -> Iterator[None]:
+def _locked(file: IO[bytes], *, shared: bool) -> Iterator[None]:
     """Hold the advisory lock of an open file against other threads and processes."""
     if fcntl:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go when the file is closed
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)  # let go when the file is closed
         yield
         return
     file.seek(_LOCK_AT)
@@ -164,6 +218,18 @@ def _locked(file: IO[bytes]) -> Iterator[None]:
     finally:
         file.seek(_LOCK_AT)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+@contextlib.contextmanager
+def _beside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """A temporary file with `data`, synced, beside `path`; gone at the end, unless it was given a name."""
+    temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")
+    try:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            _write(file, temporary, data, 0)
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:

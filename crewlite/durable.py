@@ -19,6 +19,10 @@ Json = Any
 Effect = Literal["none", "idempotent", "once"]
 """What a repeated call would do: nothing at all; no harm, given the same idempotency key; harm."""
 
+Drift = Literal["live", "keep", "again", "configured"]
+"""When the recorded outcome of a step answers another question: run live from here; keep it; do this step again, its
+children answering as they may; or as CheckpointConfig.on_drift says."""
+
 Stamp = dict[str, Any]
 """The fields every event of a step shares: run_id, branch, seq, address, parent_event_id, ..."""
 
@@ -92,9 +96,7 @@ class Step(Generic[T]):
     """The outcome that a person's word for it stands for (a call in doubt)."""
     intends: Callable[[T], Sequence[Intent]] | None = None
     """The calls that this outcome will lead to at once; committed with it."""
-    drift: Literal["live", "keep", "again", "configured"] = "live"
-    """When the recorded outcome answers another question: run live from here; keep it; do this step again, its children
-    answering as they may; or as CheckpointConfig.on_drift says."""
+    drift: Drift = "live"
     says: tuple[Any, ...] = ()
     """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
 

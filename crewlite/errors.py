@@ -4,12 +4,13 @@ Each class says what was found, what was wanted and what to do next; it keeps th
 is also the built-in a caller would catch without knowing crewlite; and its `code` never changes.
 
     CrewliteError
-    ├── ConfigError (ValueError) ── NoModel
+    ├── ConfigError (ValueError) ── NoModel, BindMissing
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError)
     ├── StoreError (OSError) ── StoreUnusable
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
+    ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, PlaceIsBehind, InDoubt, OnLoopThread, MaxIterations, Redacted (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted
     ├── StepTimeout (TimeoutError)
@@ -19,7 +20,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -55,6 +56,21 @@ class NoModel(ConfigError):
             f"(CREWLITE_MODEL=offline answers without a network)."
         )
         self.agents = tuple(agents)
+
+
+class BindMissing(ConfigError):
+    """A definition cannot be rebuilt from its record alone: what was live in it is to be passed."""
+
+    code = "bind_missing"
+
+    def __init__(self, where: str, missing: Mapping[str, str], hints: Sequence[str] = ()) -> None:
+        listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
+        also = f" And {'; '.join(hints)}" if hints else ""
+        super().__init__(
+            f"The {where} was made with what no record holds. Pass it: bind={{{listing}}}. The last word of a path "
+            f"binds every such part of that name; None leaves one out.{also}"
+        )
+        self.where, self.missing = where, tuple(missing)
 
 
 class NotCodable(CrewliteError, TypeError):
@@ -124,8 +140,8 @@ class JournalCorrupt(CrewliteError, ValueError):
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
         newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
         super().__init__(
-            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole, or start again with "
-            f"another run_id."
+            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole, let "
+            f"History(location).doctor(repair=True) save what is sound, or start again with another run_id."
         )
         self.where, self.sound = where, sound
 
@@ -156,14 +172,47 @@ class BranchConflictError(CrewliteError, RuntimeError):
     code = "branch_conflict"
 
     def __init__(
-        self, run_id: str, branch: str, *, expected: int | None = None, found: int | str | None = None
+        self,
+        run_id: str,
+        branch: str,
+        *,
+        expected: int | None = None,
+        found: int | str | None = None,
+        holder: str = "this process",
     ) -> None:
-        where = "is being run by this process" if found is None else f"is at {found}, not at {expected}"
+        where = f"is being run by {holder}" if found is None else f"is at {found}, not at {expected}"
         super().__init__(
-            f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. "
-            f"Wait for it to end, then kick off again with run_id={run_id!r}."
+            f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. Wait for it to end, then "
+            f"kick off again with run_id={run_id!r}; or fork the run, to go on beside it."
         )
-        self.run_id, self.branch, self.expected, self.found = run_id, branch, expected, found
+        self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
+
+
+class BranchExists(CrewliteError, ValueError):
+    """A fork under a name that is taken."""
+
+    code = "branch_exists"
+
+    def __init__(self, run_id: str, branch: str) -> None:
+        super().__init__(
+            f"Run {run_id!r} has a branch {branch!r} already, and two lines of work in one would be mixed up. Choose "
+            f"another branch=, or none; to go on with that one, kick off from_checkpoint='{run_id}/{branch}'."
+        )
+        self.run_id, self.branch = run_id, branch
+
+
+class RunExists(CrewliteError, ValueError):
+    """An import of a run whose run_id is taken by one that stands elsewhere."""
+
+    code = "run_exists"
+
+    def __init__(self, run_id: str, location: str, path: str, *, found: str, wanted: str) -> None:
+        super().__init__(
+            f"Run {run_id!r} is in {location} already and is not as {path} has it (digests {found[:8]}, "
+            f"{wanted[:8]}). Nothing was changed. Import it into another location; or, if the one that is there is "
+            f"not needed any more, History({location!r}).delete({run_id!r}) first."
+        )
+        self.run_id, self.location, self.path, self.found, self.wanted = run_id, location, path, found, wanted
 
 
 class PlaceIsBehind(CrewliteError, RuntimeError):
@@ -175,7 +224,7 @@ class PlaceIsBehind(CrewliteError, RuntimeError):
         super().__init__(
             f"Place {place} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and resuming "
             f"there would abandon recorded work. To go on from the head, resume from {head!r} or with "
-            f"run_id={run_id!r}; to start again at this place, fork it (a verb that is still to come)."
+            f"run_id={run_id!r}; to start again at this place, fork it: crew.fork({place!r})."
         )
         self.place, self.run_id, self.branch, self.after, self.head = place, run_id, branch, tuple(after), head
 
@@ -208,7 +257,8 @@ class InputsChanged(RunMismatch):
     def __init__(self, run_id: str, names: Sequence[str]) -> None:
         super().__init__(
             f"Run {run_id!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
-            f"inputs or with the recorded ones; to try other inputs, use another run_id."
+            f"inputs or with the recorded ones; to try other inputs, fork the run: "
+            f"crew.fork({run_id!r}).kickoff(inputs), or use another run_id."
         )
         self.run_id, self.names = run_id, tuple(names)
 

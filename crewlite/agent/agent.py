@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from crewlite import events
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.shape import Shape
 from crewlite.definition import Definition
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
@@ -21,9 +21,13 @@ from crewlite.llm.base import BaseLLM, Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
-from crewlite.runtime.kickoff import FromCheckpoint, Request, Root
+from crewlite.runtime.facts import facts_of
+from crewlite.runtime.fork import ForkVerb
+from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
+from crewlite.runtime.rebuild import Rebuild, find
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
 from crewlite.tools.base import BaseTool
 from crewlite.tools.function import tool as make_tool
 
@@ -52,6 +56,37 @@ class Agent(Definition):
     verbose: bool = False
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, True takes the defaults, False is off."""
+
+    _response_format: type[BaseModel] | None = PrivateAttr(default=None)
+    """What the run it is bound to was started with."""
+
+    fork: ClassVar[ForkVerb] = ForkVerb()
+
+    @classmethod
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+        """Rebuild an agent that ran alone from what its run recorded; its `kickoff()` goes on with that run.
+
+        Args:
+            config: A ref to the run, or CheckpointConfig(restore_from=ref).
+            bind: What no record holds, by path (`llm`, `tools.search`, `response_format`) or last word (`search`).
+                None as a value leaves the part out.
+
+        Raises:
+            BindMissing: live parts that were not passed; it lists all of them.
+            ConfigError: a key of `bind` that binds nothing, or a part that does not fit.
+            RefError, JournalCorrupt, StoreError: the ref names nothing, or nothing sound.
+            RunMismatch: a run of something else than an agent.
+        """
+        found = find(config, "agent")
+        if "agent" not in found.definition:
+            raise found.too_early()
+        rebuild = Rebuild(found)
+        draft, shape = rebuild.draft(found.definition["agent"], cls, ()), found.definition.get("response_format")
+        response_format = rebuild.live(("response_format",), shape) if shape else None
+        rebuild.settle(bind)
+        agent = draft.make().bound_to(found.config)
+        agent._response_format = _as_format(response_format.value) if response_format else None
+        return agent
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -107,7 +142,13 @@ class Agent(Definition):
         inputs = None if messages is None else {"messages": _conversation(messages)}
         return Request(inputs, run_id, from_checkpoint, answers, rerun)
 
+    def identity(self) -> str:
+        """The same for every agent of this role."""
+        return identity_of("agent", self.role)
+
     async def _kickoff(self, request: Request, response_format: type[BaseModel] | None) -> LiteAgentOutput:
+        if self._bound is not None and request.from_checkpoint is None:
+            request, response_format = request.going_on_from(self._bound), response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
         llm = resolve_llm([self.llm], agent=self.role)
@@ -115,8 +156,8 @@ class Agent(Definition):
         root = Root(
             kind="agent",
             name=self.role,
-            definition={"kind": "agent", "name": self.role, "model": llm.model},
-            keys=(),
+            definition=self._facts(llm, response_format),
+            identity=self.identity(),
             setting=self.checkpoint,
             inner=(),
             natural=frozenset({"lite_agent_execution_completed"}),
@@ -128,6 +169,10 @@ class Agent(Definition):
         )
         with shown(self.verbose, lambda: request.progress.run_id):
             return await kickoff(root, request)
+
+    def _facts(self, llm: BaseLLM, response_format: type[BaseModel] | None) -> Facts:
+        facts: Facts = {"kind": "agent", "name": self.role, "model": llm.model, "agent": facts_of(self, Agent)}
+        return facts | ({"response_format": response_format.__name__} if response_format else {})
 
     def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:
         return [self.role, self.goal, self.backstory, messages, shape.schema if shape else None]
@@ -157,8 +202,14 @@ class Agent(Definition):
                 Answer(data["raw"], shape.recorded(data["raw"], f"agent {self.role!r}") if shape else None)
             ),
             timeout=self.max_execution_time,
-            drift="configured" if run else "live",
+            drift=_drift(run),
         )
+
+
+def _drift(run: Run | None) -> Drift:
+    if run is None:
+        return "live"
+    return "again" if run.record.earlier_inputs else "configured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +235,8 @@ class _LiteVoice:
 
 def as_tools(value: object) -> object:
     """Functions become tools; what is a tool stays one."""
+    if isinstance(value, BaseTool) or _is_function(value):
+        raise ConfigError("tools is one tool; wanted a list: tools=[...]")
     if not isinstance(value, list | tuple):
         return value
     made = tuple(make_tool(item) if _is_function(item) else item for item in value)
@@ -195,6 +248,12 @@ def as_tools(value: object) -> object:
 
 def _is_function(item: object) -> bool:
     return isinstance(item, Callable) and not isinstance(item, BaseTool | type)  # type: ignore[arg-type]
+
+
+def _as_format(value: object) -> type[BaseModel] | None:
+    if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
+        return value
+    raise ConfigError(f"bind: response_format is {value!r}; wanted a pydantic class")
 
 
 def _conversation(messages: str | Sequence[Message]) -> list[Message]:

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from crewlite.agent.agent import Agent
 from crewlite.errors import TaskGone
+from crewlite.runtime.facts import facts_of
 from crewlite.state.entry import Facts
 from crewlite.task.task import Task
 
 
-def described(tasks: Sequence[Task]) -> list[Facts]:
-    """Tasks as a record knows them: plain data, with the address each will have."""
+def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[Facts]:
+    """Tasks as a record knows them: plain data, with the address each will have, and the number of its agent."""
     counts: dict[str, int] = {}
-    return [_describe(task, _address(task, counts)) for task in tasks]
+    return _describe({task: _address(task, counts) for task in tasks}, agents)
 
 
-def rebound(recorded: Sequence[Facts], tasks: Sequence[Task], finished: frozenset[str], run_id: str) -> list[Facts]:
+def rebound(
+    recorded: Sequence[Facts], tasks: Sequence[Task], agents: Sequence[Agent], finished: frozenset[str], run_id: str
+) -> list[Facts]:
     """Tasks as the record should know them from now on; each keeps the address it was recorded under.
 
     Raises TaskGone if a finished task has nobody to answer to it.
     """
-    addresses = match(recorded, tasks)
+    answering = match(recorded, tasks)
     gone = [
         fact["address"]
         for fact in recorded
-        if fact["address"] in finished and fact["address"] not in addresses.values()
+        if fact["address"] in finished and fact["address"] not in answering.values()
     ]
     if gone:
         raise TaskGone(run_id, gone)
     taken, counts = {fact["address"] for fact in recorded}, dict[str, int]()
-    result = []
+    addresses: dict[Task, str] = {}
     for task in tasks:
-        address = addresses.get(task)
-        while address is None or (task not in addresses and address in taken):
+        address = answering.get(task)
+        while address is None or (task not in answering and address in taken):
             address = _address(task, counts)
-        result.append(_describe(task, address))
-    return result
+        addresses[task] = address
+    return _describe(addresses, agents)
 
 
 def match(recorded: Sequence[Facts], tasks: Sequence[Task]) -> dict[Task, str]:
@@ -61,8 +65,12 @@ def _address(task: Task, counts: dict[str, int]) -> str:
     return stem if task.name and counts[stem] == 1 else f"{stem}#{counts[stem]}"
 
 
-def _describe(task: Task, address: str) -> Facts:
-    facts: Facts = {"address": address, "description": task.description}
-    if task.name:
-        facts["name"] = task.name
+def _describe(addresses: Mapping[Task, str], agents: Sequence[Agent]) -> list[Facts]:
+    numbers = {agent: number for number, agent in enumerate(agents)}
+    facts = []
+    for task, address in addresses.items():
+        assert task.agent
+        fact = {"address": address, **facts_of(task, Task, ("agent", "context")), "agent": numbers[task.agent]}
+        context = {} if task.context is None else {"context": [addresses[other] for other in task.context]}
+        facts.append(fact | context)
     return facts

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any
+from enum import EnumType, StrEnum
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import described, rebound
 from crewlite.crew.output import CrewOutput
+from crewlite.crew.rebuild import rebuilt
 from crewlite.crew.step import Cast, crew_step, question
 from crewlite.definition import Definition
 from crewlite.durable import together
@@ -22,7 +23,9 @@ from crewlite.llm.models import resolve_llm
 from crewlite.refs import check_name
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
-from crewlite.runtime.kickoff import FromCheckpoint, Request, Root
+from crewlite.runtime.facts import facts_of
+from crewlite.runtime.fork import ForkVerb
+from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.task.step import Filled
@@ -31,7 +34,17 @@ from crewlite.task.task import Task
 _SILENT = frozenset(name for name in checkpoint_event_types() if name.startswith("lite_agent_"))
 
 
-class Process(StrEnum):
+class _Known(EnumType):
+    """An enum that says what it has when it is asked for what it has not."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_") or name in cls._member_map_:
+            return super().__getattribute__(name)
+        known = ", ".join(f"{cls.__name__}.{member}" for member in cls._member_map_)
+        raise AttributeError(f"{cls.__name__} has no {name!r}; this release knows {known} only")
+
+
+class Process(StrEnum, metaclass=_Known):
     """In which order a crew works."""
 
     sequential = "sequential"
@@ -64,6 +77,31 @@ class Crew(Definition):
     """Show progress while it runs."""
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
+
+    fork: ClassVar[ForkVerb] = ForkVerb()
+
+    @classmethod
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+        """Rebuild a crew from what its run recorded; its `kickoff()` goes on with that run.
+
+        What is plain was recorded. Models, tools, callbacks and classes were not: only that there were some, and what
+        they were called. They are passed in `bind`; one error lists all that are missing. Reads the disk, writes
+        nothing and imports nothing.
+
+        Args:
+            config: A ref to the run, or CheckpointConfig(restore_from=ref).
+            bind: What no record holds, by path (`agents.Researcher.llm`, `agents.Researcher.tools.search`,
+                `tasks.research.callback`, `llm` for the crew's own) or by last word: `search` binds every missing tool
+                of that name. None as a value leaves the part out. The path of a plain field overrides what was
+                recorded.
+
+        Raises:
+            BindMissing: live parts that were not passed; it lists all of them.
+            ConfigError: a key of `bind` that binds nothing, or a part that does not fit.
+            RefError, JournalCorrupt, StoreError: the ref names nothing, or nothing sound.
+            RunMismatch: a run of something else than a crew.
+        """
+        return rebuilt(cls, config, bind)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Crew:
@@ -127,6 +165,11 @@ class Crew(Definition):
         With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
         fails, the others still end before the failure is raised.
         """
+        if self._bound is not None:
+            raise ConfigError(
+                "This crew is bound to one run, and kickoff_for_each starts several: "
+                "crew.bound_to(None).kickoff_for_each(...)"
+            )
         if run_id is not None:
             check_name("run_id", run_id)
         requests = [Request(each, f"{run_id}.{n}" if run_id else None) for n, each in enumerate(inputs)]
@@ -136,13 +179,17 @@ class Crew(Definition):
 
         return run_sync("kickoff_for_each", all_of_them, lambda: "Call kickoff_for_each again with the same run_id.")
 
+    def identity(self) -> str:
+        """The same for every crew of this name whose tasks have these names, or else descriptions."""
+        return identity_of("crew", self.name, [task.name or task.description for task in self.tasks])
+
     async def _kickoff(self, request: Request) -> CrewOutput:
-        cast = self._cast()
+        request, cast = request.going_on_from(self._bound), self._cast()
         root = Root(
             kind="crew",
             name=self.name,
-            definition={"kind": "crew", "name": self.name, "tasks": described(self.tasks)},
-            keys=tuple(task.name or task.description for task in self.tasks),
+            definition=self._facts(described(self.tasks, self._people())),
+            identity=self.identity(),
             setting=self.checkpoint,
             inner=tuple(setting for task, agent, _ in cast for setting in (task.checkpoint, agent.checkpoint)),
             natural=frozenset({"task_completed"}),
@@ -172,9 +219,18 @@ class Crew(Definition):
             raise NoModel(list(dict.fromkeys(without)))
         return cast
 
+    def _people(self) -> tuple[Agent, ...]:
+        """All its agents, each once."""
+        return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent))))
+
+    def _facts(self, tasks: list[Facts]) -> Facts:
+        own = facts_of(self, Crew, ("name", "agents", "tasks"))
+        agents = [facts_of(agent, Agent) for agent in self._people()]
+        return {"kind": "crew", "name": self.name, **own, "agents": agents, "tasks": tasks}
+
     def _rebind(self, run: Facts, finished: frozenset[str]) -> Facts:
-        tasks = rebound(run["definition"]["tasks"], self.tasks, finished, run["run_id"])
-        return {"kind": "crew", "name": self.name, "tasks": tasks}
+        recorded = run["definition"]["tasks"]
+        return self._facts(rebound(recorded, self.tasks, self._people(), finished, run["run_id"]))
 
 
 def _fill(cast: Cast, inputs: Mapping[str, Any]) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import durable, events
 from crewlite.agent.agent import Agent
+from crewlite.codec import decode
 from crewlite.crew.binding import match
 from crewlite.crew.output import CrewOutput
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Drift, Stamp, Step
+from crewlite.errors import MissingInput
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.run import Run
 from crewlite.task.output import TaskOutput
@@ -47,19 +49,33 @@ def question(crew: Crew, cast: Cast, inputs: dict[str, Any]) -> list[Any]:
 
 
 async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[TaskOutput]:
+    """Every task in order. What a fork's inputs have changed, and what builds on that, does not answer as it did."""
     scope = durable.scope()
     addresses = [fact["address"] for fact in run.record.run["definition"]["tasks"]] if run else None
+    earlier = [decode(inputs) for inputs in run.record.earlier_inputs] if run else []
     done: dict[Task, Given] = {}
+    stale: set[Task] = set()
     outputs = []
     for number, (task, agent, llm) in enumerate(cast):
         address = addresses[number] if addresses else scope.take("task", task.name)
         wanted = done if task.context is None else task.context
         context = [done[other] for other in wanted]
         filled = Filled.of(task, agent, inputs)
-        output = await scope.step(task_step(filled, llm, context, address=address))
+        if not stale.isdisjoint(wanted) or any(_asked(task, agent, other) != filled.asked() for other in earlier):
+            stale.add(task)
+        drift: Drift = "again" if task in stale else "configured"
+        output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)
     return outputs
+
+
+def _asked(task: Task, agent: Agent, inputs: dict[str, Any]) -> Any:
+    """What a task asked with other inputs; None if they would not do."""
+    try:
+        return Filled.of(task, agent, inputs).asked()
+    except MissingInput:
+        return None
 
 
 def _result(outputs: list[TaskOutput], run: Run | None) -> CrewOutput:

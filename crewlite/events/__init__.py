@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from crewlite.events.types.checkpoint_events import (
         CheckpointCompletedEvent as CheckpointCompletedEvent,
         CheckpointFailedEvent as CheckpointFailedEvent,
+        CheckpointForkCompletedEvent as CheckpointForkCompletedEvent,
+        CheckpointForkFailedEvent as CheckpointForkFailedEvent,
+        CheckpointForkStartedEvent as CheckpointForkStartedEvent,
         CheckpointPrunedEvent as CheckpointPrunedEvent,
         CheckpointRestoreCompletedEvent as CheckpointRestoreCompletedEvent,
         CheckpointRestoreFailedEvent as CheckpointRestoreFailedEvent,
@@ -38,6 +41,13 @@ if TYPE_CHECKING:
     from crewlite.events.types.logging_events import (
         AgentLogsExecutionEvent as AgentLogsExecutionEvent,
         AgentLogsStartedEvent as AgentLogsStartedEvent,
+    )
+    from crewlite.events.types.signal_events import (
+        SigContEvent as SigContEvent,
+        SigHupEvent as SigHupEvent,
+        SigIntEvent as SigIntEvent,
+        SigTermEvent as SigTermEvent,
+        SigTStpEvent as SigTStpEvent,
     )
     from crewlite.events.types.step_events import (
         StepCompletedEvent as StepCompletedEvent,

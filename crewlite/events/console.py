@@ -94,6 +94,10 @@ def _of_run(event: BaseEvent, state: Any) -> _Line:
             return "done", f"agent {event.agent_role} has finished: {_tokens(state)}"
         case events.LiteAgentExecutionErrorEvent():
             return "failed", f"agent {event.agent_role} stopped: {_error(event)}"
+        case events.SigTermEvent() | events.SigIntEvent() | events.SigHupEvent():
+            return "failed", f"{event.type}: {event.reason}"
+        case events.SigTStpEvent() | events.SigContEvent():
+            return "said", f"{event.type}: {event.reason}"
     return None
 
 

@@ -40,6 +40,11 @@ CheckpointEventType = Literal[
     "step_completed",
     "step_failed",
     "step_replayed",
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+    "SIGTSTP",
+    "SIGCONT",
 ]
 """Every event that may name a checkpoint."""
 
@@ -50,6 +55,9 @@ EventType = (
         "checkpoint_completed",
         "checkpoint_failed",
         "checkpoint_pruned",
+        "checkpoint_fork_started",
+        "checkpoint_fork_completed",
+        "checkpoint_fork_failed",
         "checkpoint_restore_started",
         "checkpoint_restore_completed",
         "checkpoint_restore_failed",
@@ -57,7 +65,7 @@ EventType = (
 )
 """Every event. Those about checkpoints never name one themselves."""
 
-_FAMILIES = ("agent", "checkpoint", "crew", "llm", "logging", "step", "task", "tool")
+_FAMILIES = ("agent", "checkpoint", "crew", "llm", "logging", "signal", "step", "task", "tool")
 
 
 def checkpoint_event_types() -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -13,9 +12,11 @@ from pydantic import BaseModel
 from crewlite import background, durable, events
 from crewlite.codec import decode, digest, encode
 from crewlite.errors import (
+    BranchConflictError,
     ConfigError,
     CrewliteError,
     InputsChanged,
+    JournalCorrupt,
     NotCodable,
     PlaceIsBehind,
     RefError,
@@ -28,18 +29,22 @@ from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
+from crewlite.state.claim import claim, holder, holds
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
+from crewlite.state.lineage import whole
 from crewlite.state.locate import Located, locate
-from crewlite.state.providers import provider_for
+from crewlite.state.providers import Store, provider_for
+from crewlite.state.prune import bases
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.writer import Lane, Writer, open_writer
 
 T = TypeVar("T", bound=BaseModel)
+_LOOK_BACK = 20  # newest checkpoints of a location that are asked whether the journal to go on with is all there
 Taken = tuple[Run, dict[str, Any]]
-Opened = tuple[Located, Writer, Lane, list[Entry]]
+Opened = tuple[Located, Writer, Lane, Record]
 
 
 async def kickoff(root: Root[T], request: Request) -> T:
@@ -61,13 +66,15 @@ async def kickoff(root: Root[T], request: Request) -> T:
 async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
     """Open the store and take the branch; go on with what it holds, or begin."""
     if request.run_id or config.restore_from:
-        target, writer, lane, entries = await _opened(root, request, config)
+        target, writer, lane, record = await _opened(root, request, config)
     else:
-        target, writer, lane, entries = _open(root, request, config)  # a new run: nothing to read, nothing to wait for
-    journal = Journal(target.run_id, target.branch, Record(), secrets, config.on_save_error, writer, lane)
+        target, writer, lane, record = _open(root, request, config)  # a new run: nothing to read, nothing to wait for
+    journal = Journal(
+        target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, writer, lane
+    )
     try:
-        if entries:
-            return await _resume(root, request, config, journal, target, entries)
+        if record.seq:
+            return await _resume(root, request, config, journal, target)
         return await _begin(root, request, journal, config)
     except BaseException:
         await journal.aclose()
@@ -99,12 +106,28 @@ def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened
     try:
         lane = writer.enter(target.run_id, target.branch)
         known = request.run_id or config.restore_from
-        return target, writer, lane, writer.store.read(target.run_id, target.branch) if known else []
+        return target, writer, lane, _read(writer.store, lane, target) if known else Record()
     except BaseException:
         if lane:
             writer.leave(lane)
         writer.close()
         raise
+
+
+def _read(store: Store, lane: Lane, target: Located) -> Record:
+    """What a branch holds. Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged."""
+    record = Record.of(whole(store, target.run_id, target.branch))
+    for place in store.places(limit=_LOOK_BACK):
+        if (place.run_id, place.branch) == (target.run_id, target.branch) and place.seq > record.seq:
+            where = f"{store.location}, run {target.run_id}, branch {target.branch}"
+            newest = record.newest_place
+            problem = f"it ends at commit {record.seq}, though checkpoint {short(place.id)} was made at {place.seq}"
+            raise JournalCorrupt(where, problem, store.ref(newest) if newest else None)
+    if record.claim and holds(record.claim, store.touched(target.run_id, target.branch)):
+        raise BranchConflictError(target.run_id, target.branch, holder=holder(record.claim))
+    lane.seq, lane.sum = record.seq, record.sum
+    lane.bases = bases(store, target.run_id, target.branch)
+    return record
 
 
 def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -141,23 +164,20 @@ async def _resume(
     config: CheckpointConfig,
     journal: Journal,
     target: Located,
-    entries: Sequence[Entry],
 ) -> Taken:
     """A run that was recorded, from where it stopped."""
     started, source = time.perf_counter(), root.holds[0]
     about = {"location": target.location, "provider": target.provider.name}
     about |= {"run_id": target.run_id, "branch": target.branch}
     event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
-    record = journal.record = Record.of(entries)
-    assert journal.lane
-    journal.lane.seq, journal.lane.sum = record.seq, record.sum
+    record = journal.record
     try:
-        inputs = _inputs(root, request, journal)
-        finished = _has_its_result(root, record, inputs, config)
+        inputs, others = _inputs(root, request, journal)
+        finished = not others and _has_its_result(root, record, inputs, config)
         doubts = _doubts(request, record)
         if not finished:
             _newest(record, target)
-            await _first_save(journal, _resumed(root, journal))
+            await _first_save(journal, others | _resumed(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
@@ -206,12 +226,15 @@ def _has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], con
     outcome = record.outcomes.get("")
     if outcome is None:
         return False
-    kept = root.rebind is None and config.on_drift == "keep"
+    kept = root.rebind is None and config.on_drift == "keep" and not record.earlier_inputs
     return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
 
 
-def _inputs(root: Root[Any], request: Request, journal: Journal) -> dict[str, Any]:
-    """The inputs to go on with. Raises RunMismatch if the record is of something else."""
+def _inputs(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], Facts]:
+    """The inputs to go on with, and how they are recorded where that is new: a fork may be given others once.
+
+    Raises RunMismatch if the record is of something else.
+    """
     record = journal.record
     recorded = record.run["definition"]
     if recorded["kind"] != root.kind:
@@ -220,14 +243,19 @@ def _inputs(root: Root[Any], request: Request, journal: Journal) -> dict[str, An
             f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
         )
     inputs: dict[str, Any] = decode(record.run["inputs"])
+    others: Facts = {}
     if request.inputs is not None:
         given, coded = _masked(journal, request.inputs)
+        if record.run.get("base"):
+            given, coded = {**inputs, **given}, {**record.run["inputs"], **coded}
         if digest(coded) != digest(record.run["inputs"]):
-            names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
-            raise InputsChanged(journal.run_id, names)
+            if not record.fresh:
+                names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
+                raise InputsChanged(journal.run_id, names)
+            others = {"inputs": coded}
         inputs = given
     root.check(inputs)
-    return inputs
+    return inputs, others
 
 
 def _newest(record: Record, located: Located) -> None:
@@ -251,8 +279,7 @@ def _doubts(request: Request, record: Record) -> frozenset[str]:
 
 def _resumed(root: Root[Any], journal: Journal) -> Facts:
     """The commit that takes a run up: it claims the branch, and tells how the definition stands now."""
-    record = journal.record
-    facts: Facts = {"resumed": {"pid": os.getpid()}}
+    record, facts = journal.record, Facts()
     if root.rebind:
         now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
         if now != record.run["definition"]:
@@ -261,8 +288,10 @@ def _resumed(root: Root[Any], journal: Journal) -> Facts:
 
 
 async def _first_save(journal: Journal, facts: Facts) -> None:
+    """The commit with which this life claims the branch."""
     try:
-        await journal.store(facts)
+        await journal.store({**facts, "claim": claim()})
+        journal.claimed = True
     except Exception as error:
         assert journal.lane
         journal.lane.backlog = ()  # nothing was started, so there is nothing to save later

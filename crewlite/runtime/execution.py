@@ -51,7 +51,9 @@ class Execution(Generic[T]):
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
         if step.effect == "once" and address not in run.record.intents:
-            await run.journal.save({"intents": [[address, step.effect]]})
+            await run.journal.save({"intents": [[address, step.effect]]}, now=True)
+        if step.effect == "once":
+            await run.journal.assured()
         number, past = _next_attempt(run.record.attempts.get(address, []), root=not address)
         await self._begin()
         while True:
@@ -79,7 +81,7 @@ class Execution(Generic[T]):
         if event is None:
             return
         if setting := run.subscriber.wants(event.type, self.settings):
-            await run.journal.save(run.subscriber.place(event, setting, run.record, run.journal.next_seq))
+            await run.journal.save(run.place(event, setting, run.journal.next_seq))
         run.journal.ride(event)
         run.emit(self.step.voice.source, event)
         self.started = event.event_id
@@ -147,8 +149,8 @@ class Execution(Generic[T]):
         if event is not None:
             run.journal.ride(event)
             if setting := run.subscriber.wants(event.type, self.settings):
-                facts |= run.subscriber.place(event, setting, run.record, run.journal.next_seq)
-        await run.journal.save(facts)
+                facts |= run.place(event, setting, run.journal.next_seq)
+        await run.journal.save(facts, now=any(effect == "once" for _, effect in facts.get("intents", ())))
         if event is not None:
             run.emit(self.step.voice.source, event)
 

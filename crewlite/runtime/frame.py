@@ -103,7 +103,7 @@ class Frame:
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.ride(event)
-            await run.journal.save(run.subscriber.place(event, setting, run.record, seq))
+            await run.journal.save(run.place(event, setting, seq))
         else:
             run.journal.ride(event)
         run.emit(source, event)

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +19,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import Run
+from crewlite.runtime.signals import Listener, named
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
@@ -29,6 +30,11 @@ log = logging.getLogger("crewlite.run")
 FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
 
 
+def identity_of(kind: str, name: str, keys: Sequence[str] = ()) -> str:
+    """Tells runs of one definition from others: by its kind, its name and what its parts are known by."""
+    return digest([kind, name, *keys])
+
+
 @dataclass(frozen=True, slots=True)
 class Root(Generic[T]):
     """The outermost definition of a run, as the engine sees it."""
@@ -37,8 +43,8 @@ class Root(Generic[T]):
     name: str
     definition: Facts
     """Plain data to know it again by: kind, name, tasks. Never a live object, never a secret."""
-    keys: tuple[str, ...]
-    """What its parts are known by; with kind and name they tell whether a recorded run is one of this definition."""
+    identity: str
+    """The same for every run of this definition: see `identity_of`."""
     setting: Setting
     inner: tuple[Setting, ...]
     natural: frozenset[str]
@@ -55,11 +61,6 @@ class Root(Generic[T]):
     """The question of the root step, as plain JSON: a result that answers another one is not this run's any more."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the facts of the recorded run and which addresses are finished."""
-
-    @property
-    def identity(self) -> str:
-        """The same for every run of this definition."""
-        return digest([self.kind, self.name, *self.keys])
 
 
 @dataclass
@@ -88,6 +89,12 @@ class Request:
             return
         if not isinstance(self.inputs, Mapping) or not all(isinstance(name, str) for name in self.inputs):
             raise ConfigError(f"inputs is {self.inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+
+    def going_on_from(self, bound: FromCheckpoint) -> Request:
+        """The same, from where a definition is bound to unless the caller says otherwise."""
+        if bound is None or self.from_checkpoint is not None:
+            return self
+        return dataclasses.replace(self, from_checkpoint=bound)
 
     def how_to_go_on(self, kind: str) -> str:
         """The line that resumes an interrupted run."""
@@ -135,15 +142,17 @@ def plan(root: Root[Any], request: Request) -> Plan:
 
 async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting) -> T:
     """Drive a run to its result and leave its journal in order, whatever happens."""
-    try:
-        step = dataclasses.replace(root.step(inputs, run), address="")
-        result = await Frame(run, "", settings=(setting,)).step(step)
-        return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
-    finally:
+    async with _listener(root, run, setting) as listener:
         try:
-            await event_bus.aflush()
+            step = dataclasses.replace(root.step(inputs, run), address="")
+            result = await listener.during(lambda: Frame(run, "", settings=(setting,)).step(step))
+            await run.journal.flush()
+            return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
         finally:
-            await run.journal.aclose()
+            try:
+                await event_bus.aflush(listener.patience)
+            finally:
+                await run.journal.aclose()
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:
@@ -152,6 +161,8 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
         raise ConfigError(
             f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's"
         )
+    if signals := named((root.setting, *root.inner)):
+        log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)
     root.check(request.inputs or {})
     step = root.step(dict(request.inputs or {}), None)
 
@@ -164,6 +175,14 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
     if home is asyncio.get_running_loop():
         return await work()
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread
+
+
+def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
+    """Hears the signals that definitions of this run name. One that has its result already needs none."""
+    asked = {} if run.subscriber.asleep else named((setting, *root.inner))
+    again = Request(progress=Progress(run.run_id, run.journal.location))
+    frame = Frame(run, "", root.name, settings=(setting,))
+    return Listener(asked, frame, root.holds[0], lambda: again.how_to_go_on(root.kind))
 
 
 def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:

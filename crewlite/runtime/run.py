@@ -10,14 +10,16 @@ from typing import Any, Literal
 from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.runtime import RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber
 
-Durability = Literal["sync", "degraded", "off"]
-"""sync: every outcome was in the store before the run went on. degraded: something could not be saved, or only late.
-off: no store."""
+Durability = Literal["sync", "async", "degraded", "off"]
+"""sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
+something could not be saved, or only late. off: no store."""
 
 
 @dataclass(eq=False)
@@ -54,7 +56,13 @@ class Run:
         """How much of this run can be relied upon to be on disk."""
         if self.journal.degraded:
             return "degraded"
-        return "sync" if self.journal.writer else "off"
+        if self.journal.writer is None:
+            return "off"
+        return "async" if self.journal.durability == "async" else "sync"
+
+    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> Facts:
+        """The facts that name a checkpoint for `event` at `seq`."""
+        return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
 
     def emit(self, source: object, event: BaseEvent) -> None:
         """Let the bus hear of an event, and handlers have the run at this moment."""

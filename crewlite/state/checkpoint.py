@@ -52,19 +52,28 @@ def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[C
     """The places that a journal names, first to last."""
     record = Record()
     then: dict[int, tuple[Usage, int, int]] = {}
+    runs: dict[int, Facts] = {}
+    homes: dict[str, str] = {}
     for entry in entries:
         record.apply(entry)
         then[entry.seq] = record.usage, len(record.tasks), len(record.events)
-    run, tasks = record.run, list(record.tasks)
+        runs[entry.seq] = record.run
+        if place := entry.facts.get("place"):
+            homes[place["id"]] = record.run["branch"]
+        base = entry.facts.get("run", {}).get("base")
+        if base and base["place"]:
+            homes.setdefault(base["place"]["id"], base["branch"])
+    tasks = list(record.tasks)
     found = []
     for place in sorted(record.places.values(), key=lambda place: (place["seq"], place["id"])):
         usage, finished, heard = then[place["seq"]]
+        run = runs[place["seq"]]
         found.append(
             Checkpoint(
                 id=place["id"],
                 run_id=run["run_id"],
-                branch=run["branch"],
-                parent_id=place["parent"],
+                branch=homes[place["id"]],
+                parent_id=record.parent(place),
                 seq=place["seq"],
                 trigger=place["trigger"],
                 address=place["address"],

@@ -32,8 +32,9 @@ class CheckpointConfig(Described):
     """Keep this many per run and branch, dropping the oldest. None keeps all."""
     restore_from: str | None = None
     """For `from_checkpoint=`: a ref to go on from (a file, a location, `db#id`, an id, `latest`)."""
-    durability: Literal["sync"] = "sync"
-    """"sync": each outcome is on disk, synced, before the run goes on."""
+    durability: Literal["sync", "async"] = "sync"
+    """"sync": each outcome is on disk, synced, before the run goes on. "async": it follows, in order, while the run
+    goes on; a crash may cost the last of it. Calls declared effect="once" are on disk first either way."""
     on_save_error: Literal["warn", "raise"] = "warn"
     """When a save fails: go on and say so in the result (durability="degraded"), or stop the run."""
     on_drift: Literal["keep", "rerun", "error"] = "keep"
@@ -53,7 +54,7 @@ class CheckpointConfig(Described):
             provider: BaseProvider | None = None,
             max_checkpoints: int | None = None,
             restore_from: str | os.PathLike[str] | None = None,
-            durability: Literal["sync"] = "sync",
+            durability: Literal["sync", "async"] = "sync",
             on_save_error: Literal["warn", "raise"] = "warn",
             on_drift: Literal["keep", "rerun", "error"] = "keep",
             redact: Iterable[str] | None = None,

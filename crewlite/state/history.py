@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,8 +22,11 @@ from crewlite.codec import decode
 from crewlite.errors import RefError
 from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.entry import Entry, Facts
-from crewlite.state.locate import exists, locate
-from crewlite.state.providers import BaseProvider, Store, provider_for
+from crewlite.state.fork import fork
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located, exists, locate
+from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
+from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Attempt, LightEvent, Record
 from crewlite.usage import Usage
 
@@ -52,7 +56,7 @@ class RunHistory:
 
     @cached_property
     def _entries(self) -> list[Entry]:
-        return self._store.read(self.run_id, self.branch)
+        return whole(self._store, self.run_id, self.branch)
 
     @cached_property
     def _record(self) -> Record:
@@ -141,8 +145,53 @@ class History:
 
     def run(self, ref: str = "latest") -> RunHistory:
         """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
-        found = locate(ref, self._location, self._provider, None)
+        found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
+
+    def places(self, *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+        """The checkpoints of all runs, newest first; at most `limit`, all older than the one whose id is `before`.
+
+        For the next page, pass the id of the last one as `before`. Reads no journals.
+        """
+        return self._store.places(limit=limit, before=before)
+
+    def fork(self, ref: str = "latest", *, branch: str | None = None, operation_id: str | None = None) -> RunHistory:
+        """Begin a branch at the checkpoint that a ref names, or at the head of the run or branch that it names.
+
+        Args:
+            ref: What to fork.
+            branch: The name of the new branch; one is made up if it is left out.
+            operation_id: Makes a repeated call safe: the same operation gives the same branch.
+
+        Raises:
+            RefError: there is nothing to fork. BranchExists: the name is taken. StoreError, OSError: nothing was made.
+        """
+        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id)
+        return RunHistory(self._store, found.run_id, found.branch)
+
+    def prune(
+        self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False
+    ) -> Pruned:
+        """Take away what is not needed any more: old finished runs, old checkpoints, the inner detail of steps.
+
+        Args:
+            keep_last: Checkpoints to keep of each branch. Labelled ones, and those that forks stand on, stay besides.
+            older_than: Finished runs that have not changed for so long, or since then, are deleted as a whole.
+            dry_run: Only say what would be done.
+
+        A branch that somebody is at work on is left alone. Every run can be resumed and forked as before, from what is
+        kept.
+        """
+        return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
+
+    def delete(self, run_id: str) -> Pruned:
+        """Delete a run with all its branches, finished or not. Raises RefError, and BranchConflictError if it runs."""
+        if not self._store.branches(run_id):
+            raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
+        return delete(self._store, run_id)
+
+    def _find(self, ref: str) -> Located:
+        return locate(ref, self._location, self._provider, None)
 
     def close(self) -> None:
         """Let go of the location."""

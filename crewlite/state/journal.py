@@ -27,6 +27,7 @@ from crewlite.state.record import Record
 from crewlite.state.writer import Done, Lane, Writer, open_writer
 
 log = logging.getLogger("crewlite.state")
+_FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
 
 
 @dataclass(eq=False)
@@ -38,16 +39,24 @@ class Journal:
     record: Record
     secrets: Secrets
     on_save_error: str = "warn"
+    durability: str = "sync"
+    """"async": commits do not wait for the disk, unless they must."""
     writer: Writer | None = None
     lane: Lane | None = None
     degraded: bool = False
     """Something could not be saved."""
+    broken: BaseException | None = None
+    """What a save that nobody waited for ended with, if it must stop the run."""
+    claimed: bool = False
+    """This life of the run has said that it writes the branch."""
     closed: bool = False
     _entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
     _riding: list[list[Any]] = field(default_factory=list)
     _unsettled: int = 0
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
+    _behind: int = 0
+    """Commits that are on their way to the disk while the run goes on."""
     _thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
@@ -56,6 +65,11 @@ class Journal:
     def location(self) -> str | None:
         """Where it is stored."""
         return self.writer.store.location if self.writer else None
+
+    @property
+    def bases(self) -> frozenset[str]:
+        """Places of this branch that forks stand on, as far as known."""
+        return self.lane.bases if self.lane else frozenset()
 
     @property
     def next_seq(self) -> int:
@@ -101,22 +115,70 @@ class Journal:
             await waiting
             self._unsettled -= 1
 
-    async def save(self, facts: Facts) -> None:
-        """Commit and wait until it is durable. Announces the checkpoint it names, and failures."""
+    async def save(self, facts: Facts, *, now: bool = False) -> None:
+        """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
+
+        Announces the checkpoint it names, and failures.
+        """
         place, started = facts.get("place"), time.perf_counter()
         if place:
             self._say(events.CheckpointStartedEvent, **_naming(place))
+        if self.durability == "async" and not now:
+            await self._save_behind(facts, started)
+            return
         try:
             await self.store(facts)
-        except BranchConflictError:
-            raise
-        except Exception as error:
-            self.failed(error)
-            if self.on_save_error == "raise":
-                raise StoreError(self.location or "", f"a save failed: {error}") from error
+        except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
+            self._not_saved(error)
             return
         if place:
             self.completed(facts, started)
+
+    async def flush(self) -> None:
+        """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
+        unsettled = self._behind or self._unsettled or (self.lane and self.lane.backlog)
+        if self.writer and self.lane and unsettled and (problem := await self._settle(self.writer, self.lane)):
+            self._not_saved(problem)
+        if self.broken:
+            raise self.broken
+
+    async def assured(self) -> None:
+        """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""
+        if self.lane and self.lane.backlog:
+            await self.flush()
+            if self.lane.backlog:
+                raise StoreError(
+                    self.location or "", "what may happen only once is not done while nothing can be saved; try again"
+                )
+
+    async def _save_behind(self, facts: Facts, started: float) -> None:
+        """Commit without waiting, except for those before it when too many are under way."""
+        if self.broken:
+            raise self.broken
+
+        def settle(error: BaseException | None) -> None:
+            self._behind -= 1
+            if error is None:
+                if "place" in facts:
+                    self.completed(facts, started)
+                return
+            try:
+                self._not_saved(error)
+            except Exception as stop:  # noqa: BLE001 - raised where the run asks for the next save
+                self.broken = stop
+
+        if self.commit(facts, settle, self.loop):
+            self._behind += 1
+            if self._behind >= _FARTHEST_BEHIND:
+                await self.flush()
+
+    def _not_saved(self, error: BaseException) -> None:
+        """A save failed: go on and say so, or raise what stops the run."""
+        if isinstance(error, BranchConflictError):
+            raise error
+        self.failed(error)
+        if self.on_save_error == "raise":
+            raise StoreError(self.location or "", f"a save failed: {error}") from error
 
     def warn(self, message: str) -> None:
         """Tell the log."""
@@ -174,7 +236,9 @@ class Journal:
         if not self.writer or not self.lane:
             return
         try:
-            if self._unsettled or self.lane.backlog:
+            if self.claimed and self.record.claim and not self.lane.backlog:
+                self._give_back(self.writer, self.lane)
+            if self._unsettled or self._behind or self.lane.backlog:
                 await self._settled(self.writer, self.lane)
         finally:
             self.writer.leave(self.lane)
@@ -182,13 +246,25 @@ class Journal:
         if ended:
             await asyncio.wrap_future(ended)
 
+    def _give_back(self, writer: Writer, lane: Lane) -> None:
+        """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
+        facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True}
+        entry = seal(facts, after=self.record.sum)
+        self.record.apply(entry)
+        self._unsettled += 1
+        writer.put(lane, (entry,), lambda error: None)
+
     async def _settled(self, writer: Writer, lane: Lane) -> None:
         late = bool(lane.backlog)
-        settled: Future[BaseException | None] = Future()
-        writer.put(lane, (), settled.set_result)
-        problem = await asyncio.shield(asyncio.wrap_future(settled))
+        problem = await self._settle(writer, lane)
         if problem or late:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
+
+    async def _settle(self, writer: Writer, lane: Lane) -> BaseException | None:
+        """Wait until the lane is empty, or what is in it has failed once more."""
+        settled: Future[BaseException | None] = Future()
+        writer.put(lane, (), settled.set_result)
+        return await asyncio.shield(asyncio.wrap_future(settled))
 
     def _name_place(
         self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]

@@ -10,6 +10,7 @@ from pathlib import Path
 from crewlite.errors import RefError
 from crewlite.refs import Ref, parse
 from crewlite.state.entry import Facts
+from crewlite.state.lineage import whole
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -123,7 +124,7 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             raise RefError(text, f"names no run or branch in {location}", [f"{b.run_id}/{b.branch}" for b in branches])
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
-        record = Record.of(store.read(chosen.run_id, chosen.branch))
+        record = Record.of(whole(store, chosen.run_id, chosen.branch))
         return Located(provider, location, chosen.run_id, chosen.branch, _walk(record, ref, text))
     finally:
         store.close()

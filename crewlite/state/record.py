@@ -15,6 +15,7 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "usage")
 _ATTEMPT = re.compile(r"!\d+$")
 
 
@@ -77,6 +78,14 @@ class Record:
     places: dict[str, Facts] = field(default_factory=dict)
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    claim: Facts | None = None
+    """Who writes; None if nobody does, as the run has ended or was given back."""
+    inherited: frozenset[str] = frozenset()
+    """Places that belong to the branches this one was forked from."""
+    earlier_inputs: tuple[Json, ...] = ()
+    """Inputs that recorded outcomes may have been asked with, before a fork changed them."""
+    dropped: dict[str, str | None] = field(default_factory=dict)
+    """Places that were taken away, each with its parent."""
     tasks: dict[str, None] = field(default_factory=dict)
     """Addresses of finished tasks, in the order they finished first."""
 
@@ -94,6 +103,17 @@ class Record:
         return "" in self.outcomes
 
     @property
+    def fresh(self) -> bool:
+        """Whether this is a fork that nobody has kicked off yet."""
+        return bool(self.run.get("base")) and self.seq == self.run["base"]["seq"] + 1
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its result, or has given up."""
+        tries = self.attempts.get("")
+        return self.finished or bool(tries and tries[-1].final and tries[-1].seq == self.seq)
+
+    @property
     def newest_place(self) -> Facts | None:
         """The place furthest along the branch."""
         return max(self.places.values(), key=lambda place: (place["seq"], place["id"]), default=None)
@@ -101,10 +121,8 @@ class Record:
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
         facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
-        if run := facts.get("run"):
-            self.run, self.started_at = run, facts["at"]
-        if definition := facts.get("definition"):
-            self.run = {**self.run, "definition": definition}
+        if not facts.keys().isdisjoint(_OF_THE_RUN):
+            self._life(facts)
         for step in facts.get("steps", ()):
             self._step(step)
         for address, effect in facts.get("intents", ()):
@@ -112,14 +130,51 @@ class Record:
             self._replace(address)
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
-        for gone in facts.get("drops", ()):
+        for gone, parent in facts.get("drops", ()):
             self.places.pop(gone, None)
+            self.dropped[gone] = parent
         if place := facts.get("place"):
             self.places[place["id"]] = place
+        if self.ended and "claim" not in facts:
+            self.claim = None
 
     def value(self, address: str) -> Json:
         """The whole value of an outcome, references resolved."""
         return self._resolve(self.outcomes[address].value)
+
+    def parent(self, place: Facts) -> str | None:
+        """The id of the nearest place before this one that is still there."""
+        parent: str | None = place["parent"]
+        while parent is not None and parent not in self.places:
+            parent = self.dropped.get(parent)
+        return parent
+
+    def _life(self, facts: Facts) -> None:
+        """What an entry says of the run itself."""
+        if run := facts.get("run"):
+            self._begin(run, facts["at"])
+        if definition := facts.get("definition"):
+            self.run = {**self.run, "definition": definition}
+        if "inputs" in facts:
+            self.earlier_inputs = (*self.earlier_inputs, self.run["inputs"])
+            self.run = {**self.run, "inputs": facts["inputs"]}
+        if "claim" in facts or "released" in facts:
+            self.claim = facts.get("claim")
+        if paid := facts.get("usage"):
+            self.usage = self.usage + Usage(**paid)
+
+    def _begin(self, run: Facts, at: str) -> None:
+        """A new run; or a branch of the run that was read so far, up to its base."""
+        self.started_at = at
+        base = run.get("base")
+        if base is None:
+            self.run = run
+            return
+        self.run = {**self.run, "branch": run["branch"], "base": base}
+        self.claim = None
+        if place := base["place"]:
+            self.places.setdefault(place["id"], place)
+        self.inherited = frozenset(self.places)
 
     def _step(self, step: Facts) -> None:
         address, usage = step["address"], step.get("usage")

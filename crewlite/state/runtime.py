@@ -20,7 +20,7 @@ from crewlite.usage import Usage
 class RuntimeState:
     """The run at the moment of one event. It stays bound to that moment, however late it is used."""
 
-    __slots__ = ("_address", "_finished", "_journal", "_trigger", "seq", "usage")
+    __slots__ = ("_address", "_finished", "_journal", "_sum", "_trigger", "seq", "usage")
 
     def __init__(self, journal: Journal, trigger: str, address: str) -> None:
         self._journal, self._trigger, self._address = journal, trigger, address
@@ -28,7 +28,7 @@ class RuntimeState:
         """The commit of this moment."""
         self.usage: Usage = journal.record.usage
         """Tokens and cost of the run up to this moment."""
-        self._finished = len(journal.record.tasks)
+        self._finished, self._sum = len(journal.record.tasks), journal.record.sum
 
     @property
     def run_id(self) -> str:
@@ -84,9 +84,8 @@ class RuntimeState:
             raise RefError(label, "labels another place of this run already; choose another label")
         about = {"finished_tasks": self._finished, "tokens": self.usage.total_tokens}
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
-        return {
-            "place": new_place(record, self.seq, self._trigger, self._address, about=about, label=label, metadata=coded)
-        }
+        named = {"about": about, "total": self._sum, "label": label, "metadata": coded}
+        return {"place": new_place(record, self.seq, self._trigger, self._address, **named)}
 
 
 def _text(location: str | os.PathLike[str] | None) -> str | None:

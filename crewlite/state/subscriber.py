@@ -41,14 +41,28 @@ class CheckpointSubscriber:
             return setting if kind in events or "*" in events else False
         return False
 
-    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, record: Record, seq: int) -> Facts:
-        """The facts that name a place for `event` at `seq`, and drop what is beyond `max_checkpoints`."""
+    def place(
+        self,
+        event: BaseEvent,
+        setting: CheckpointConfig | bool,
+        record: Record,
+        seq: int,
+        bases: frozenset[str] = frozenset(),
+    ) -> Facts:
+        """The facts that name a place for `event` at `seq`, and drop what is beyond `max_checkpoints`.
+
+        `bases` are places that forks stand on, which are kept.
+        """
         facts: Facts = {"place": new_place(record, seq, event.type, event.address or "", about=_about(event, record))}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
-            unlabelled = [place["id"] for place in record.places.values() if not place.get("label")]
-            if drops := unlabelled[: max(0, len(unlabelled) + 1 - limit)]:
-                facts |= {"drops": drops, "keep": limit}
+            own = [
+                place
+                for place in record.places.values()
+                if not place.get("label") and place["id"] not in record.inherited and place["id"] not in bases
+            ]
+            if beyond := own[: max(0, len(own) + 1 - limit)]:
+                facts |= {"drops": [[place["id"], place["parent"]] for place in beyond], "keep": limit}
         return facts
 
 
@@ -59,10 +73,14 @@ def new_place(
     address: str,
     *,
     about: Facts,
+    total: str | None = None,
     label: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Facts:
-    """The facts of a place at `seq`; its parent is the newest place at or before it."""
+    """The facts of a place at `seq`; its parent is the newest place at or before it.
+
+    `total` is the sum of that entry, for a place named after it was sealed.
+    """
     before = [place for place in record.places.values() if place["seq"] <= seq] if seq <= record.seq else None
     parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     place: Facts = {
@@ -73,6 +91,8 @@ def new_place(
         "address": address,
         "about": about,
     }
+    if total:
+        place["sum"] = total
     if label:
         place["label"] = label
     if metadata:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -17,10 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from crewlite.errors import BranchConflictError
+from crewlite.errors import BranchConflictError, CrewliteError
+from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
+from crewlite.state.prune import bases, tidy
 
+log = logging.getLogger("crewlite.state")
+_FIRST_TIDYING = 64  # commits; after that, whenever a branch has doubled: so tidying costs no more than writing did
 _LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
 Done = Callable[[BaseException | None], None]
 
@@ -36,6 +41,12 @@ class Lane:
     sum: str = ""
     backlog: tuple[Entry, ...] = ()
     """What failed to be stored, in order."""
+    bases: frozenset[str] = frozenset()
+    """Places that forks stand on."""
+    drops: bool = False
+    """Checkpoints were dropped since forks were last looked for."""
+    tidied: int = 0
+    """Where the branch was when inner detail was last dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +64,12 @@ class Writer:
     store: Store
     key: tuple[str, str]
     provider: str
-    lanes: set[tuple[str, str]] = field(default_factory=set)
+    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     users: int = 0
     _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
+    _beat: float = field(default_factory=time.monotonic)
 
     def put(
         self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
@@ -73,13 +85,13 @@ class Writer:
         with _lock:
             if (run_id, branch) in self.lanes:
                 raise BranchConflictError(run_id, branch)
-            self.lanes.add((run_id, branch))
-        return Lane(run_id, branch)
+            lane = self.lanes[run_id, branch] = Lane(run_id, branch)
+        return lane
 
     def leave(self, lane: Lane) -> None:
         """Give a branch back."""
         with _lock:
-            self.lanes.discard((lane.run_id, lane.branch))
+            self.lanes.pop((lane.run_id, lane.branch), None)
 
     def release(self) -> Future[None] | None:
         """Let go. The last user ends the thread, which closes the store; the future tells when it has."""
@@ -101,7 +113,7 @@ class Writer:
         threading.Thread(target=self._work, name="crewlite-writer", daemon=True).start()
 
     def _work(self) -> None:
-        job = self._jobs.get()
+        job = self._next()
         while job:
             jobs = [job]
             if self.users > 1:
@@ -109,9 +121,45 @@ class Writer:
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
             self._write(jobs)
-            job = job and self._jobs.get()
+            self._tidy({job.lane for job in jobs})
+            job = job and self._next()
         self.store.close()
         self._ended.set_result(None)
+
+    def _next(self) -> _Job | None:
+        """The next job; while there is none, and between jobs, signs of life are given every 10 seconds."""
+        while True:
+            try:
+                job = self._jobs.get(timeout=max(0.0, self._beat + BEAT - time.monotonic()))
+            except queue.Empty:
+                job = None
+                self._live()
+            else:
+                return job
+
+    def _live(self) -> None:
+        """Show on every branch at work that its holder lives. A store that is not there now may be there next time."""
+        self._beat = time.monotonic()
+        with _lock:
+            lanes = [lane for lane in self.lanes.values() if lane.seq and not lane.backlog]
+        for lane in lanes:
+            try:
+                self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
+            except (OSError, BranchConflictError) as error:
+                log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, error)
+
+    def _tidy(self, lanes: set[Lane]) -> None:
+        """Drop inner detail that no checkpoint needs, where many were dropped since the last time."""
+        for lane in lanes:
+            if lane.drops and not lane.backlog:
+                lane.drops = False
+                try:
+                    lane.bases = bases(self.store, lane.run_id, lane.branch)
+                    if lane.seq >= 2 * lane.tidied + _FIRST_TIDYING:
+                        tidy(self.store, lane.run_id, lane.branch)
+                        lane.tidied = lane.seq
+                except (OSError, CrewliteError) as error:
+                    log.warning("%s/%s could not be tidied: %s", lane.run_id, lane.branch, error)
 
     def _write(self, jobs: list[_Job]) -> None:
         commits: dict[Lane, Commit] = {}
@@ -132,7 +180,8 @@ class Writer:
             self._answer(jobs, error)
             return
         for lane, commit in commits.items():
-            lane.seq, lane.sum, lane.backlog = commit.entries[-1].seq, commit.entries[-1].sum, ()
+            (lane.seq, lane.sum), lane.backlog = commit.head, ()
+            lane.drops |= any("drops" in entry.facts for entry in commit.entries)
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
@@ -168,6 +217,13 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
             writer.start()
         writer.users += 1
         return writer
+
+
+def at_work(location: str, run_id: str, branch: str) -> bool:
+    """Whether a run of this process writes that branch."""
+    real = os.path.realpath(location)
+    with _lock:
+        return any((run_id, branch) in w.lanes for w in _open.values() if os.path.realpath(w.store.location) == real)
 
 
 def _forget() -> None:

@@ -13,7 +13,7 @@ from crewlite import background, codec, disk, durable, events, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
 from crewlite.agent.shape import schema_text
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import text_of
 from crewlite.llm.base import BaseLLM
 from crewlite.task.output import TaskOutput
@@ -85,7 +85,9 @@ class Given:
     text: str
 
 
-def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None) -> Step[TaskOutput]:
+def task_step(
+    filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Drift
+) -> Step[TaskOutput]:
     """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
     task = filled.task
 
@@ -107,7 +109,7 @@ def task_step(filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address
         decode=filled.output_of,
         address=address,
         timeout=filled.agent.max_execution_time,
-        drift="configured",
+        drift=drift,
         says=(task.checkpoint, filled.agent.checkpoint),
     )
 

@@ -59,7 +59,7 @@ class Branch:
 
     def place(self, *, drops: Sequence[str] = ()) -> Facts:
         """An entry that names a place, and takes others away. Returns the facts of the place."""
-        more: Facts = {"drops": list(drops)} if drops else {}
+        more: Facts = {"drops": [[gone, None] for gone in drops]} if drops else {}
         place: Facts = {
             "id": new_id(),
             "seq": len(self.entries) + 1,

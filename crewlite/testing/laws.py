@@ -11,6 +11,7 @@ from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.state.entry import Facts
 from crewlite.state.locate import locate
 from crewlite.state.providers import BaseProvider, BranchInfo, Commit, PlaceInfo, Store
+from crewlite.state.providers.reading import branch_info, place_info
 from crewlite.testing.bench import Bench, Branch
 
 Law = Callable[[Bench], None]
@@ -182,7 +183,7 @@ def dropped_places_are_gone(bench: Bench) -> None:
     third = branch.place(drops=[first["id"]])
     store.append([branch.commit()])
     _same(store.places(), [_info(branch, third), _info(branch, second)], "the listing is")
-    branch.add(drops=[second["id"], third["id"], "never was"])
+    branch.add(drops=[[gone, None] for gone in (second["id"], third["id"], "never was")])
     store.append([branch.commit()])
     _same(store.places(), [], "the listing is")
     _journal_is(store, branch)
@@ -355,12 +356,11 @@ _VALUES: tuple[Any, ...] = (
 
 
 def _info(branch: Branch, place: Facts) -> PlaceInfo:
-    return PlaceInfo(place["id"], branch.run_id, branch.branch, place["seq"], place["trigger"], place["at"])
+    return place_info(branch.entries[0].facts["run"], place)
 
 
 def _line(branch: Branch) -> BranchInfo:
-    started = branch.entries[0].facts["at"]
-    return BranchInfo(branch.run_id, branch.branch, branch.uid, branch.identity, "crew", branch.name, started)
+    return branch_info(branch.entries[0])
 
 
 def _journal_is(store: Store, branch: Branch) -> None:

@@ -39,6 +39,7 @@ def after_the_cut(log: Log, disk: Path, root: Path) -> None:
     synced: dict[str, bytes] = {}
     names: dict[str, str | None] = {}  # what the directory on disk says: path to the file it means
     pending: dict[str, str | None] = {}
+    moved: dict[str, str] = {}  # directories by their new names, while the disk still knows the old ones
     for item in log:
         if isinstance(item, str):
             continue
@@ -52,11 +53,21 @@ def after_the_cut(log: Log, disk: Path, root: Path) -> None:
             written[path] = written.get(path, bytearray(synced.get(path, b"")))[: item.offset]
         elif item.verb == "fsync":
             synced[path] = bytes(written.get(path, b""))
+        elif item.verb == "rename" and any(name.startswith(f"{path}/") for name in (*names, *pending)):
+            moved[data.decode()] = path  # a directory: its files are the same files, whatever it is called
+            for files in (written, synced):
+                files.update({_moved(name, path, data.decode()): content for name, content in files.items()})
+            for listed in (names, pending):
+                listed.update({name: file and _moved(file, path, data.decode()) for name, file in listed.items()})
         elif item.verb == "rename":
             pending[data.decode()] = path
         elif item.verb == "unlink":
             pending[path] = None
         elif item.verb == "fsync_dir":
+            for new in [name for name in moved if str(Path(name).parent) == path]:
+                old = moved.pop(new)
+                names = {_moved(name, old, new): file for name, file in names.items()}
+                pending = {_moved(name, old, new): file for name, file in pending.items()}
             settled = {name: file for name, file in pending.items() if str(Path(name).parent) == path}
             names.update(settled)
             pending = {name: file for name, file in pending.items() if name not in settled}
@@ -65,6 +76,10 @@ def after_the_cut(log: Log, disk: Path, root: Path) -> None:
             target = disk / Path(name).relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(synced.get(file, b""))
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return new + path.removeprefix(old) if path.startswith(f"{old}/") else path
 
 
 def check(disk: Path, acknowledged: set[str]) -> list[str]:

@@ -13,6 +13,7 @@ CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) an
 
 MADE = [
     errors.NoModel(["Writer", "Editor"]),
+    errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' is nothing to bind here"]),
     errors.NotCodable("inputs.lock", object(), "why"),
     errors.MissingInput("topic", where="Task 'write'", given=["reader"]),
     errors.RefError("main", "names nothing", ["a", "b"]),
@@ -22,6 +23,8 @@ MADE = [
     errors.SchemaTooNew("main.jsonl", 2, 1),
     errors.CheckpointMismatch("a.json", "it was changed", None),
     errors.BranchConflictError("run", "main", expected=1, found=2),
+    errors.BranchExists("run", "fork/a"),
+    errors.RunExists("run", "./store", "run.json", found="a" * 32, wanted="b" * 32),
     errors.PlaceIsBehind("c0ffee42", run_id="run", branch="main", after=["task:b"], head="12345678"),
     errors.InDoubt("task:a/tool:pay", "tool pay"),
     errors.InputsChanged("run", ["topic"]),
@@ -51,6 +54,7 @@ def test_every_error_has_a_code_of_its_own():
         ("crewlite", "CrewliteError"),
         ("config", "ConfigError"),
         ("no_model", "NoModel"),
+        ("bind_missing", "BindMissing"),
         ("not_codable", "NotCodable"),
         ("missing_input", "MissingInput"),
         ("ref", "RefError"),
@@ -60,6 +64,7 @@ def test_every_error_has_a_code_of_its_own():
         ("schema_too_new", "SchemaTooNew"),
         ("checkpoint_mismatch", "CheckpointMismatch"),
         ("branch_conflict", "BranchConflictError"),
+        ("branch_exists", "BranchExists"),
         ("place_is_behind", "PlaceIsBehind"),
         ("in_doubt", "InDoubt"),
         ("run_mismatch", "RunMismatch"),

@@ -21,6 +21,7 @@ from crewlite.errors import (
     SchemaTooNew,
     StoreUnusable,
 )
+from crewlite.ids import now
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.entry import SCHEMA, seal
 from crewlite.state.locate import locate
@@ -450,7 +451,7 @@ def test_a_database_with_overwritten_pages_is_corruption_not_a_traceback_of_sqli
 
 def newer(branch, **facts):
     entry = seal(
-        {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": "", **facts}, after=branch.entries[-1].sum
+        {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": now().isoformat(), **facts}, after=branch.entries[-1].sum
     )
     branch.entries.append(entry)
     return branch

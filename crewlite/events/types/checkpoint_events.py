@@ -48,6 +48,31 @@ class CheckpointPrunedEvent(_CheckpointEvent):
     max_checkpoints: int
 
 
+class _ForkEvent(_CheckpointEvent):
+    parent_branch: str
+    parent_checkpoint_id: str | None = None
+
+
+class CheckpointForkStartedEvent(_ForkEvent):
+    """A branch is about to be made."""
+
+    type: Literal["checkpoint_fork_started"] = "checkpoint_fork_started"
+
+
+class CheckpointForkCompletedEvent(_ForkEvent):
+    """A branch begins at an old place."""
+
+    type: Literal["checkpoint_fork_completed"] = "checkpoint_fork_completed"
+
+
+class CheckpointForkFailedEvent(_ForkEvent):
+    """A branch could not be made; there is none."""
+
+    type: Literal["checkpoint_fork_failed"] = "checkpoint_fork_failed"
+    error: str
+    error_type: str
+
+
 class CheckpointRestoreStartedEvent(_CheckpointEvent):
     """A recorded run is being read."""
 

@@ -6,22 +6,29 @@ and places it holds. `crewlite.testing.check_provider` tells whether it does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from crewlite.refs import check_name
-from crewlite.state.entry import Entry
+from crewlite.state.entry import Entry, Facts
+
+Head = tuple[int, str]
+"""Where a branch is: the seq and the sum of its last entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Entries to add to one branch, all or none, right after the entry `after` whose sum is `after_sum`."""
+    """Entries to add to one branch, all or none, right after the entry `after` whose sum is `after_sum`.
+
+    A commit whose first entry holds `run` makes the branch, which must not exist. Where that has a `base`, it makes a
+    fork: what it comes after is the base, an entry of another branch of the run. A commit without entries is a sign
+    of life.
+    """
 
     run_id: str
     branch: str
     after: int
-    """The seq the branch must be at; 0 makes the branch, which must not exist."""
     after_sum: str
     entries: tuple[Entry, ...]
 
@@ -29,16 +36,26 @@ class Commit:
         check_name("run_id", self.run_id)
         check_name("branch", self.branch, slashes=True)
 
-    def beyond(self, seq: int, total: str) -> tuple[Entry, ...] | None:
-        """The entries that a branch lacks whose last one is `seq`, with sum `total`.
+    @property
+    def run(self) -> Facts | None:
+        """What it says of the branch it makes; None if it makes none."""
+        return self.entries[0].facts.get("run") if self.entries else None
+
+    @property
+    def head(self) -> Head:
+        """Where the branch is once it has the entries."""
+        return (self.entries[-1].seq, self.entries[-1].sum) if self.entries else (self.after, self.after_sum)
+
+    def beyond(self, head: Head | None) -> tuple[Entry, ...] | None:
+        """The entries that a branch lacks which is at `head`, or is not there (None).
 
         All of them, or the rest if it has some already (a write may arrive and be reported as failed), or None if the
         branch is where this commit does not expect it.
         """
-        if (seq, total) == (self.after, self.after_sum):
+        if head == (None if self.run else (self.after, self.after_sum)):
             return self.entries
-        sums = [entry.sum for entry in self.entries]
-        return self.entries[sums.index(total) + 1 :] if total in sums else None
+        heads = [(entry.seq, entry.sum) for entry in self.entries]
+        return self.entries[heads.index(head) + 1 :] if head in heads else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,8 @@ class BranchInfo:
     kind: str
     name: str
     started_at: str
+    base: Facts | None
+    """Of a fork: `branch`, `seq` and `sum` of the entry it stands on, and `place`, the checkpoint there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +83,57 @@ class PlaceInfo:
     run_id: str
     branch: str
     seq: int
+    parent_id: str | None
     trigger: str
+    address: str
+    label: str | None
     created_at: str
 
 
 class Store(Protocol):
-    """An opened location. `append` is called from one thread at a time, the reading verbs from any."""
+    """An opened location. The verbs that write are called from one thread at a time, the others from any."""
 
     location: str
 
     def append(self, commits: Sequence[Commit]) -> None:
         """Add the commits durably before returning: each entry whole or not at all, none without those before it.
 
-        Raises BranchConflictError if a branch is not where its commit expects it, OSError if storage fails; then any
-        of the entries may be stored already. Appending what is stored already is no error, so trying again is safe,
-        also with a commit that begins with what is stored and goes on (see Commit.beyond).
-        An entry whose facts hold a `place` names a checkpoint; one whose facts hold `drops` takes checkpoints away.
+        The commits that make a run appear all at once. Raises BranchConflictError if a branch is not where its commit
+        expects it or a fork has no base, OSError if storage fails; then any of the entries may be stored already.
+        Appending what is stored already is no error, so trying again is safe, also with a commit that begins with
+        what is stored and goes on (see Commit.beyond). An entry whose facts hold a `place` names a checkpoint; one
+        whose facts hold `drops` takes checkpoints away.
         """
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """The whole journal of a branch, verified; [] if there is none. A torn tail is left out.
+        """The branch's own journal, verified; [] if there is none. A torn tail is left out, what a fork stands on too.
 
         Raises JournalCorrupt naming the newest sound place, or SchemaTooNew.
         """
 
-    def branches(self) -> list[BranchInfo]:
-        """All branches, newest run first."""
+    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
+        """The sum of one entry of the branch's own journal, looking no further; None if there is no such entry."""
 
-    def places(self, part: str = "") -> list[PlaceInfo]:
-        """All places whose id contains `part`, newest first."""
+    def touched(self, run_id: str, branch: str) -> float:
+        """Seconds since the epoch of the last commit or sign of life; 0 if there is no such branch."""
+
+    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+        """Put `entries`, which lead to the same head, in the place of the branch's own journal, all or nothing.
+
+        Raises BranchConflictError if the branch is not at `head`, or a fork stands on an entry that would be gone.
+        """
+
+    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
+        """Take a whole run away, with its checkpoints. What was cut in the middle can be done again.
+
+        Raises BranchConflictError if its branches are not exactly these.
+        """
+
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
+        """All branches, newest run first, those of a run in the order they were made; or only one run's."""
+
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+        """Places whose id contains `part`, newest first; at most `limit`, all older than the place `before`."""
 
     def ref(self, place: dict[str, Any]) -> str:
         """The text that names this place from anywhere: a file path, or `db#id`."""

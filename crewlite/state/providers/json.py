@@ -12,27 +12,31 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crewlite import disk
-from crewlite.errors import (
-    BranchConflictError,
-    CheckpointMismatch,
-    JournalCorrupt,
-    RefError,
-    SchemaTooNew,
-    StoreUnusable,
-)
+from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, SchemaTooNew, StoreUnusable
+from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.state.entry import Entry, Unsound, unseal_line
-from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
-from crewlite.state.providers.reading import branch_info, newest_sound_place
+from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.json_places import PlaceFiles, load
+from crewlite.state.providers.reading import (
+    branch_info,
+    check_follows,
+    check_remove,
+    check_rewrite,
+    in_order,
+    live_places,
+    newest_sound_place,
+    told_at,
+)
 
 log = logging.getLogger("crewlite.state")
-_FILE = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 
 
 class JsonProvider:
@@ -67,81 +71,147 @@ class JsonStore:
     def __init__(self, root: Path) -> None:
         self.location = str(root)
         self._root = root
+        self._places = PlaceFiles(root)
         self._ends: dict[tuple[str, str], _End] = {}
-        self._read: dict[tuple[str, str], list[tuple[Entry, int]]] = {}
-        """Journals that were read and not yet written to: first and named entries, with the offsets of their ends."""
+        self._read: dict[tuple[str, str], list[Entry]] = {}
+        """Journals that were read and not yet written to: first and named entries."""
+        self._known: set[tuple[str, str]] = set()
+        """Branches that this store has seen on disk."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append."""
+        new: dict[str, list[Commit]] = {
+            commit.run_id: [] for commit in commits if commit.run and not self._directory(commit.run_id).exists()
+        }
         for commit in commits:
-            self._append(commit)
+            if commit.run_id in new:
+                new[commit.run_id].append(commit)
+            else:
+                self._append(commit)
+        for run in new.values():
+            self._create(run)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
-        scanned = self._scan(run_id, branch)
-        if scanned:
-            last, offset = scanned[-1]
-            self._ends[run_id, branch] = _End(last.seq, last.sum, offset, scanned[0][0])
-            self._read[run_id, branch] = [pair for pair in scanned if _names(pair[0])]
-        return [entry for entry, _ in scanned]
+        entries, offset = self._scan(run_id, branch)
+        if entries:
+            self._ends[run_id, branch] = _End(entries[-1].seq, entries[-1].sum, offset, entries[0])
+            self._read[run_id, branch] = [entry for entry in entries if _names(entry)]
+            self._known.add((run_id, branch))
+        return entries
 
-    def branches(self) -> list[BranchInfo]:
+    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
+        """See Store.sum_at."""
+        with contextlib.suppress(FileNotFoundError):
+            data = disk.whole(self._journal(run_id, branch))
+            for found in re.finditer(rb'^\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":%d,.*$' % seq, data, re.MULTILINE):
+                return _chained(found[0])
+        return None
+
+    def touched(self, run_id: str, branch: str) -> float:
+        """See Store.touched."""
+        try:
+            return self._journal(run_id, branch).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+        """See Store.rewrite."""
+        path = self._journal(run_id, branch)
+        try:
+            with disk.held(path) as file:
+                found, _ = self._sound(run_id, branch, file.read())
+                at = (found[-1].seq, found[-1].sum) if found else None
+                check_rewrite(run_id, branch, head, at, entries, self.branches(run_id))
+                self._ends.pop((run_id, branch), None)
+                disk.replace(path, _lines(entries))
+        except FileNotFoundError:
+            raise BranchConflictError(run_id, branch, expected=head[0], found="its end") from None
+
+    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
+        """See Store.remove."""
+        directory = self._directory(run_id)
+        branches = [info.branch for info in self.branches(run_id)]
+        with contextlib.ExitStack() as stack:
+            held = {branch: stack.enter_context(disk.held(self._journal(run_id, branch))) for branch in branches}
+            journals = {branch: self._sound(run_id, branch, file.read())[0] for branch, file in held.items()}
+            check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items() if es})
+            for entries in journals.values():
+                for place in live_places(entries):
+                    disk.remove(self._places.path(place))
+            gone = directory.with_name(f"~{new_id()}")
+            disk.rename(directory, gone)
+        disk.remove_directory(gone)
+        for known in (self._ends, self._read):
+            for branch in branches:
+                known.pop((run_id, branch), None)
+
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """See Store.branches."""
         infos = []
-        for path in (self._root / "journal").rglob("*.jsonl"):
-            with path.open("rb") as file:
-                first = file.readline().rstrip(b"\n")
-            try:
-                infos.append(branch_info(unseal_line(first, after="", where=str(path))))
-            except (Unsound, SchemaTooNew) as problem:
-                log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
-        return sorted(infos, key=lambda info: info.uid, reverse=True)
+        journals = self._root / "journal"
+        for directory in [self._directory(run_id)] if run_id else _directories(journals):
+            for path in directory.rglob("*.jsonl"):
+                branch = path.relative_to(directory).as_posix().removesuffix(".jsonl")
+                try:
+                    with path.open("rb") as file:
+                        first = unseal_line(file.readline().rstrip(b"\n"), after=None, where=str(path))
+                    check_follows(first, [], directory.name, branch, first.seq)
+                    infos.append(branch_info(first))
+                except FileNotFoundError:
+                    continue  # removed while we were looking
+                except (Unsound, SchemaTooNew) as problem:
+                    log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
+        return in_order(infos)
 
-    def places(self, part: str = "") -> list[PlaceInfo]:
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """See Store.places."""
-        found = []
-        for path in self._root.iterdir() if self._root.is_dir() else ():
-            name = _FILE.fullmatch(path.name)
-            if not name or part not in name[1]:
-                continue
-            try:
-                document = _load(path)
-                fields = {"seq": document["seq"], "trigger": document["trigger"], "created_at": document["created_at"]}
-                found.append(PlaceInfo(document["id"], document["run_id"], document["branch"], **fields))
-            except RefError:
-                continue  # dropped while we were looking
-            except (CheckpointMismatch, KeyError):
-                log.warning("%s is no checkpoint file any more: left out of the list", path)
-        return sorted(found, key=lambda place: place.id, reverse=True)
+        return self._places.listed(part, limit, before)
 
     def ref(self, place: dict[str, Any]) -> str:
         """The path of the place's file."""
-        return str(self._path(place))
+        return str(self._places.path(place))
 
     def close(self) -> None:
         """Nothing is held open between writes."""
 
     def check_file(self, path: Path) -> PlaceInfo:
-        """The place that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch."""
-        found = _load(path)
-        for field in ("run_id", "branch", "id"):
-            if not isinstance(found.get(field), str):
-                raise CheckpointMismatch(str(path), f"this is no checkpoint file (it has no {field!r})", None)
-        entries = self._scan(found["run_id"], found["branch"])
-        for entry, end in entries:
-            place = entry.facts.get("place")
-            if place and place["id"] == found["id"]:
-                if json.loads(self._document(entries[0][0], entry, end)) != found:
-                    problem = (
-                        f"it was changed after it was written. Its journal is sound: kick off with "
-                        f"run_id={found['run_id']!r}, or delete this file and it is made again"
-                    )
-                    raise CheckpointMismatch(str(path), problem, self._sound([e for e, _ in entries if e is not entry]))
-                return PlaceInfo(
-                    found["id"], found["run_id"], found["branch"], place["seq"], place["trigger"], place["at"]
-                )
-        sound = self._sound([entry for entry, _ in entries])
-        raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
+        """The place that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch.
+
+        Only what the journal says of this place is verified here; the whole is when it is read.
+        """
+        info, document = load(path)
+        entry, first = self._named(info)
+        if entry is None or first is None:
+            sound = newest_sound_place(self._scan(info.run_id, info.branch)[0], self.ref)
+            raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
+        if json.loads(self._places.document(first, entry)) != document:
+            problem = (
+                f"it was changed after it was written. Its journal is sound: kick off with "
+                f"run_id={info.run_id!r}, or delete this file and it is made again"
+            )
+            entries, _ = self._scan(info.run_id, info.branch)
+            sound = newest_sound_place([e for e in entries if e.seq != entry.seq], self.ref)
+            raise CheckpointMismatch(str(path), problem, sound)
+        return info
+
+    def _named(self, info: PlaceInfo) -> tuple[Entry | None, Entry | None]:
+        """The entry that names a place, and the first of its journal. Looks at no other lines."""
+        path = self._journal(info.run_id, info.branch)
+        try:
+            data = disk.whole(path)
+        except FileNotFoundError:
+            return None, None
+        try:
+            first = unseal_line(data.partition(b"\n")[0], after=None, where=str(path))
+            for found in re.finditer(rb"^.*\"id\":\"%b\".*$" % info.id.encode(), data, re.MULTILINE):
+                before = data[data.rfind(b"\n", 0, max(found.start() - 1, 0)) + 1 : max(found.start() - 1, 0)]
+                entry = unseal_line(found[0], after=_chained(before) if before else None, where=str(path))
+                if entry.facts.get("place", {}).get("id") == info.id:
+                    return entry, first
+        except Unsound:
+            self._scan(info.run_id, info.branch)  # raises, naming the line
+        return None, None
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
@@ -151,60 +221,107 @@ class JsonStore:
                 self._write(commit, end, commit.entries)
                 return
         entries = self.read(*key)
-        end = self._ends.pop(key, None) or _End(0, "", 0, commit.entries[0])
-        lacking = commit.beyond(end.seq, end.sum)
+        if not entries and key in self._known:
+            raise OSError(f"{self._journal(*key)} is gone: it was deleted or moved while a run was at work")
+        end = self._ends.pop(key, None)
+        lacking = commit.beyond((end.seq, end.sum) if end else None)
         if lacking is None:
-            raise BranchConflictError(*key, expected=commit.after, found=len(entries))
+            raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else "its end")
         try:
-            self._write(commit, end, lacking)
+            if end is None:
+                self._begin(commit)
+            else:
+                self._write(commit, end, lacking)
         except FileExistsError as error:
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+
+    def _begin(self, commit: Commit) -> None:
+        """Make a branch; a fork while its base is held, so that nobody takes that away meanwhile."""
+        assert commit.run
+        path = self._journal(commit.run_id, commit.branch)
+        disk.make_directory(path.parent)
+        if base := commit.run.get("base"):
+            try:
+                with disk.held(self._journal(commit.run_id, base["branch"]), shared=True):
+                    if self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
+                        raise FileNotFoundError
+                    disk.create(path, _lines(commit.entries))
+            except FileNotFoundError:
+                gone = "a base that is gone"
+                raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone) from None
+        else:
+            disk.create(path, _lines(commit.entries))
+        self._wrote(commit, commit.entries[0], len(_lines(commit.entries)))
 
     def _write(self, commit: Commit, end: _End, lacking: Sequence[Entry]) -> None:
         """Write what the journal, which ends at `end`, lacks of a commit, and the files of all the commit's places."""
         key, path = (commit.run_id, commit.branch), self._journal(commit.run_id, commit.branch)
-        self._mend(self._read.pop(key, []))
-        if end.seq == 0:
-            self._make(path.parent)
-        if lacking:
-            data = b"".join(entry.line + b"\n" for entry in lacking)
+        if not commit.entries:
+            if path.stat().st_size != end.offset:
+                raise FileExistsError(f"{path} goes on")
+            disk.touch(path, told_at(commit))
+            self._ends[key] = end
+            return
+        self._places.mend(self._read.pop(key, []))
+        data = _lines(lacking)
+        if data:
             disk.append(path, data, at=end.offset, torn=lambda tail: _torn(tail) and not _follows(tail, end.sum))
-        stored = commit.entries[: len(commit.entries) - len(lacking)]
-        at = end.offset - sum(len(entry.line) + 1 for entry in stored)
-        for entry in commit.entries:
-            at += len(entry.line) + 1
-            if place := entry.facts.get("place"):
-                disk.replace(self._path(place), self._document(end.first, entry, at))
-            for gone in entry.facts.get("drops", ()):
-                for file in self._root.glob(f"*_{gone}.json"):
-                    disk.remove(file)
-        self._ends[key] = _End(commit.entries[-1].seq, commit.entries[-1].sum, at, end.first)
+        self._wrote(commit, end.first, end.offset + len(data))
 
-    def _make(self, directory: Path) -> None:
-        """Make the directory of a journal. What is ours is kept out of version control; what is not is left alone."""
+    def _wrote(self, commit: Commit, first: Entry, offset: int) -> None:
+        """What a journal has now goes into checkpoint files, and into what is known of its end."""
+        for entry in commit.entries:
+            self._places.follow(first, entry)
+        key = (commit.run_id, commit.branch)
+        self._known.add(key)
+        self._ends[key] = _End(*commit.head, offset, first)
+
+    def _create(self, commits: Sequence[Commit]) -> None:
+        """Make a run that is not there: its journals are written aside and appear all at once."""
+        self._make()
+        target = self._directory(commits[0].run_id)
+        aside = target.with_name(f"~{new_id()}")
+        try:
+            for commit in commits:
+                path = aside / self._journal(commit.run_id, commit.branch).relative_to(target)
+                disk.make_directory(path.parent)
+                disk.append(path, _lines(commit.entries), at=0, torn=lambda tail: True)
+                disk.touch(path, told_at(commit))
+            disk.rename(aside, target)
+        except OSError:
+            if aside.is_dir():
+                shutil.rmtree(aside, ignore_errors=True)
+            if not target.is_dir():
+                raise
+            for commit in commits:  # somebody else was faster
+                self._append(commit)
+            return
+        for commit in commits:
+            self._wrote(commit, commit.entries[0], len(_lines(commit.entries)))
+
+    def _make(self) -> None:
+        """Make the location. What is ours is kept out of version control; what is not is left alone."""
+        journals = self._root / "journal"
+        if journals.is_dir():
+            return
         ours = not self._root.is_dir() or not any(self._root.iterdir())
-        disk.make_directory(directory)
-        for place in (self._root if ours else None, self._root / "journal"):
+        disk.make_directory(journals)
+        for place in (self._root if ours else None, journals):
             if place and not (place / ".gitignore").exists():
                 disk.replace(place / ".gitignore", b"*\n")
 
-    def _mend(self, scanned: list[tuple[Entry, int]]) -> None:
-        """Make the files that a crash between journal and file left out."""
-        dropped = {gone for entry, _ in scanned for gone in entry.facts.get("drops", ())}
-        for entry, offset in scanned:
-            place = entry.facts.get("place")
-            if place and place["id"] not in dropped and not self._path(place).exists():
-                disk.replace(self._path(place), self._document(scanned[0][0], entry, offset))
-
-    def _scan(self, run_id: str, branch: str) -> list[tuple[Entry, int]]:
-        """Every sound entry with the offset of its end."""
-        path = self._journal(run_id, branch)
+    def _scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
+        """Every sound entry, and where the last of them ends, in bytes."""
         try:
-            data = disk.whole(path)
+            return self._sound(run_id, branch, disk.whole(self._journal(run_id, branch)))
         except FileNotFoundError:
-            return []
-        found: list[tuple[Entry, int]] = []
-        total, offset = "", 0
+            return [], 0
+
+    def _sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
+        """The entries in the content of a journal. Raises JournalCorrupt."""
+        path = self._journal(run_id, branch)
+        found: list[Entry] = []
+        total, offset = None, 0
         while offset < len(data):
             stop = data.find(b"\n", offset)
             line = data[offset:] if stop < 0 else data[offset:stop]
@@ -212,49 +329,22 @@ class JsonStore:
                 if stop < 0:
                     raise Unsound("the last line has no end")
                 entry = unseal_line(line, after=total, where=str(path))
+                check_follows(entry, found, run_id, branch, entry.seq)
             except Unsound as problem:
-                if _torn(data[offset:]):
+                if found and _torn(data[offset:]):  # a journal appears with its first line whole
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
-                sound = self._sound([entry for entry, _ in found])
+                sound = newest_sound_place(found, self.ref)
                 raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
             total, offset = entry.sum, stop + 1
-            found.append((entry, offset))
-        return found
+            found.append(entry)
+        return found, offset
 
-    def _sound(self, entries: Sequence[Entry]) -> str | None:
-        return newest_sound_place(entries, self.ref)
+    def _directory(self, run_id: str) -> Path:
+        return self._root / "journal" / check_name("run_id", run_id)
 
     def _journal(self, run_id: str, branch: str) -> Path:
-        check_name("run_id", run_id)
-        check_name("branch", branch, slashes=True)
-        return self._root / "journal" / run_id / f"{branch}.jsonl"
-
-    def _path(self, place: dict[str, Any]) -> Path:
-        stamp = "".join(c for c in place["at"].partition("+")[0] if c.isalnum())
-        return self._root / f"{stamp}_{place['id']}.json"
-
-    def _document(self, first: Entry, entry: Entry, offset: int) -> bytes:
-        """A checkpoint file: made from the journal alone, so that it can be made again and held against it."""
-        run, place = first.facts["run"], entry.facts["place"]
-        journal = self._journal(run["run_id"], run["branch"]).relative_to(self._root)
-        document = {
-            "schema": entry.facts["schema"],
-            "id": place["id"],
-            "run_id": run["run_id"],
-            "branch": run["branch"],
-            "parent_id": place["parent"],
-            "seq": place["seq"],
-            "created_at": place["at"],
-            "trigger": place["trigger"],
-            "address": place["address"],
-            "label": place.get("label"),
-            "metadata": place.get("metadata", {}),
-            "definition": {"kind": run["definition"]["kind"], "name": run["definition"]["name"]},
-            "about": place["about"],
-            "journal": {"file": journal.as_posix(), "end": offset, "sum": entry.sum},
-        }
-        return json.dumps(document, indent=2, ensure_ascii=True).encode() + b"\n"
+        return self._directory(run_id) / f"{check_name('branch', branch, slashes=True)}.jsonl"
 
 
 def _names(entry: Entry) -> bool:
@@ -277,13 +367,21 @@ def _follows(tail: bytes, after: str) -> bool:
         return False
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _lines(entries: Sequence[Entry]) -> bytes:
+    return b"".join(entry.line + b"\n" for entry in entries)
+
+
+def _chained(line: bytes) -> str:
+    """What the line after this one is chained to."""
+    facts = json.loads(line)
+    folded = facts.get("folded")
+    total: str = folded["sum"] if folded else facts["sum"]
+    return total
+
+
+def _directories(path: Path) -> list[Path]:
+    """The directories of runs; those that begin with ~ are being made or taken away."""
     try:
-        document = json.loads(path.read_bytes())
+        return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]
     except FileNotFoundError:
-        raise RefError(str(path), "does not exist") from None
-    except ValueError as error:
-        raise CheckpointMismatch(str(path), f"this is not JSON any more ({error})", None) from None
-    if not isinstance(document, dict):
-        raise CheckpointMismatch(str(path), "this is no checkpoint file", None)
-    return document
+        return []

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crewlite.errors import BranchConflictError
 from crewlite.state.entry import Entry
-from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
-from crewlite.state.providers.reading import branch_info, live_places
+from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.reading import (
+    branch_info,
+    check_remove,
+    check_rewrite,
+    in_order,
+    live_places,
+    place_info,
+    told_at,
+)
 
 
 class InMemoryProvider:
@@ -29,34 +37,75 @@ class _MemoryStore:
     def __init__(self, location: str) -> None:
         self.location = location
         self._journals: dict[tuple[str, str], list[Entry]] = {}
+        self._touched: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
         with self._lock:
             for commit in commits:
-                journal = self._journals.get((commit.run_id, commit.branch), [])
-                seq, total = (journal[-1].seq, journal[-1].sum) if journal else (0, "")
-                lacking = commit.beyond(seq, total)
-                if lacking is None:
-                    raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=seq)
-                self._journals.setdefault((commit.run_id, commit.branch), journal).extend(lacking)
+                key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
+                self._journals.setdefault(key, []).extend(lacking)
+                self._touched[key] = told_at(commit)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         with self._lock:
             return list(self._journals.get((run_id, branch), ()))
 
-    def branches(self) -> list[BranchInfo]:
-        with self._lock:
-            infos = [branch_info(journal[0]) for journal in self._journals.values()]
-        return sorted(infos, key=lambda info: info.uid, reverse=True)
+    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
+        return next((entry.sum for entry in self.read(run_id, branch) if entry.seq == seq), None)
 
-    def places(self, part: str = "") -> list[PlaceInfo]:
+    def touched(self, run_id: str, branch: str) -> float:
+        return self._touched.get((run_id, branch), 0.0)
+
+    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
         with self._lock:
-            found = [p for journal in self._journals.values() for p in live_places(journal) if part in p.id]
-        return sorted(found, key=lambda place: place.id, reverse=True)
+            forks = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run == run_id]
+            check_rewrite(run_id, branch, head, self._head(run_id, branch), entries, forks)
+            self._journals[run_id, branch] = list(entries)
+
+    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
+        with self._lock:
+            mine = [key for key in self._journals if key[0] == run_id]
+            check_remove(run_id, dict(heads), {branch: self._head(run_id, branch) or (0, "") for _, branch in mine})
+            for key in mine:
+                del self._journals[key], self._touched[key]
+
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
+        with self._lock:
+            infos = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)]
+        return in_order(infos)
+
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+        with self._lock:
+            found = [
+                place_info(journal[0].facts["run"], place)
+                for journal in self._journals.values()
+                for place in live_places(journal)
+                if part in place["id"] and (before is None or place["id"] < before)
+            ]
+        return sorted(found, key=lambda place: place.id, reverse=True)[:limit]
 
     def ref(self, place: dict[str, Any]) -> str:
         return f"{self.location}#{place['id']}"
 
     def close(self) -> None:
         """Nothing is held open; what was written stays."""
+
+    def _lacking(self, commit: Commit) -> tuple[Entry, ...]:
+        head = self._head(commit.run_id, commit.branch)
+        lacking = commit.beyond(head)
+        base = commit.run.get("base") if commit.run else None
+        if (
+            lacking
+            and base
+            and all(e.sum != base["sum"] for e in self._journals.get((commit.run_id, base["branch"]), ()))
+        ):
+            lacking = None
+        if lacking is None:
+            found = head[0] if head else "its end"
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=found)
+        return lacking
+
+    def _head(self, run_id: str, branch: str) -> Head | None:
+        journal = self._journals.get((run_id, branch))
+        return (journal[-1].seq, journal[-1].sum) if journal else None

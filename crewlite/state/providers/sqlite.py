@@ -7,17 +7,27 @@ stays within what SQLite 3.35 knows.
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry, Unsound, unseal
-from crewlite.state.providers.base import BranchInfo, Commit, PlaceInfo
-from crewlite.state.providers.reading import branch_info, newest_sound_place
+from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, unseal
+from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.reading import (
+    branch_info,
+    check_follows,
+    check_remove,
+    check_rewrite,
+    in_order,
+    newest_sound_place,
+    told_at,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +35,8 @@ else:
     sqlite3 = lazy("sqlite3")  # these two load when a database is opened
 sqlite_utils = lazy("sqlite_utils")
 
+T = TypeVar("T")
+log = logging.getLogger("crewlite.state")
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
@@ -66,61 +78,90 @@ class SqliteStore:
         """For writing; opened with the first append, so that readers leave a database as it is."""
         self._ids: dict[tuple[str, str], int] = {}
         """Row ids of the branches that were written to."""
+        self._file = (0, 0)
+        """Which file the writing connection has open."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append. All commits share one transaction."""
-        if self._connection is None:
-            self._connection = self._prepared()
-        with self._transaction():
+        with self._writing():
             for commit in commits:
                 self._append(commit)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
         found: list[Entry] = []
-        total = ""
+        total: str | None = None
         where = f"{self.location}, run {run_id}, branch {branch}"
         rows = self._query(
-            "SELECT seq, sum, body FROM entry WHERE branch_id = (SELECT id FROM branch WHERE run_id=? AND name=?) "
-            "ORDER BY seq",
+            "SELECT branch.seq, head, entry.seq, sum, body FROM branch LEFT JOIN entry ON branch_id = id "
+            "WHERE run_id=? AND name=? ORDER BY entry.seq",
             (run_id, branch),
         )
-        for seq, written, body in rows:
+        for *_, seq, written, body in rows:
             try:
-                if seq != len(found) + 1:
-                    raise Unsound(f"commit {len(found) + 1} is missing")
                 if not isinstance(body, bytes):
-                    raise Unsound("it is text now, and was bytes")
+                    raise Unsound("its bytes are gone")
                 entry = unseal(body, written, after=total, where=where)
+                check_follows(entry, found, run_id, branch, seq)
             except Unsound as problem:
                 sound = newest_sound_place(found, self.ref)
                 raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound) from None
             total = entry.sum
             found.append(entry)
+        if rows and (rows[0][0], rows[0][1]) != (found[-1].seq, total):
+            sound = newest_sound_place(found, self.ref)
+            raise JournalCorrupt(f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound)
         return found
 
-    def branches(self) -> list[BranchInfo]:
-        """See Store.branches."""
+    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
+        """See Store.sum_at."""
         rows = self._query(
-            "SELECT run_id, name, sum, body FROM branch JOIN entry ON branch_id = id AND entry.seq = 1 "
-            "ORDER BY uid DESC"
+            "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
+            (run_id, branch, seq),
         )
-        found = []
-        for run_id, name, total, body in rows:
-            try:
-                first = unseal(body, total or "", after="", where=f"{self.location}, run {run_id}, branch {name}")
-            except Unsound as problem:
-                raise JournalCorrupt(f"{self.location}, run {run_id}, commit 1", str(problem), None) from None
-            found.append(branch_info(first))
-        return found
+        return _chained(*rows[0]) if rows else None
 
-    def places(self, part: str = "") -> list[PlaceInfo]:
+    def touched(self, run_id: str, branch: str) -> float:
+        """See Store.touched."""
+        rows = self._query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
+        return float(rows[0][0]) if rows else 0.0
+
+    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+        """See Store.rewrite."""
+        with self._writing():
+            at = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", (run_id, branch)).fetchone()
+            check_rewrite(run_id, branch, head, at, entries, self._branches(self._db, run_id))
+            number = self._id_of(run_id, branch)
+            self._run("DELETE FROM entry WHERE branch_id=?", (number,))
+            for entry in entries:
+                self._insert(number, entry)
+        self._run("PRAGMA incremental_vacuum")
+
+    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
+        """See Store.remove."""
+        with self._writing():
+            rows = self._db.execute("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
+            check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
+            for table in ("place", "entry"):
+                self._run(
+                    f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",  # noqa: S608
+                    (run_id,),
+                )
+            self._run("DELETE FROM branch WHERE run_id=?", (run_id,))
+        self._run("PRAGMA incremental_vacuum")
+        self._ids = {key: number for key, number in self._ids.items() if key[0] != run_id}
+
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
+        """See Store.branches."""
+        return self._read(lambda db: self._branches(db, run_id), [])
+
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """See Store.places."""
         rows = self._query(
-            "SELECT place.id, run_id, name, place.seq, trigger, created_at "
+            "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at "
             "FROM place JOIN branch ON branch_id = branch.id "
-            "WHERE instr(place.id, ?) > 0 ORDER BY place.id DESC",
-            (part,),
+            "WHERE place.id < ? AND (? = '' OR instr(place.id, ?) > 0) ORDER BY place.id DESC LIMIT ?",
+            (before or "g", part, part, -1 if limit is None else limit),  # ids are hexadecimal: all come before "g"
         )
         return [PlaceInfo(*row) for row in rows]
 
@@ -139,59 +180,89 @@ class SqliteStore:
         return self._connection
 
     def _append(self, commit: Commit) -> None:
-        branch = self._move(commit, commit.entries[-1])
-        if branch is None:
+        number = self._move(commit)
+        if number is None:
             self._catch_up(commit)
             return
         for entry in commit.entries:
-            row = (branch, entry.seq, entry.sum, entry.body)
-            self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
-            for gone in entry.facts.get("drops", ()):
+            self._insert(number, entry)
+            for gone, _ in entry.facts.get("drops", ()):
                 self._run("DELETE FROM place WHERE id=?", (gone,))
             if place := entry.facts.get("place"):
-                self._run(
-                    "INSERT INTO place (id, branch_id, seq, trigger, created_at) VALUES (?,?,?,?,?)",
-                    (place["id"], branch, place["seq"], place["trigger"], place["at"]),
-                )
+                named = (place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
+                row = (place["id"], number, place["seq"], *named)
+                self._run("INSERT OR REPLACE INTO place VALUES (?,?,?,?,?,?,?,?)", row)
+
+    def _insert(self, number: int, entry: Entry) -> None:
+        row = (number, entry.seq, entry.seal, entry.body)
+        self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
 
     def _catch_up(self, commit: Commit) -> None:
         """Add what a branch lacks that is not where the commit expects it, if it has the beginning already."""
         key = (commit.run_id, commit.branch)
-        seq, head = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone() or (
-            0,
-            "",
-        )
-        lacking = commit.beyond(seq, head)
-        if lacking is None:
-            raise BranchConflictError(*key, expected=commit.after, found=seq)
+        head = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
+        lacking = commit.beyond(head)
+        if lacking is None or head is None:
+            raise BranchConflictError(*key, expected=commit.after, found=head[0] if head else "its end")
         if lacking:
-            self._append(Commit(*key, seq, head, lacking))
+            self._append(Commit(*key, head[0], head[1], lacking))
 
-    def _move(self, commit: Commit, last: Entry) -> int | None:
+    def _move(self, commit: Commit) -> int | None:
         """Move the head of a branch, or make the branch: compare and set. Its row id, or None if it has moved."""
         key = (commit.run_id, commit.branch)
-        if commit.after == 0:
-            uid = commit.entries[0].facts["run"]["uid"]
+        if run := commit.run:
+            if (base := run.get("base")) and not self._has(commit.run_id, base):
+                raise BranchConflictError(*key, expected=commit.after, found="a base that is gone")
             row = self._run(
-                "INSERT INTO branch (run_id, name, uid, seq, head) VALUES (?,?,?,?,?) "
+                "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
-                (*key, uid, last.seq, last.sum),
+                (*key, run["uid"], *commit.head, told_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
         row = self._run(
-            "UPDATE branch SET seq=?, head=? WHERE run_id=? AND name=? AND seq=? AND head=?",
-            (last.seq, last.sum, *key, commit.after, commit.after_sum),
+            "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=?",
+            (*commit.head, told_at(commit), *key, commit.after, commit.after_sum),
         )
-        if not row.rowcount:
-            return None
+        return self._id_of(*key) if row.rowcount else None
+
+    def _has(self, run_id: str, base: Facts) -> bool:
+        row = self._db.execute(
+            "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
+            (run_id, base["branch"], base["seq"]),
+        ).fetchone()
+        return bool(row) and _chained(*row) == base["sum"]
+
+    def _id_of(self, run_id: str, branch: str) -> int:
+        key = (run_id, branch)
         if key not in self._ids:
             self._ids[key] = self._db.execute("SELECT id FROM branch WHERE run_id=? AND name=?", key).fetchone()[0]
         return self._ids[key]
 
+    def _branches(self, db: sqlite3.Connection, run_id: str | None) -> list[BranchInfo]:
+        rows = db.execute(
+            "SELECT run_id, name, sum, body FROM branch JOIN entry ON branch_id = id WHERE entry.seq = "
+            "(SELECT min(seq) FROM entry WHERE branch_id = branch.id) AND (? IS NULL OR run_id = ?)",
+            (run_id, run_id),
+        ).fetchall()
+        found = []
+        for run, name, total, body in rows:
+            where = f"{self.location}, run {run}, branch {name}"
+            try:
+                first = unseal(body, total, after=None, where=where)
+                check_follows(first, [], run, name, first.seq)
+                found.append(branch_info(first))
+            except (Unsound, SchemaTooNew) as problem:
+                log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
+        return in_order(found)
+
     def _prepared(self) -> sqlite3.Connection:
         """A connection to a database of ours, with its tables."""
         self._connection = disk.connect(self._path)
+        found = self._path.stat()
+        self._file = (found.st_dev, found.st_ino)
         try:
+            if not found.st_size:
+                self._run("PRAGMA auto_vacuum=INCREMENTAL")  # so that what is taken away is given back to the disk
             self._run("PRAGMA journal_mode=WAL")
             self._run("PRAGMA synchronous=FULL")
             self._run("PRAGMA wal_autocheckpoint=200")  # a log that is reused syncs in half the time of one that grows
@@ -206,6 +277,24 @@ class SqliteStore:
             self._connection = None
             raise
         return self._connection
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A transaction on the writing connection, which is opened with the first."""
+        if self._connection is None:
+            self._connection = self._prepared()
+        if not self._is_there():
+            raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
+        with self._transaction():
+            yield
+
+    def _is_there(self) -> bool:
+        """Whether the file that was opened is still the one at its path. SQLite itself would not notice."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self._file
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -225,12 +314,15 @@ class SqliteStore:
             raise OSError(f"{self.location}: {error}") from error
 
     def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return self._read(lambda db: db.execute(sql, parameters).fetchall(), [])
+
+    def _read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """Read on a connection of its own, so that readers and the writer never wait for each other."""
         if not self._path.exists():
-            return []
+            return otherwise
         try:
             with contextlib.closing(self._reader()) as db:
-                return db.execute(sql, parameters).fetchall() if _version(db, self.location) else []
+                return ask(db) if _version(db, self.location) else otherwise
         except sqlite3.OperationalError as error:
             raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
         except sqlite3.DatabaseError as error:
@@ -253,13 +345,21 @@ def _version(db: sqlite3.Connection, location: str) -> int:
     return version
 
 
+def _chained(total: str, body: bytes) -> str:
+    """What the commit after this row is chained to."""
+    folded = json.loads(body).get("folded")
+    return folded["sum"] if folded else total
+
+
 def _make_tables(connection: sqlite3.Connection) -> None:
     db = sqlite_utils.Database(connection)
     db["branch"].create(
-        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str},
+        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str, "touched": float},
         pk="id",
         not_null={"run_id", "name"},
     )
     db["branch"].create_index(["run_id", "name"], unique=True)
     db["entry"].create({"branch_id": int, "seq": int, "sum": str, "body": bytes}, pk=("branch_id", "seq"))
-    db["place"].create({"id": str, "branch_id": int, "seq": int, "trigger": str, "created_at": str}, pk="id")
+    texts = {"parent_id": str, "trigger": str, "address": str, "label": str, "created_at": str}
+    db["place"].create({"id": str, "branch_id": int, "seq": int, **texts}, pk="id")
+    db["place"].create_index(["branch_id"])

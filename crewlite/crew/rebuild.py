@@ -1,0 +1,80 @@
+"""A crew from what its run recorded: agents once, tasks that name them by number and each other by address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crewlite.agent.agent import Agent
+from crewlite.runtime.kickoff import FromCheckpoint
+from crewlite.runtime.rebuild import Bind, Draft, Found, Rebuild, find
+from crewlite.state.entry import Facts
+from crewlite.task.task import Task
+
+if TYPE_CHECKING:
+    from crewlite.crew.crew import Crew
+
+C = TypeVar("C", bound="Crew")
+
+
+def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
+    """The crew, bound to its run. See Crew.from_checkpoint for what is raised."""
+    found = find(source, "crew")
+    if "agents" not in found.definition:
+        raise found.too_early()
+    agents, tasks = _listed(found, "agents"), _listed(found, "tasks")
+    rebuild = Rebuild(found)
+    crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks"))
+    people = [rebuild.draft(fact, Agent, ("agents", name)) for fact, name in zip(agents, _names(agents), strict=True)]
+    work = [
+        rebuild.draft(fact, Task, ("tasks", _label(found, fact)), ("address", "agent", "context")) for fact in tasks
+    ]
+    rebuild.settle(bind)
+    made = [draft.make() for draft in people]
+    return crew.make(agents=made, tasks=_tasks(found, tasks, work, made)).bound_to(found.config)
+
+
+def _tasks(found: Found, facts: Sequence[Facts], drafts: Sequence[Draft[Task]], agents: Sequence[Agent]) -> list[Task]:
+    made: dict[str, Task] = {}
+    for fact, draft in zip(facts, drafts, strict=True):
+        address, number, context = fact["address"], fact.get("agent"), fact.get("context")
+        if type(number) is not int or not 0 <= number < len(agents) or address in made:
+            raise found.damaged(f"{address} is listed twice, or its agent is not listed")
+        if context is not None and not (isinstance(context, list) and all(_is_in(made, other) for other in context)):
+            raise found.damaged(f"{address} builds on what is not listed before it")
+        made[address] = draft.make(
+            agent=agents[number], context=None if context is None else [made[other] for other in context]
+        )
+    return list(made.values())
+
+
+def _is_in(made: dict[str, Task], address: object) -> bool:
+    return isinstance(address, str) and address in made
+
+
+def _listed(found: Found, name: str) -> list[Facts]:
+    listed = found.definition.get(name)
+    if not isinstance(listed, list) or not all(isinstance(fact, dict) for fact in listed):
+        raise found.damaged(f"it has no list of {name}")
+    return listed
+
+
+def _names(agents: Sequence[Facts]) -> list[str]:
+    """What the agents are called in paths: their roles; a second Editor is Editor#2."""
+    names: list[Any] = []
+    for fact in agents:
+        role = str(fact.get("role"))
+        name, number = role, 1
+        while name in names:
+            number += 1
+            name = f"{role}#{number}"
+        names.append(name)
+    return names
+
+
+def _label(found: Found, fact: Facts) -> str:
+    """What a task is called in paths: its address without the word `task:`."""
+    address = fact.get("address")
+    if not isinstance(address, str):
+        raise found.damaged("a task has no address")
+    return address.removeprefix("task:")

@@ -1,0 +1,263 @@
+"""Rebuilding a definition from what its run recorded, where the script that made it is not at hand.
+
+What is plain was recorded as data. What is live (models, tools, functions, classes) was recorded only by its name and
+comes from the caller. What stands in a stored file is never imported, looked up or run: it becomes the value of a
+plain field, or the definition refuses it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from crewlite.definition import Definition, Described
+from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch
+from crewlite.runtime.facts import OF_THE_STORE, is_plain
+from crewlite.runtime.kickoff import FromCheckpoint
+from crewlite.secrets import MASK
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located, locate
+from crewlite.state.record import Record
+from crewlite.tools.base import BaseTool
+
+D = TypeVar("D", bound=Described)
+Bind = Mapping[str, Any] | None
+_UNSET = object()
+_WANTED = {
+    "llm": "the model {!r}",
+    "tools": "the tool {!r}",
+    "callback": "the function {!r}",
+    "output_pydantic": "the class {!r}",
+    "output_json": "the class {!r}",
+    "response_format": "the class {!r}",
+    "class": "the class {!r}",
+    "redact": "the {} that must not be stored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The run that a ref names, and the definition it recorded."""
+
+    where: str
+    definition: Facts
+    config: CheckpointConfig
+    """To go on with this very run, branch and place, whatever becomes the newest one meanwhile."""
+
+    def damaged(self, problem: str) -> JournalCorrupt:
+        """The error for a definition that says what no crewlite wrote."""
+        return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None)
+
+    def too_early(self) -> RunMismatch:
+        """The error for a definition recorded before enough was."""
+        return RunMismatch(
+            f"The {self.where} was recorded by an earlier release, which kept too little to rebuild it from: kick off "
+            f"the definition it was started with."
+        )
+
+
+def find(source: FromCheckpoint, kind: str) -> Found:
+    """Resolve a ref and read the definition that its run recorded.
+
+    Raises RefError, JournalCorrupt, StoreError; RunMismatch if it is not of this kind.
+    """
+    config = source if isinstance(source, CheckpointConfig) else CheckpointConfig(restore_from=source)
+    if config.restore_from is None:
+        raise ConfigError("from_checkpoint names no run; wanted a ref, or CheckpointConfig(restore_from=ref)")
+    try:
+        located = locate(config.restore_from, config.location, config.provider, None)
+        definition = _read(located).run["definition"]
+        recorded, name = definition["kind"], definition["name"]
+    except CrewliteError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        problem = f"it cannot be read ({type(error).__name__}: {error})"
+        raise JournalCorrupt(str(config.restore_from), problem, None) from error
+    where = f"run {located.run_id!r} in {located.location}"
+    if recorded != kind:
+        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if recorded in ("crew", "agent") else "kick that off"
+        raise RunMismatch(f"The {where} is of {recorded} {name!r}; wanted: {kind}. Name another run, or {verb}.")
+    place = f"@{located.place}" if located.place else ""
+    pinned = {"restore_from": f"{located.run_id}/{located.branch}{place}"}
+    store = {"location": located.location, "provider": located.provider}
+    return Found(where, definition, config.model_copy(update=pinned | store))
+
+
+def _read(located: Located) -> Record:
+    """What a branch recorded. The one place where rebuilding reads a store."""
+    store = located.provider.open(located.location)
+    try:
+        return Record.of(whole(store, located.run_id, located.branch))
+    finally:
+        store.close()
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One thing to fill in: recorded as data, or live, and then to be passed."""
+
+    path: tuple[str, ...]
+    value: Any = _UNSET
+    wanted: str = ""
+    """What is to be passed, of a live part."""
+    key: str | None = None
+    """The key of `bind` that filled it."""
+
+    @property
+    def name(self) -> str:
+        """Its path, as errors and `bind` write it."""
+        return ".".join(self.path)
+
+
+class Rebuild:
+    """Definitions being rebuilt: first all are drafted, then what was passed is bound, then they are made."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+        self._parts: list[Part] = []
+
+    def live(self, path: tuple[str, ...], called: object, field: str = "") -> Part:
+        """A part that only the caller has."""
+        wanted = _WANTED.get(field or path[-1], "a {}").format(called)
+        return self._add(Part(path, wanted=wanted))
+
+    def draft(
+        self, facts: object, base: type[D], path: tuple[str, ...], apart: Collection[str] = (), **known: object
+    ) -> Draft[D]:
+        """One definition, from its recorded fields but those `apart`; `known` ones are settled already."""
+        what = ".".join(path) or self.found.definition["kind"]
+        live = facts.get("live", {}) if isinstance(facts, dict) else None
+        if not isinstance(facts, dict) or not isinstance(live, dict):
+            raise self.found.damaged(f"{what} holds no fields")
+        names = {*base.model_fields, *facts, *live} - {"live", "class", *apart, *known}
+        fields = {name: self._field(name, facts, live, (*path, name)) for name in sorted(names)}
+        given = "class" not in live or (_is_of_the_caller(base) and live["class"] == base.__name__)
+        own = None if given else self.live((*path, "class"), live["class"])
+        return Draft(self.found, base, path, fields, known, own)
+
+    def _field(self, name: str, facts: Facts, live: Facts, path: tuple[str, ...]) -> Field:
+        if name in live:
+            called = live[name]
+            if isinstance(called, list):
+                return [self.live((*path, str(item)), item, name) for item in called]
+            return self.live(path, called)
+        value = facts.get(name, _UNSET)
+        if name == "checkpoint" and isinstance(value, dict):
+            return self._checkpoint(value, path)
+        if value is not _UNSET and not is_plain(value):
+            raise self.found.damaged(f"{'.'.join(path)} is {type(value).__name__}")
+        if MASK in str(value):
+            return self._add(Part(path, wanted="its text, which held a secret"))
+        return self._add(Part(path, value))
+
+    def _checkpoint(self, facts: Facts, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
+        config, known = self.found.config, dict[str, object]()
+        if len(path) == 1:  # of the run itself, which goes on where it was found
+            known = {"location": config.location, "provider": config.provider}
+            known |= {} if config.redact is None else {"redact": config.redact}
+        return self.draft(facts, CheckpointConfig, path, OF_THE_STORE - known.keys(), **known)
+
+    def _add(self, part: Part) -> Part:
+        self._parts.append(part)
+        return part
+
+    def settle(self, bind: Bind) -> None:
+        """Fill in what was passed, by path or by last word.
+
+        Raises BindMissing for all that is live and was not passed, ConfigError for a key that fills nothing.
+        """
+        if not isinstance(bind, Mapping | None):
+            raise ConfigError(f"bind is {bind!r}; wanted names and live objects, such as {{'llm': ...}}")
+        chosen = {key: self._named(key) for key in bind or {}}
+        for exact in (False, True):  # a whole path wins over a last word
+            for key, parts in chosen.items():
+                for part in parts:
+                    if part.name == key or not exact:
+                        part.key, part.value = key, (bind or {})[key]
+        used = {part.key for part in self._parts}
+        unused = [self._hint(str(key)) for key in chosen if key not in used]
+        if missing := {part.name: part.wanted for part in self._parts if part.wanted and part.key is None}:
+            raise BindMissing(self.found.where, missing, unused)
+        if unused:
+            raise ConfigError(f"bind: {'; '.join(unused)}")
+
+    def _named(self, key: object) -> list[Part]:
+        live = [part for part in self._parts if part.wanted and key in (part.name, part.path[-1])]
+        return live or [part for part in self._parts if part.name == key]
+
+    def _hint(self, key: str) -> str:
+        live = [name for part in self._parts if part.wanted for name in (part.name, part.path[-1])]
+        names = list(dict.fromkeys([*live, *(part.name for part in self._parts)]))
+        close = difflib.get_close_matches(key, names, n=1)
+        known = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(live[::2]) or 'nothing'}"
+        return f"{key!r} is nothing to bind here; {known}"
+
+
+class Draft(Generic[D]):
+    """A definition that is still to be made: its class and its parts."""
+
+    def __init__(
+        self,
+        found: Found,
+        base: type[D],
+        path: tuple[str, ...],
+        fields: dict[str, Field],
+        known: dict[str, object],
+        own: Part | None,
+    ) -> None:
+        self._found, self._base, self._path = found, base, path
+        self._fields, self._known, self._own = fields, known, own
+
+    def make(self, **further: object) -> D:
+        """Make it, once all is settled. Raises ConfigError if it refuses what it was given."""
+        cls, what = self._class(), ".".join(self._path)
+        values = {name: _filled(field) for name, field in self._fields.items()}
+        given = {name: value for name, value in values.items() if value is not _UNSET} | self._known | further
+        if strange := sorted(given.keys() - cls.model_fields.keys()):
+            raise self._found.damaged(f"{what or 'it'} has fields that {cls.__name__} has not ({', '.join(strange)})")
+        try:
+            made = cls(**given)
+        except ConfigError as error:
+            raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}") from None
+        for name, field in self._fields.items():
+            if isinstance(field, list):
+                _called_alike([part for part in field if part.value is not None], getattr(made, name))
+        return made
+
+    def _class(self) -> type[D]:
+        if self._own is None or self._own.value is None:
+            return self._base
+        cls = self._own.value
+        if not isinstance(cls, type) or not issubclass(cls, self._base):
+            raise ConfigError(f"bind: {self._own.name} is {cls!r}; wanted a subclass of {self._base.__name__}")
+        return cls
+
+
+Field = Part | list[Part] | Draft[Any]
+
+
+def _is_of_the_caller(cls: type[Described]) -> bool:
+    """Whether a definition is of a subclass of the caller's own, whatever it is called."""
+    return not {Described, Definition}.intersection(cls.__bases__)
+
+
+def _filled(field: Field) -> Any:
+    if isinstance(field, Part):
+        return _UNSET if field.wanted and field.value is None else field.value
+    if isinstance(field, Draft):
+        return field.make()
+    return [part.value for part in field if part.value is not None]
+
+
+def _called_alike(parts: list[Part], tools: tuple[object, ...]) -> None:
+    """A tool of another name is another tool: the model, and what is recorded, know it by its name."""
+    for part, item in zip(parts, tools, strict=True):
+        if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
+            raise ConfigError(
+                f"bind: {part.key!r} is the tool {item.name!r}, but the run knows {part.name}: name it so with "
+                f"@tool({part.path[-1]!r})"
+            )

@@ -1,0 +1,74 @@
+"""Who writes a branch: a claim is part of the commit with which a run begins or goes on.
+
+So a claim cannot be taken twice: it moves the head of the branch, and whoever held it before is refused at its next
+commit. A claim ends with the run, or when it is given back, or when its holder is dead: on the same machine that is
+looked up, elsewhere it is presumed after 30 seconds without a sign of life.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from functools import cache
+from pathlib import Path
+
+from crewlite.ids import new_id
+from crewlite.state.entry import Facts
+
+SILENCE = 30.0  # seconds after which a holder on another machine is presumed dead
+BEAT = 10.0  # seconds between signs of life
+
+
+def claim() -> Facts:
+    """A claim of this process."""
+    me = os.getpid()
+    return {"id": new_id(), "host": platform.node(), "boot": _boot(), "pid": me, "started": _start(me)}
+
+
+def holds(claim: Facts, touched: float) -> bool:
+    """Whether the holder of a claim is alive, for all that can be known; `touched` is its last sign of life.
+
+    A claim of this very process is one that it has let go of: what it still runs, it knows without asking.
+    """
+    if (claim["host"], claim["boot"]) == (platform.node(), _boot()) and os.name == "posix":
+        if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
+            return False
+        return _runs(claim["pid"], claim["started"])
+    if claim["host"] == platform.node() and _boot() and claim["boot"]:
+        return False  # the machine was started again since
+    return time.time() - touched < SILENCE
+
+
+def holder(claim: Facts) -> str:
+    """A holder as an error names it."""
+    return f"process {claim['pid']} on {claim['host']}"
+
+
+def _runs(pid: int, started: int | None) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is somebody else's
+        return True
+    return started is None or _start(pid) == started  # another start: the number was given to a new process
+
+
+@cache
+def _boot() -> str:
+    """Names the time since the machine was started, and the room in which its process numbers mean something."""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid")
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {numbers}"
+    except OSError:
+        return ""  # no such thing here: a process number is all there is
+
+
+def _start(pid: int) -> int | None:
+    """When a process was started, in ticks since the machine was; None if that cannot be known, -1 if it is dead."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return None
+    return -1 if state in "ZX" else int(fields[18])

@@ -1,0 +1,97 @@
+"""Folding a journal: the inner detail that no checkpoint needs is left out.
+
+A finished step answers without a look inside, so what its children said is needed only by checkpoints that lie in the
+middle of it. Every outcome that counts, all usage and every event stay. The commits between two kept checkpoints become
+one, which keeps the sum that the next one, and every fork, is chained to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.record import Record
+from crewlite.usage import Usage
+
+_LISTS = ("steps", "intents", "events", "drops")
+_TRY = re.compile(r"!\d+$")
+
+
+def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
+    """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
+
+    `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are.
+    """
+    record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
+    ends = {place["seq"] for place in record.places.values()} | {own[-1].seq, *stands}
+    ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
+    after = own[0].facts["run"]["base"]["sum"] if "base" in own[0].facts["run"] else ""
+    for part in _parts(own, ends):
+        for entry in part:
+            live.apply(entry)
+        merged = seal(_merged(part, live, record), after=after)
+        folded += [merged] if len(merged.line) < size(part) else part
+        after = part[-1].sum
+    return folded
+
+
+def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
+    """The entries in parts, each up to one whose number is among `ends`."""
+    part: list[Entry] = []
+    for entry in entries:
+        part.append(entry)
+        if entry.seq in ends:
+            yield part
+            part = []
+
+
+def _merged(part: Sequence[Entry], live: Record, record: Record) -> Facts:
+    """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
+    last, lists, usage = part[-1], {name: list[Any]() for name in _LISTS}, Usage()
+    facts: Facts = {"schema": SCHEMA, "seq": last.seq, "at": last.facts["at"]}
+    for entry in part:
+        facts |= {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
+        usage += Usage(**entry.facts.get("usage", {}))
+        for name in _LISTS:
+            lists[name] += entry.facts.get(name, ())
+    first = part[0].facts["folded"]["first"] if "folded" in part[0].facts else part[0].seq
+    facts["folded"] = {"first": first, "sum": last.sum}
+    gone = {step["address"] for step in lists["steps"] if _is_inside(step["address"], live)}
+    for step in lists["steps"]:
+        usage += Usage(**(step.get("usage") or {})) if step["address"] in gone else Usage()
+    lists["steps"] = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
+    lists["intents"] = [intent for intent in lists["intents"] if not _is_inside(intent[0], live)]
+    facts |= {name: found for name, found in lists.items() if found}
+    facts |= {"usage": usage.to_record()} if usage.to_record() else {}
+    facts |= {"claim": live.claim} if live.claim else {"released": True}
+    if last.facts.get("place", {}).get("id") in record.places:
+        facts["place"] = last.facts["place"]
+    return facts
+
+
+def _is_inside(address: str, live: Record) -> bool:
+    """Whether a step is part of one that has finished."""
+    outer = _TRY.sub("", address.rpartition("/")[0])
+    return bool(outer) and (outer in live.outcomes or _is_inside(outer, live))
+
+
+def _whole(step: Facts, gone: set[str], live: Record) -> Facts:
+    """A step with the texts in it that it shared with steps that are gone."""
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if value.get("$") == "of" and value["v"] in gone:
+            return live.outcomes[value["v"]].value["text"]
+        return {key: filled(item) for key, item in value.items()}
+
+    return {**step, "value": filled(step["value"])} if "value" in step else step
+
+
+def size(entries: Iterable[Entry]) -> int:
+    """Bytes of these entries, without their newlines."""
+    return sum(len(entry.line) for entry in entries)

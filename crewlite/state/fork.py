@@ -1,0 +1,91 @@
+"""Forking: to begin a second line of work after an old place. The place, and what came after it, stay as they are."""
+
+from __future__ import annotations
+
+from crewlite import events
+from crewlite.codec import digest
+from crewlite.errors import BranchConflictError, BranchExists, RefError
+from crewlite.events.event_bus import event_bus
+from crewlite.ids import new_id, now, short
+from crewlite.refs import check_name
+from crewlite.state.entry import SCHEMA, Facts, seal
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located
+from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.state.record import Record
+
+
+def fork(found: Located, source: object, *, branch: str | None, operation_id: str | None) -> Located:
+    """Begin a branch at the place that was found, or at the head of its branch, and announce it.
+
+    With an `operation_id`, doing it again gives the same branch. Raises RefError if there is nothing to fork,
+    BranchExists if the name is taken, StoreError or OSError if it cannot be saved; then there is no such branch.
+    """
+    name = branch or f"fork/{digest(operation_id)[:8] if operation_id else short(new_id())}"
+    check_name("branch", name, slashes=True)
+    about: Facts = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id, "branch": name}
+    about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.place}
+    event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
+    try:
+        store = found.provider.open(found.location)
+        try:
+            _fork(store, found, name, operation_id)
+        finally:
+            store.close()
+    except Exception as error:
+        said = {"error": str(error), "error_type": type(error).__qualname__}
+        event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
+        raise
+    event_bus.emit(source, events.CheckpointForkCompletedEvent(**about))
+    return Located(found.provider, found.location, found.run_id, name)
+
+
+def _fork(store: Store, found: Located, name: str, operation_id: str | None) -> None:
+    run_id, origin = found.run_id, found.branch
+    infos = {info.branch: info for info in store.branches(run_id)}
+    if origin not in infos:
+        raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
+    if not _is_free(infos.get(name), run_id, operation_id):
+        return
+    base = _at_place(store, run_id, found.place) if found.place else _at_head(store, run_id, origin)
+    if operation_id:
+        base["operation"] = operation_id
+    try:
+        store.append([_beginning(infos[origin], name, base)])
+    except BranchConflictError:  # somebody was faster, or took the base away
+        taken = next((info for info in store.branches(run_id) if info.branch == name), None)
+        if taken is None or _is_free(taken, run_id, operation_id):
+            raise
+
+
+def _is_free(taken: BranchInfo | None, run_id: str, operation_id: str | None) -> bool:
+    """Whether a branch can be made; False if this operation has made it. Raises BranchExists for another's."""
+    if taken is None:
+        return True
+    if operation_id is None or (taken.base or {}).get("operation") != operation_id:
+        raise BranchExists(run_id, taken.branch)
+    return False
+
+
+def _at_place(store: Store, run_id: str, identifier: str) -> Facts:
+    """The base that a place is. Looks at no more of the journal than the entry it names."""
+    place = next((place for place in store.places(identifier) if place.id == identifier), None)
+    total = store.sum_at(run_id, place.branch, place.seq) if place else None
+    if place is None or total is None:
+        raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
+    facts = {"id": place.id, "seq": place.seq, "parent": place.parent_id, "trigger": place.trigger}
+    facts |= {"address": place.address, "about": {}, "at": place.created_at}
+    facts |= {"label": place.label} if place.label else {}
+    return {"branch": place.branch, "seq": place.seq, "sum": total, "place": facts}
+
+
+def _at_head(store: Store, run_id: str, branch: str) -> Facts:
+    record = Record.of(whole(store, run_id, branch))
+    return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
+
+
+def _beginning(origin: BranchInfo, name: str, base: Facts) -> Commit:
+    run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
+    run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
+    facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run}
+    return Commit(origin.run_id, name, base["seq"], base["sum"], (seal(facts, after=base["sum"]),))

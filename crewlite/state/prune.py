@@ -1,0 +1,158 @@
+"""Forgetting: inner detail that no checkpoint needs, checkpoints, and whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from crewlite.errors import BranchConflictError, ConfigError
+from crewlite.ids import now
+from crewlite.state.claim import holder, holds
+from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.fold import fold, size
+from crewlite.state.lineage import whole
+from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.state.providers.base import Head
+from crewlite.state.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was taken away, or would be."""
+
+    runs: tuple[str, ...] = ()
+    """Whole runs, by id."""
+    checkpoints: tuple[str, ...] = ()
+    """Checkpoints of runs that stay, by id."""
+    freed: int = 0
+    """Bytes of journals."""
+    busy: tuple[str, ...] = ()
+    """Branches, as `run/branch`, that were left alone because somebody is at work on them."""
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(
+            self.runs + other.runs,
+            self.checkpoints + other.checkpoints,
+            self.freed + other.freed,
+            self.busy + other.busy,
+        )
+
+
+def prune(
+    store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
+) -> Pruned:
+    """Take away finished runs not heard of since `older_than`, and all but the newest checkpoints of the others.
+
+    Raises ConfigError if it is told nothing, JournalCorrupt for a run that cannot be read, OSError if storage fails;
+    what was cut in the middle can be done again.
+    """
+    if keep_last is None and older_than is None:
+        raise ConfigError("prune what? keep_last=5 keeps five checkpoints a branch, older_than=timedelta(days=30) runs")
+    if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
+        raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
+    limit = _seconds(older_than) if older_than is not None else None
+    done = Pruned()
+    for run_id, branches in groupby(store.branches(), key=lambda info: info.run_id):
+        run = _Run(store, run_id, list(branches))
+        if limit is not None and run.finished and run.touched < limit:
+            done += run.removed(dry_run=dry_run)
+        elif keep_last is not None:
+            for info in run.branches:
+                done += run.thinned(info.branch, keep_last, dry_run=dry_run)
+    return done
+
+
+def delete(store: Store, run_id: str) -> Pruned:
+    """Take a whole run away, finished or not. Raises BranchConflictError if somebody is at work on it."""
+    run = _Run(store, run_id, store.branches(run_id))
+    for branch, record in run.records.items():
+        if run.is_busy(branch) and record.claim:
+            raise BranchConflictError(run_id, branch, holder=holder(record.claim))
+    return run.removed(dry_run=False)
+
+
+def bases(store: Store, run_id: str, branch: str) -> frozenset[str]:
+    """Ids of the places of a branch that forks stand on."""
+    found = (info.base for info in store.branches(run_id) if info.base)
+    return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
+
+
+def tidy(store: Store, run_id: str, branch: str) -> int:
+    """Drop the inner detail of a branch that none of its places and forks need. Returns bytes freed.
+
+    Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
+    """
+    own = store.read(run_id, branch)
+    folded = _folded(store, run_id, branch, own)
+    freed = size(own) - size(folded)
+    if freed:
+        store.rewrite(run_id, branch, (own[-1].seq, own[-1].sum), folded)
+    return freed
+
+
+class _Run:
+    """A run as it was when it was looked at."""
+
+    def __init__(self, store: Store, run_id: str, branches: list[BranchInfo]) -> None:
+        self.store, self.run_id, self.branches = store, run_id, branches
+        self.journals = {info.branch: store.read(run_id, info.branch) for info in branches}
+        self.records = {info.branch: Record.of(whole(store, run_id, info.branch)) for info in branches}
+        self.touched = max((store.touched(run_id, info.branch) for info in branches), default=0.0)
+
+    @property
+    def finished(self) -> bool:
+        return all(record.finished for record in self.records.values()) and not any(map(self.is_busy, self.records))
+
+    def is_busy(self, branch: str) -> bool:
+        claim = self.records[branch].claim
+        return bool(claim and holds(claim, self.store.touched(self.run_id, branch)))
+
+    def removed(self, *, dry_run: bool) -> Pruned:
+        if not dry_run:
+            self.store.remove(self.run_id, {branch: _head(own) for branch, own in self.journals.items()})
+        return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
+
+    def thinned(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
+        """Drop all but the newest places of a branch, but for labelled ones and those that forks stand on."""
+        if self.is_busy(branch):
+            return Pruned(busy=(f"{self.run_id}/{branch}",))
+        store, own, record = self.store, self.journals[branch], self.records[branch]
+        kept = bases(store, self.run_id, branch) | record.inherited
+        places = [p for p in record.places.values() if not p.get("label") and p["id"] not in kept]
+        gone = places[:-keep_last]
+        if gone:
+            entry = _dropping(gone, record)
+            if not dry_run:
+                store.append([Commit(self.run_id, branch, *_head(own), (entry,))])
+            own = [*own, entry]
+        folded = _folded(store, self.run_id, branch, own)
+        if not dry_run and size(folded) < size(own):
+            store.rewrite(self.run_id, branch, _head(own), folded)
+        freed = max(0, size(self.journals[branch]) - size(folded))
+        return Pruned(checkpoints=tuple(place["id"] for place in gone), freed=freed)
+
+
+def _folded(store: Store, run_id: str, branch: str, own: list[Entry]) -> list[Entry]:
+    base = own[0].facts["run"].get("base")
+    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
+    forks = (info.base for info in store.branches(run_id) if info.base)
+    return fold(before, own, {base["seq"] for base in forks if base["branch"] == branch})
+
+
+def _dropping(places: Iterable[Facts], record: Record) -> Entry:
+    drops = [[place["id"], place["parent"]] for place in places]
+    facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), "drops": drops}
+    return seal(facts, after=record.sum)
+
+
+def _head(own: list[Entry]) -> Head:
+    return own[-1].seq, own[-1].sum
+
+
+def _seconds(older_than: timedelta | datetime) -> float:
+    moment = now() - older_than if isinstance(older_than, timedelta) else older_than
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"older_than is {older_than!r}; wanted a timedelta, or a datetime with a time zone")
+    return moment.timestamp()
