@@ -9,12 +9,12 @@ import sys
 import traceback
 from collections.abc import Iterator
 
-from benchmarks import bus, crew, durable, fanout, imports, memory, resume, storage
+from benchmarks import bus, crew, durable, fanout, fork, imports, listing, memory, peers, prune, resume, storage
 from benchmarks.measure import Row
 
 SUBJECTS = {
     module.__name__.partition(".")[2]: module
-    for module in (imports, bus, crew, durable, resume, fanout, memory, storage)
+    for module in (imports, bus, crew, durable, resume, fork, listing, fanout, memory, storage, prune, peers)
 }
 
 
@@ -55,7 +55,9 @@ def _print(rows: Iterator[tuple[str, Row]]) -> None:
         print(text.rstrip(), flush=True)
 
 
-def _number(value: float, unit: str) -> str:
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
     digits = 0 if unit in ("B", "") or (unit == "ms" and value >= 20) else 2
     return f"{value:,.{digits}f} {unit}".strip()
 

@@ -5,6 +5,9 @@ are taken from the journal the crew wrote. Bare is, for SQLite, one connection (
 same UPDATE and INSERTs; for JSON, an open file that is appended to and synced, and for each checkpoint a temporary
 file, synced, renamed, its directory synced. The value is (with - without) / bare, where with and without are whole
 kickoffs, the opening and closing of the store included, and bare is the commits alone.
+
+With durability="async" the run does not wait, so there is nothing to compare it with: the value is with - without, per
+task, until kickoff returns, when all is on disk.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.crew import flatness
-from benchmarks.measure import Row, median_ms, ratio, scratch, seconds
+from benchmarks.measure import Row, in_turns, median_ms, ratio, scratch, seconds
 from benchmarks.scenes import KINDS, Kind, answering, crew_of, stored
 from crewlite.state.entry import Entry
 from crewlite.state.providers import Store
@@ -29,6 +33,7 @@ def measure() -> Iterator[Row]:
     for kind in KINDS:
         with scratch() as directory:
             yield _against_bare(kind, directory)
+            yield _asynchronous(kind, directory)
             crew = crew_of(400, answering(), checkpoint=stored(kind, directory, "flat"))
             value, unit, target, detail = flatness(crew, 3)
             yield Row(f"{kind}: last 100 of 400 tasks against the first 100", value, unit, target, detail)
@@ -51,6 +56,15 @@ def _against_bare(kind: Kind, directory: Path) -> Row:
     return Row(f"{kind}: added time against bare commits", ratio(added, floor), "x", 1.6, f"{each} a commit")
 
 
+def _asynchronous(kind: Kind, directory: Path) -> Row:
+    undurable = crew_of(_TASKS, answering())
+    durable = crew_of(_TASKS, answering(), checkpoint=stored(kind, directory, "async", durability="async"))
+    without, with_store = in_turns(_ROUNDS, undurable.kickoff, durable.kickoff)
+    added = [b - a for a, b in zip(without, with_store, strict=True)]
+    detail = f"{median_ms(with_store) / _TASKS:.2f} ms against {median_ms(without) / _TASKS:.2f} ms"
+    return Row(f'{kind}: durability="async" adds per task', median_ms(added) / _TASKS, "ms", 0.35, detail)
+
+
 class _Commit:
     """A commit of the journal, and the checkpoint file that went with it."""
 
@@ -67,18 +81,18 @@ def _bare_sqlite(commits: list[_Commit], directory: Path, number: int) -> Iterat
     db.execute("PRAGMA journal_mode=WAL")
     db.execute("PRAGMA synchronous=FULL")
     db.executescript(_TABLES)
-    db.execute("INSERT INTO branch VALUES (?,?,'main',0,'')", (number, f"run-{number}"))
+    db.execute("INSERT INTO branch VALUES (?,?,'main',0,'',?)", (number, f"run-{number}", time.time()))
 
     def work() -> None:
         head = (0, "")
         for commit in commits:
             entry, place = commit.entry, commit.place
             db.execute("BEGIN IMMEDIATE")
-            db.execute(_MOVE, (entry.seq, entry.sum, f"run-{number}", *head))
+            db.execute(_MOVE, (entry.seq, entry.sum, time.time(), f"run-{number}", *head))
             db.execute("INSERT INTO entry VALUES (?,?,?,?)", (number, entry.seq, entry.sum, entry.body))
             if place:
-                row = (f"{number}-{place['id']}", number, place["seq"], place["trigger"], place["at"])
-                db.execute("INSERT INTO place VALUES (?,?,?,?,?)", row)
+                told = [place.get(name) for name in ("seq", "parent", "trigger", "address", "label", "at")]
+                db.execute("INSERT INTO place VALUES (?,?,?,?,?,?,?,?)", (f"{number}-{place['id']}", number, *told))
             db.execute("COMMIT")
             head = entry.seq, entry.sum
 
@@ -115,14 +129,18 @@ def _put(path: Path, data: bytes) -> None:
 
 
 _BARE = {"sqlite": _bare_sqlite, "json": _bare_json}
-_MOVE = "UPDATE branch SET seq=?, head=? WHERE run_id=? AND name='main' AND seq=? AND head=?"
+_MOVE = "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name='main' AND seq=? AND head=?"
 _TABLES = """
-    CREATE TABLE IF NOT EXISTS branch (id INTEGER PRIMARY KEY, run_id TEXT, name TEXT, seq INTEGER, head TEXT);
+    CREATE TABLE IF NOT EXISTS branch (
+        id INTEGER PRIMARY KEY, run_id TEXT, name TEXT, seq INTEGER, head TEXT, touched FLOAT
+    );
     CREATE UNIQUE INDEX IF NOT EXISTS one ON branch (run_id, name);
     CREATE TABLE IF NOT EXISTS entry (
         branch_id INTEGER, seq INTEGER, sum TEXT, body BLOB, PRIMARY KEY (branch_id, seq)
     );
     CREATE TABLE IF NOT EXISTS place (
-        id TEXT PRIMARY KEY, branch_id INTEGER, seq INTEGER, "trigger" TEXT, created_at TEXT
+        id TEXT PRIMARY KEY, branch_id INTEGER, seq INTEGER,
+        parent_id TEXT, "trigger" TEXT, address TEXT, label TEXT, created_at TEXT
     );
+    CREATE INDEX IF NOT EXISTS of_branch ON place (branch_id);
 """

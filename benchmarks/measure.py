@@ -17,11 +17,14 @@ _SCRATCH = Path(__file__).parent / ".scratch"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. Smaller is better everywhere; no target means it is shown for its own sake."""
+    """One line of the table. Smaller is better for us; no target means it is shown for its own sake.
+
+    Without a value it was not measured, and `detail` says why.
+    """
 
     measure: str
-    value: float
-    unit: str
+    value: float | None
+    unit: str = ""
     target: float | None = None
     detail: str = ""
     """What the value was made from."""
@@ -29,7 +32,7 @@ class Row:
     @property
     def verdict(self) -> str:
         """ok, over, or nothing where there is no target."""
-        if self.target is None:
+        if self.target is None or self.value is None:
             return ""
         return "ok" if self.value <= self.target else "over"
 

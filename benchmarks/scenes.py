@@ -61,10 +61,15 @@ def crew_of(
     return Crew(agents=[agent], tasks=made, checkpoint=checkpoint)
 
 
-def stored(kind: Kind, directory: Path, name: str = "store") -> CheckpointConfig:
-    """A configuration that keeps runs in `directory`, synced: a checkpoint for every task."""
+def stored(kind: Kind, directory: Path, name: str = "store", **more: Any) -> CheckpointConfig:
+    """A configuration that keeps runs in `directory`, synced: a checkpoint for every task. `more` are its fields."""
     location = directory / (f"{name}.db" if kind == "sqlite" else name)
-    return CheckpointConfig(location=location, provider=_provider(kind))
+    return CheckpointConfig(location=location, provider=_provider(kind), **more)
+
+
+def size(directory: Path) -> int:
+    """Bytes of all files in a directory."""
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
 def _provider(kind: Kind) -> BaseProvider:

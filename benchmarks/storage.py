@@ -8,10 +8,9 @@ the answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from benchmarks.measure import Row, scratch
-from benchmarks.scenes import KINDS, Kind, answering, crew_of, stored
+from benchmarks.scenes import KINDS, Kind, answering, crew_of, size, stored
 
 _TASKS = (50, 100, 200, 400)
 
@@ -29,8 +28,4 @@ def measure() -> Iterator[Row]:
 def _bytes_per_task(kind: Kind, tasks: int, payload: int) -> float:
     with scratch() as directory:
         crew_of(tasks, answering(payload), chained=True, checkpoint=stored(kind, directory)).kickoff()
-        return _size(directory) / tasks
-
-
-def _size(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+        return size(directory) / tasks

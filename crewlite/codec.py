@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from crewlite.errors import NotCodable
+from crewlite.errors import JournalCorrupt, NotCodable
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
@@ -70,9 +70,18 @@ def encode(value: object, path: str = "") -> Json:
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
-    """The value that `encode` was given. `classes` are the ones this program declares, beside the registered."""
+    """The value that `encode` was given. `classes` are the ones this program declares, beside the registered.
+
+    Raises JournalCorrupt for data that `encode` never made.
+    """
     known = {class_name(cls): cls for cls in classes}
-    return _decode(data, known)
+    try:
+        return _decode(data, known)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, NotCodable):
+            raise
+        problem = f"it cannot be read ({type(error).__name__}: {error})"
+        raise JournalCorrupt("a recorded value", problem, None) from error
 
 
 def _encode(value: Any, path: str, depth: int) -> Json:
@@ -178,14 +187,24 @@ _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     SecretBytes: lambda v, path, depth: {"$": "secret", "v": "bytes"},
 }
 
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,3}")
+
+
+def _zone(name: str) -> ZoneInfo:
+    """A time zone, where its name can be one. ZoneInfo looks among files, and for modules of tzdata."""
+    if not _ZONE.fullmatch(name):
+        raise ValueError(f"{name!r} is no time zone")
+    return ZoneInfo(name)
+
+
 _READERS: dict[str, Callable[[Any], Any]] = {
     "str": "".join,
     "int": lambda v: int(v, 16),
     "float": float,
-    "bytes": base64.b64decode,
+    "bytes": lambda v: base64.b64decode(v, validate=True),
     "datetime": datetime.fromisoformat,
-    "zoned datetime": lambda v: datetime.fromisoformat(v[0]).replace(tzinfo=ZoneInfo(v[1]), fold=v[2]),
-    "zoned time": lambda v: time.fromisoformat(v[0]).replace(tzinfo=ZoneInfo(v[1]), fold=v[2]),
+    "zoned datetime": lambda v: datetime.fromisoformat(v[0]).replace(tzinfo=_zone(v[1]), fold=v[2]),
+    "zoned time": lambda v: time.fromisoformat(v[0]).replace(tzinfo=_zone(v[1]), fold=v[2]),
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timedelta": lambda v: timedelta(*v),

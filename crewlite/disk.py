@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -28,6 +29,9 @@ except ImportError:  # Windows has another lock
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
+PATIENCE = 10.0  # seconds that a database in which others write is waited for
+_MANY = 4  # syncs that are worth the threads
+_SYNCERS = 8
 _LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so it is one beyond any journal
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
@@ -65,28 +69,73 @@ def tell(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> No
         watcher(Operation(verb, str(path), data, offset))
 
 
-def make_directory(path: Path, *, mode: int = 0o700) -> None:
+class Together:
+    """Writes that are synced when the block ends without an error, all at once: a file system joins such requests.
+
+    Until then their files stay locked. Of `append` and `make_directory`; what is written counts only after the block.
+    """
+
+    def __init__(self) -> None:
+        self._held = contextlib.ExitStack()
+        self._files: list[tuple[IO[bytes], Path]] = []
+        self._directories: dict[Path, None] = {}
+
+    def __enter__(self) -> Together:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        with self._held:
+            if kind is None:
+                _sync_all(self._files, list(self._directories))
+
+    def hold(self, path: Path, flags: int) -> IO[bytes]:
+        """`held`, until the block ends."""
+        return self._held.enter_context(held(path, flags))
+
+    def sync(self, file: IO[bytes], path: Path) -> None:
+        """Have a file synced at the end."""
+        self._files.append((file, path))
+
+    def sync_directory(self, path: Path) -> None:
+        """Have the names in a directory synced at the end."""
+        self._directories[path] = None
+
+
+def make_directory(path: Path, *, mode: int = 0o700, together: Together | None = None) -> None:
     """Make `path` and its parents, by default for the owner alone. An existing directory is left as it is."""
     if path.is_dir():
         return
-    make_directory(path.parent, mode=mode)
+    make_directory(path.parent, mode=mode, together=together)
     tell("mkdir", path)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=mode)
-    _sync_directory(path.parent)
+    if together:
+        together.sync_directory(path.parent)
+    else:
+        _sync_directory(path.parent)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory."""
-    with _beside(path, data, mode) as temporary:
-        tell("rename", temporary, str(path).encode())
-        os.replace(temporary, path)
-    _sync_directory(path.parent)
+    replace_all([(path, data)], mode=mode)
+
+
+def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600) -> None:
+    """`replace` for several files, each whole or not at all. What they have in common is synced once."""
+    with contextlib.ExitStack() as stack:
+        with Together() as together:
+            temporaries = [stack.enter_context(_beside(path, data, mode, together)) for path, data in files]
+        for temporary, (path, _) in zip(temporaries, files, strict=True):
+            tell("rename", temporary, str(path).encode())
+            os.replace(temporary, path)
+    _sync_all([], list(dict.fromkeys(path.parent for path, _ in files)))
 
 
 def create(path: Path, data: bytes) -> None:
     """Put `data` at `path`, whole or not at all. Raises FileExistsError if there is something already."""
-    with _beside(path, data, 0o600) as temporary:
+    with contextlib.ExitStack() as stack:
+        with Together() as together:
+            temporary = stack.enter_context(_beside(path, data, 0o600, together))
         tell("rename", temporary, str(path).encode())
         try:
             os.link(temporary, path)  # unlike a rename it never takes the place of another
@@ -99,27 +148,34 @@ def create(path: Path, data: bytes) -> None:
     _sync_directory(path.parent)
 
 
-def append(path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool]) -> None:
+def append(
+    path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], together: Together | None = None
+) -> None:
     """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
 
     Whatever stands beyond `at` is cut if `torn` says that it is the remains of a write that was never finished, and
     kept if `data` begins with it. Raises FileExistsError if it is somebody else's.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
-    with held(path, flags) as file:
-        if file.seek(0, os.SEEK_END) < at:
-            raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
-        file.seek(at)
-        beyond = file.read()
-        if not data.startswith(beyond):
-            if not torn(beyond):
-                raise FileExistsError(f"{path} goes on beyond byte {at}")
-            tell("truncate", path, offset=at)
-            file.truncate(at)
-        file.seek(at)
-        _write(file, path, data, at)
+    if together is None:
+        with Together() as alone:
+            append(path, data, at=at, torn=torn, together=alone)
+        return
+    file = together.hold(path, flags)
+    if file.seek(0, os.SEEK_END) < at:
+        raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
+    file.seek(at)
+    beyond = file.read()
+    if not data.startswith(beyond):
+        if not torn(beyond):
+            raise FileExistsError(f"{path} goes on beyond byte {at}")
+        tell("truncate", path, offset=at)
+        file.truncate(at)
+    file.seek(at)
+    _write(file, path, data, at)
+    together.sync(file, path)
     if at == 0:
-        _sync_directory(path.parent)
+        together.sync_directory(path.parent)
 
 
 @contextlib.contextmanager
@@ -141,11 +197,14 @@ def touch(path: Path, at: float) -> None:
     os.utime(path, (at, at))
 
 
-def rename(path: Path, target: Path) -> None:
+def rename(path: Path, target: Path, *, together: Together | None = None) -> None:
     """Give `path`, whose content is synced, the name `target`, which must not be in use."""
     tell("rename", path, str(target).encode())
     path.rename(target)
-    _sync_directory(target.parent)
+    if together:
+        together.sync_directory(target.parent)
+    else:
+        _sync_directory(target.parent)
 
 
 def whole(path: Path) -> bytes:
@@ -180,13 +239,13 @@ def remove_directory(path: Path) -> None:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A SQLite connection in which transactions are explicit and a busy database is waited for (10 s)."""
+    """A SQLite connection in which transactions are explicit and a busy database is waited for: `PATIENCE`."""
     if not read_only and not path.exists():
         tell("write", path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     mode = "ro&immutable=1" if read_only else "rw"  # a disk that cannot be written needs no look at who else writes
     uri = f"{path.resolve().as_uri()}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 
 
 def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
@@ -221,13 +280,14 @@ def _locked(file: IO[bytes], *, shared: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _beside(path: Path, data: bytes, mode: int) -> Iterator[Path]:
-    """A temporary file with `data`, synced, beside `path`; gone at the end, unless it was given a name."""
+def _beside(path: Path, data: bytes, mode: int, together: Together) -> Iterator[Path]:
+    """A temporary file with `data` beside `path`; gone at the end, unless it was given a name."""
     temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")
     try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with open(temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode)) as file:
             _write(file, temporary, data, 0)
-        yield temporary
+            together.sync(file, temporary)
+            yield temporary
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -237,23 +297,34 @@ def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
     left = memoryview(data)
     while left:  # an unbuffered write may take only a part
         left = left[file.write(left) :]
-    file.flush()
-    _sync(file, path)
-
-
-def _sync(file: IO[bytes], path: Path) -> None:
-    tell("fsync", path)
-    os.fsync(file.fileno())
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
-        fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
 
 
 def _sync_directory(path: Path) -> None:
-    if os.name == "nt":  # Windows has no such thing: the rename itself is durable
-        return
-    tell("fsync_dir", path)
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    _sync_all([], [path])
+
+
+def _sync_all(files: Sequence[tuple[IO[bytes], Path]], directories: Sequence[Path]) -> None:
+    """Sync files, then directories. Many are synced from several threads, as the disk then does them in one go."""
+    if os.name == "nt":  # Windows has no such thing for directories: the rename itself is durable
+        directories = ()
+    for _, file in files:
+        tell("fsync", file)
+    for path in directories:
+        tell("fsync_dir", path)
+    with contextlib.ExitStack() as opened:
+        handles = [open_file.fileno() for open_file, _ in files]
+        for path in directories:
+            handles.append(os.open(path, os.O_RDONLY))
+            opened.callback(os.close, handles[-1])
+        if len(handles) < _MANY:
+            for handle in handles:
+                _sync(handle)
+        else:
+            with ThreadPoolExecutor(_SYNCERS) as threads:
+                list(threads.map(_sync, handles))
+
+
+def _sync(handle: int) -> None:
+    os.fsync(handle)
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)

@@ -8,7 +8,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError)
-    ├── StoreError (OSError) ── StoreUnusable
+    ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, PlaceIsBehind, InDoubt, OnLoopThread, MaxIterations, Redacted (RuntimeError)
@@ -130,6 +130,20 @@ class StoreUnusable(StoreError):
     """The store cannot work at all; found at kickoff, before anything was paid."""
 
     code = "store_unusable"
+
+
+class StoreBusy(StoreError):
+    """Others have been writing to the store all the time that was waited for. Nothing was changed: try again."""
+
+    code = "store_busy"
+
+    def __init__(self, location: str, seconds: float) -> None:
+        super().__init__(
+            location,
+            f"others have been writing to it for {seconds:g} s, and nothing was changed. Try again; if that does not "
+            f"help, some program holds it without moving: end that",
+        )
+        self.seconds = seconds
 
 
 class JournalCorrupt(CrewliteError, ValueError):

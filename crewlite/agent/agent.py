@@ -209,7 +209,7 @@ class Agent(Definition):
 def _drift(run: Run | None) -> Drift:
     if run is None:
         return "live"
-    return "again" if run.record.earlier_inputs else "configured"
+    return "configured" if run.record.inputs_of("") == run.record.run["inputs"] else "again"
 
 
 @dataclass(frozen=True, slots=True)

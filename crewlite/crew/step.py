@@ -52,18 +52,19 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
     """Every task in order. What a fork's inputs have changed, and what builds on that, does not answer as it did."""
     scope = durable.scope()
     addresses = [fact["address"] for fact in run.record.run["definition"]["tasks"]] if run else None
-    earlier = [decode(inputs) for inputs in run.record.earlier_inputs] if run else []
+    earlier = [decode(inputs) for _, inputs in run.record.earlier_inputs] if run else []
     done: dict[Task, Given] = {}
-    stale: set[Task] = set()
+    changed: set[Task] = set()
     outputs = []
     for number, (task, agent, llm) in enumerate(cast):
         address = addresses[number] if addresses else scope.take("task", task.name)
         wanted = done if task.context is None else task.context
         context = [done[other] for other in wanted]
         filled = Filled.of(task, agent, inputs)
-        if not stale.isdisjoint(wanted) or any(_asked(task, agent, other) != filled.asked() for other in earlier):
-            stale.add(task)
-        drift: Drift = "again" if task in stale else "configured"
+        if not changed.isdisjoint(wanted) or any(_asked(task, agent, other) != filled.asked() for other in earlier):
+            changed.add(task)
+        stale = run and task in changed and run.record.inputs_of(address) != run.record.run["inputs"]
+        drift: Drift = "again" if stale else "configured"
         output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)

@@ -36,9 +36,9 @@ from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located, locate
 from crewlite.state.providers import Store, provider_for
-from crewlite.state.prune import bases
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
+from crewlite.state.tidy import bases
 from crewlite.state.writer import Lane, Writer, open_writer
 
 T = TypeVar("T", bound=BaseModel)
@@ -116,8 +116,9 @@ def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened
 
 def _read(store: Store, lane: Lane, target: Located) -> Record:
     """What a branch holds. Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged."""
+    places = store.places(limit=_LOOK_BACK)  # looked at first: what they name is in the journal by then
     record = Record.of(whole(store, target.run_id, target.branch))
-    for place in store.places(limit=_LOOK_BACK):
+    for place in places:
         if (place.run_id, place.branch) == (target.run_id, target.branch) and place.seq > record.seq:
             where = f"{store.location}, run {target.run_id}, branch {target.branch}"
             newest = record.newest_place
@@ -226,7 +227,8 @@ def _has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], con
     outcome = record.outcomes.get("")
     if outcome is None:
         return False
-    kept = root.rebind is None and config.on_drift == "keep" and not record.earlier_inputs
+    asked_so = record.inputs_of("") == record.run["inputs"]
+    kept = root.rebind is None and config.on_drift == "keep" and asked_so
     return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
 
 
@@ -247,7 +249,7 @@ def _inputs(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[s
     if request.inputs is not None:
         given, coded = _masked(journal, request.inputs)
         if record.run.get("base"):
-            given, coded = {**inputs, **given}, {**record.run["inputs"], **coded}
+            given, coded = {**inputs, **given}, _laid_over(record.run["inputs"], coded)
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
@@ -256,6 +258,14 @@ def _inputs(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[s
         inputs = given
     root.check(inputs)
     return inputs, others
+
+
+def _laid_over(recorded: Facts, given: Facts) -> Facts:
+    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
+    if "$" not in recorded and "$" not in given:
+        return {**recorded, **given}
+    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
+    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
 
 
 def _newest(record: Record, located: Located) -> None:
@@ -289,11 +299,12 @@ def _resumed(root: Root[Any], journal: Journal) -> Facts:
 
 async def _first_save(journal: Journal, facts: Facts) -> None:
     """The commit with which this life claims the branch."""
+    journal.claimed = True  # also if this is cancelled before it is known to be stored
     try:
         await journal.store({**facts, "claim": claim()})
-        journal.claimed = True
     except Exception as error:
         assert journal.lane
+        journal.claimed = False
         journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from crewlite import codec, durable
 from crewlite.background import within
 from crewlite.durable import Step
-from crewlite.errors import BranchConflictError, InDoubt, NotCodable, Redacted, StepTimeout, StoreError, text_of
+from crewlite.errors import (
+    BranchConflictError,
+    InDoubt,
+    JournalCorrupt,
+    NotCodable,
+    Redacted,
+    StepTimeout,
+    StoreError,
+    text_of,
+)
 from crewlite.events.base import BaseEvent
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
@@ -61,7 +70,7 @@ class Execution(Generic[T]):
             try:
                 with durable.entered(frame):
                     value = await within(step.work(), step.timeout, _what(step))
-            except (StoreError, BranchConflictError):
+            except (StoreError, BranchConflictError, JournalCorrupt):
                 raise  # the record failed, not the step
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 delay = step.remedies.delay(error, past, address) if step.remedies else None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from crewlite import codec, events
 from crewlite.durable import Stamp, Step
-from crewlite.errors import TaskDrifted
+from crewlite.errors import CrewliteError, JournalCorrupt, TaskDrifted
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.run import Run
@@ -136,12 +136,24 @@ class Frame:
             value = self.run.record.value(address)
             self.hear(address, recorded.digest, value)
             await self._say_replayed(step, recorded, fingerprint)
-            return step.decode(value)
+            return self._decoded(step, address, value)
+        if recorded is not None:
+            self.run.journal.again(address, step.kind)
         try:
             return await Execution(self, step, address, fingerprint).run()
         except Exception as error:
             self.failed[address] = error
             raise
+
+    def _decoded(self, step: Step[T], address: str, value: Any) -> T:
+        """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
+        try:
+            return step.decode(value)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, CrewliteError):
+                raise
+            problem = f"the outcome of {address!r} is none of a {step.kind} ({type(error).__name__}: {error})"
+            raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
 
     def _question(self, step: Step[Any]) -> str:
         """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""

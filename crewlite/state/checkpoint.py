@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -48,8 +48,13 @@ class Checkpoint:
         return tuple(events[:count])
 
 
-def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[Checkpoint]:
-    """The places that a journal names, first to last."""
+def checkpoints(
+    entries: Sequence[Entry], ref: Callable[[Facts], str], lost: Mapping[str, str | None]
+) -> list[Checkpoint]:
+    """The places that a journal names, first to last, but for those that are lost, given with their parents.
+
+    Raises JournalCorrupt.
+    """
     record = Record()
     then: dict[int, tuple[Usage, int, int]] = {}
     runs: dict[int, Facts] = {}
@@ -63,6 +68,8 @@ def checkpoints(entries: Sequence[Entry], ref: Callable[[Facts], str]) -> list[C
         base = entry.facts.get("run", {}).get("base")
         if base and base["place"]:
             homes.setdefault(base["place"]["id"], base["branch"])
+    record.check_places({entry.seq: entry.sum for entry in entries})
+    record.forget(lost)
     tasks = list(record.tasks)
     found = []
     for place in sorted(record.places.values(), key=lambda place: (place["seq"], place["id"])):

@@ -1,8 +1,9 @@
 """Who writes a branch: a claim is part of the commit with which a run begins or goes on.
 
 So a claim cannot be taken twice: it moves the head of the branch, and whoever held it before is refused at its next
-commit. A claim ends with the run, or when it is given back, or when its holder is dead: on the same machine that is
-looked up, elsewhere it is presumed after 30 seconds without a sign of life.
+commit. A claim ends with the run, or when it is given back, or when its holder is dead: where its process can be seen,
+that is looked up; elsewhere it is presumed after 30 seconds without a sign of life. A name proves nothing: machines
+and containers may share one.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ def holds(claim: Facts, touched: float) -> bool:
 
     A claim of this very process is one that it has let go of: what it still runs, it knows without asking.
     """
-    if (claim["host"], claim["boot"]) == (platform.node(), _boot()) and os.name == "posix":
+    heard = time.time() - touched < SILENCE
+    if claim["boot"] == _boot() and (_boot() or claim["host"] == platform.node()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
             return False
-        return _runs(claim["pid"], claim["started"])
-    if claim["host"] == platform.node() and _boot() and claim["boot"]:
+        return _runs(claim["pid"], claim["started"], heard=heard)
+    if claim["host"] == platform.node() and touched < _booted():
         return False  # the machine was started again since
-    return time.time() - touched < SILENCE
+    return heard
 
 
 def holder(claim: Facts) -> str:
@@ -45,14 +47,16 @@ def holder(claim: Facts) -> str:
     return f"process {claim['pid']} on {claim['host']}"
 
 
-def _runs(pid: int, started: int | None) -> bool:
+def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
+    """Whether that very process runs: another start means that its number was given to a new one."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is somebody else's
-        return True
-    return started is None or _start(pid) == started  # another start: the number was given to a new process
+    except PermissionError:
+        pass  # it is somebody else's
+    found = _start(pid)
+    return heard if started is None or found is None else found == started
 
 
 @cache
@@ -63,6 +67,13 @@ def _boot() -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {numbers}"
     except OSError:
         return ""  # no such thing here: a process number is all there is
+
+
+@cache
+def _booted() -> float:
+    """When this machine was started, in seconds since the epoch; 0 if that cannot be known."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)  # the only one that goes on while the machine sleeps
+    return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
 
 
 def _start(pid: int) -> int | None:

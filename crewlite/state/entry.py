@@ -3,13 +3,13 @@
 A line of a journal is `{"sum":"<32 hex>",` followed by the body without its opening brace, so a line is JSON that
 anybody can read, and the exact bytes that were summed can be cut out of it again.
 
-What a commit may say (every key but the first three may be missing):
+What a commit may say (every key but the first three may be missing; shape.py has it in full):
 
     schema, seq, at      the format, the place in the order, the time
     run                  begins a branch: run_id, branch, uid, identity, definition, and inputs or, for a fork, base
     claim, released      who writes from here on, or that nobody does any more
     definition, inputs   as they stand from here on, where they changed
-    steps                outcomes and failed attempts
+    steps                outcomes, failed attempts, and which finished steps are done again
     intents              calls about to be made
     events               what was heard, light
     place                names a checkpoint
@@ -21,15 +21,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
 from crewlite.codec import dumps
 from crewlite.errors import SchemaTooNew
+from crewlite.state import shape
 
 SCHEMA = 1
 _HEAD = b'{"sum":"'
 _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
+_SUM = re.compile("[0-9a-f]{32}")
+_DEEPEST = 350  # levels of JSON: the codec writes at most 300, and all who walk them must stay within Python's stack
 
 Facts = dict[str, Any]
 
@@ -70,11 +75,18 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
 
     The first entry of a fork is chained to its base: `after=None` takes that from the entry itself.
     """
+    if not isinstance(body, bytes) or not isinstance(total, str):
+        raise Unsound("its bytes are gone")  # a database holds what it was given
     if _sum(_base(body) if after is None else after, body) != total:
         raise Unsound("the checksum does not fit")
-    facts = json.loads(body)
-    if facts["schema"] > SCHEMA:
-        raise SchemaTooNew(where, facts["schema"], SCHEMA)
+    facts = parse(body)
+    schema = facts.get("schema")
+    if type(schema) is int and schema > SCHEMA:
+        raise SchemaTooNew(where, schema, SCHEMA)
+    try:
+        shape.check(facts)
+    except ValueError as misfit:
+        raise Unsound(f"no crewlite wrote this: {misfit}") from None
     return Entry(facts["seq"], total, body, facts)
 
 
@@ -86,13 +98,60 @@ def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
     return unseal(b"{" + line[_BODY:], total.decode("ascii", "replace"), after=after, where=where)
 
 
-def _base(body: bytes) -> str:
-    """What the first entry of a branch says it is chained to."""
+def parse(text: bytes) -> Facts:
+    """The JSON object that bytes are. Raises Unsound for anything else, and for what JSON has no word for."""
     try:
-        base = json.loads(body)["run"].get("base")
-        return base["sum"] if base else ""
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return ""  # then no checksum fits
+        facts = _JSON.decode(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise Unsound(f"this is not JSON ({error})") from None
+    if not isinstance(facts, dict):
+        raise Unsound("this is no JSON object")
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(facts):
+        raise Unsound("this is nested too deeply")
+    return facts
+
+
+def chained(facts: Facts, total: str) -> str:
+    """What follows an entry of these facts and this seal is chained to; "" if they say nothing sound of it."""
+    folded = facts.get("folded")
+    found = folded.get("sum") if isinstance(folded, dict) else total
+    return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
+
+
+def _base(body: bytes) -> str:
+    """What the first entry of a branch says it is chained to; "" if nothing, or nothing sound, as then no sum fits."""
+    run = parse(body).get("run")
+    base = run.get("base") if isinstance(run, dict) else None
+    found = base.get("sum") if isinstance(base, dict) else None
+    return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
+
+
+def _is_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for each in level
+            for item in (each.values() if isinstance(each, dict) else each)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def _no_constant(text: str) -> Never:
+    raise ValueError(f"{text} is no number")
+
+
+_JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
 
 
 def _sum(after: str, body: bytes) -> str:

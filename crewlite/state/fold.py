@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.record import Record
+from crewlite.state.record import Outcome, Record
 from crewlite.usage import Usage
 
 _LISTS = ("steps", "intents", "events", "drops")
@@ -22,16 +22,18 @@ _TRY = re.compile(r"!\d+$")
 def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
     """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
 
-    `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are.
+    `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
+    stays too, as it tells when the branch was begun.
     """
     record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
-    ends = {place["seq"] for place in record.places.values()} | {own[-1].seq, *stands}
+    ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
     ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
     after = own[0].facts["run"]["base"]["sum"] if "base" in own[0].facts["run"] else ""
     for part in _parts(own, ends):
+        held = _held(part, live)
         for entry in part:
             live.apply(entry)
-        merged = seal(_merged(part, live, record), after=after)
+        merged = seal(_merged(part, held, live, record), after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
     return folded
@@ -47,7 +49,17 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
             part = []
 
 
-def _merged(part: Sequence[Entry], live: Record, record: Record) -> Facts:
+def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
+    """The outcomes before these entries of the steps that they are about, or are inside of."""
+    about = {step["address"] for entry in part for step in entry.facts.get("steps", ())}
+    about |= {address for entry in part for address, _ in entry.facts.get("intents", ())}
+    for address in list(about):
+        while address := _outer(address):
+            about.add(address)
+    return {address: live.outcomes[address] for address in about if address in live.outcomes}
+
+
+def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Facts:
     """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
     last, lists, usage = part[-1], {name: list[Any]() for name in _LISTS}, Usage()
     facts: Facts = {"schema": SCHEMA, "seq": last.seq, "at": last.facts["at"]}
@@ -61,8 +73,14 @@ def _merged(part: Sequence[Entry], live: Record, record: Record) -> Facts:
     gone = {step["address"] for step in lists["steps"] if _is_inside(step["address"], live)}
     for step in lists["steps"]:
         usage += Usage(**(step.get("usage") or {})) if step["address"] in gone else Usage()
-    lists["steps"] = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
-    lists["intents"] = [intent for intent in lists["intents"] if not _is_inside(intent[0], live)]
+    again = [
+        {"address": address, "kind": outcome.kind, "again": True, "ms": 0.0}
+        for address, outcome in held.items()
+        if _is_inside(address, live) and live.outcomes.get(address) is not outcome
+    ]  # what was done again, and is left out now, must not answer as it did before
+    kept = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
+    lists["steps"] = [*again, *kept]
+    lists["intents"] = [intent for intent in lists["intents"] if not _is_settled(intent[0], live)]
     facts |= {name: found for name, found in lists.items() if found}
     facts |= {"usage": usage.to_record()} if usage.to_record() else {}
     facts |= {"claim": live.claim} if live.claim else {"released": True}
@@ -73,8 +91,18 @@ def _merged(part: Sequence[Entry], live: Record, record: Record) -> Facts:
 
 def _is_inside(address: str, live: Record) -> bool:
     """Whether a step is part of one that has finished."""
-    outer = _TRY.sub("", address.rpartition("/")[0])
+    outer = _outer(address)
     return bool(outer) and (outer in live.outcomes or _is_inside(outer, live))
+
+
+def _outer(address: str) -> str:
+    """The step that a step is part of; "" for the run itself."""
+    return _TRY.sub("", address.rpartition("/")[0])
+
+
+def _is_settled(address: str, live: Record) -> bool:
+    """Whether a call that was intended has its outcome. An intent left standing would take that away again."""
+    return address in live.outcomes or _is_inside(address, live)
 
 
 def _whole(step: Facts, gone: set[str], live: Record) -> Facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlite import events
 from crewlite.codec import digest
-from crewlite.errors import BranchConflictError, BranchExists, RefError
+from crewlite.errors import BranchConflictError, BranchExists, CrewliteError, RefError, StoreError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now, short
 from crewlite.refs import check_name
@@ -14,12 +14,14 @@ from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, Store
 from crewlite.state.record import Record
 
+_TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
+
 
 def fork(found: Located, source: object, *, branch: str | None, operation_id: str | None) -> Located:
     """Begin a branch at the place that was found, or at the head of its branch, and announce it.
 
     With an `operation_id`, doing it again gives the same branch. Raises RefError if there is nothing to fork,
-    BranchExists if the name is taken, StoreError or OSError if it cannot be saved; then there is no such branch.
+    BranchExists if the name is taken, StoreError if it cannot be saved; then there is no such branch.
     """
     name = branch or f"fork/{digest(operation_id)[:8] if operation_id else short(new_id())}"
     check_name("branch", name, slashes=True)
@@ -35,6 +37,8 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     except Exception as error:
         said = {"error": str(error), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
+        if isinstance(error, OSError) and not isinstance(error, CrewliteError):
+            raise StoreError(found.location, f"nothing was forked ({error})") from error
         raise
     event_bus.emit(source, events.CheckpointForkCompletedEvent(**about))
     return Located(found.provider, found.location, found.run_id, name)
@@ -47,15 +51,19 @@ def _fork(store: Store, found: Located, name: str, operation_id: str | None) -> 
         raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
     if not _is_free(infos.get(name), run_id, operation_id):
         return
-    base = _at_place(store, run_id, found.place) if found.place else _at_head(store, run_id, origin)
-    if operation_id:
-        base["operation"] = operation_id
-    try:
-        store.append([_beginning(infos[origin], name, base)])
-    except BranchConflictError:  # somebody was faster, or took the base away
-        taken = next((info for info in store.branches(run_id) if info.branch == name), None)
-        if taken is None or _is_free(taken, run_id, operation_id):
-            raise
+    for left in reversed(range(_TRIES)):
+        base = _at_place(store, run_id, origin, found.place) if found.place else _at_head(store, run_id, origin)
+        base["operation"] = operation_id or new_id()  # so that no two beginnings are ever alike
+        try:
+            store.append([_beginning(infos[origin], name, base)])
+        except BranchConflictError:  # somebody was faster, or took the base away
+            taken = next((info for info in store.branches(run_id) if info.branch == name), None)
+            if not _is_free(taken, run_id, operation_id):
+                return
+            if not left:
+                raise
+        else:
+            return
 
 
 def _is_free(taken: BranchInfo | None, run_id: str, operation_id: str | None) -> bool:
@@ -67,16 +75,28 @@ def _is_free(taken: BranchInfo | None, run_id: str, operation_id: str | None) ->
     return False
 
 
-def _at_place(store: Store, run_id: str, identifier: str) -> Facts:
+def _at_place(store: Store, run_id: str, origin: str, identifier: str) -> Facts:
     """The base that a place is. Looks at no more of the journal than the entry it names."""
     place = next((place for place in store.places(identifier) if place.id == identifier), None)
-    total = store.sum_at(run_id, place.branch, place.seq) if place else None
-    if place is None or total is None:
+    if place is None:
+        return _at_inherited(store, run_id, origin, identifier)
+    total = store.sum_at(run_id, place.branch, place.seq)
+    if total is None:
         raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
     facts = {"id": place.id, "seq": place.seq, "parent": place.parent_id, "trigger": place.trigger}
     facts |= {"address": place.address, "about": {}, "at": place.created_at}
     facts |= {"label": place.label} if place.label else {}
     return {"branch": place.branch, "seq": place.seq, "sum": total, "place": facts}
+
+
+def _at_inherited(store: Store, run_id: str, origin: str, identifier: str) -> Facts:
+    """The base that a place is which a fork still knows, though its own branch has dropped it."""
+    entries = whole(store, run_id, origin)
+    place = Record.of(entries).places.get(identifier)
+    if place is None:
+        raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
+    then = [entry for entry in entries if entry.seq <= place["seq"]]
+    return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": place}
 
 
 def _at_head(store: Store, run_id: str, branch: str) -> Facts:

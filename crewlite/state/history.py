@@ -16,18 +16,21 @@ import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from crewlite.codec import decode
 from crewlite.errors import RefError
 from crewlite.state.checkpoint import Checkpoint, checkpoints
+from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.fork import fork
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import trace
 from crewlite.state.locate import Located, exists, locate
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
 from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Attempt, LightEvent, Record
+from crewlite.state.transfer import digest, export_run, import_run
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
@@ -55,12 +58,15 @@ class RunHistory:
         self._store, self.run_id, self.branch = store, run_id, branch
 
     @cached_property
-    def _entries(self) -> list[Entry]:
-        return whole(self._store, self.run_id, self.branch)
+    def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
+        entries, lost = trace(self._store, self.run_id, self.branch)
+        if not entries:
+            raise RefError(f"{self.run_id}/{self.branch}", f"names no branch in {self._store.location} any more")
+        return entries, lost
 
     @cached_property
     def _record(self) -> Record:
-        return Record.of(self._entries)
+        return Record.of(self._trace[0])
 
     @property
     def status(self) -> Literal["finished", "failed", "unfinished"]:
@@ -68,6 +74,11 @@ class RunHistory:
         if self._record.finished:
             return "finished"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the run as it stands, all branches of it: the same wherever it is kept."""
+        return digest(self._store, self.run_id)
 
     @property
     def definition(self) -> Facts:
@@ -119,8 +130,9 @@ class RunHistory:
         return sorted((a for tries in self._record.attempts.values() for a in tries), key=lambda attempt: attempt.seq)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The places of this branch, first to last."""
-        return checkpoints(self._entries, self._store.ref)
+        """The places of this branch, first to last; of a fork, those before it too."""
+        entries, lost = self._trace
+        return checkpoints(entries, self._store.ref, lost)
 
     def events(self) -> list[LightEvent]:
         """Every event, in order."""
@@ -128,14 +140,18 @@ class RunHistory:
 
 
 class History:
-    """The runs kept at a location. Reads only; a location that does not exist is a RefError."""
+    """The runs kept at a location. One that does not exist is a RefError; with `make`, the first import makes it."""
 
     def __init__(
-        self, location: str | os.PathLike[str] = "./.checkpoints", provider: BaseProvider | None = None
+        self,
+        location: str | os.PathLike[str] = "./.checkpoints",
+        provider: BaseProvider | None = None,
+        *,
+        make: bool = False,
     ) -> None:
         self._location = os.fspath(location)
         self._provider = provider_for(self._location, provider)
-        if not exists(self._location, self._provider):
+        if not make and not exists(self._location, self._provider):
             raise RefError(self._location, "does not exist, so it holds no runs")
         self._store = self._provider.open(self._location)
 
@@ -189,6 +205,38 @@ class History:
         if not self._store.branches(run_id):
             raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
         return delete(self._store, run_id)
+
+    def export(self, ref: str, path: str | os.PathLike[str]) -> str:
+        """Write the whole run that a ref names, all branches of it, to one JSON file. Returns its digest.
+
+        Raises RefError, JournalCorrupt if the run is not sound, OSError; then there is no such file.
+        """
+        return export_run(self._store, self._find(ref).run_id, Path(path))
+
+    def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
+        """Bring in a run that `export` wrote, whole or not at all: it goes on, forks and lists as the original.
+
+        One that is here already is no error, if it is the same.
+
+        Raises:
+            RunExists: its run_id is taken by a run that stands elsewhere. JournalCorrupt, SchemaTooNew: it is not as
+            it was written, or by a newer crewlite. RefError: there is no such file. OSError: it cannot be saved.
+        """
+        run_id = import_run(self._store, Path(path))
+        branches = [info.branch for info in self._store.branches(run_id)]
+        return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
+
+    def doctor(self, *, repair: bool = False) -> list[Finding]:
+        """What at this location is not as it was written, and what to do about it; [] if all is well.
+
+        With `repair`, what can be mended is. What is damaged is set aside, never deleted, and a branch then ends at its
+        newest sound commit. A branch that somebody is at work on is left alone.
+        """
+        found = doctor(self._store, repair=repair)
+        if any(finding.repaired for finding in found):  # the store may know what is no longer so
+            self._store.close()
+            self._store = self._provider.open(self._location)
+        return found
 
     def _find(self, ref: str) -> Located:
         return locate(ref, self._location, self._provider, None)

@@ -53,6 +53,7 @@ class Journal:
     _entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
     _riding: list[list[Any]] = field(default_factory=list)
+    _again: list[Facts] = field(default_factory=list)
     _unsettled: int = 0
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _behind: int = 0
@@ -80,6 +81,10 @@ class Journal:
         """Let an event be recorded with the next commit."""
         self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
 
+    def again(self, address: str, kind: str) -> None:
+        """Let it be recorded with the next commit that a finished step is done again: its outcome holds no more."""
+        self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
+
     def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
         """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put."""
         if self.closed:
@@ -90,6 +95,8 @@ class Journal:
         whole: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
         if self._riding:
             whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
+        if self._again:
+            whole["steps"], self._again = [*self._again, *facts.get("steps", ())], []
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
         if self.writer is None or self.lane is None:
@@ -141,6 +148,24 @@ class Journal:
             self._not_saved(problem)
         if self.broken:
             raise self.broken
+
+    def ask_to_flush(self) -> Future[int]:
+        """From any thread: the future gives the number of the last commit once all is durable, or raises StoreError."""
+        flushed: Future[int] = Future()
+        flushed.set_running_or_notify_cancel()  # whoever waits may give up, and the writer still has somewhere to put it
+        writer, lane = self.writer, self.lane
+        if writer is None or lane is None:
+            flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
+            return flushed
+
+        def settle(error: BaseException | None) -> None:
+            if error:
+                flushed.set_exception(StoreError(writer.store.location, f"not everything is saved: {error}"))
+            else:
+                flushed.set_result(lane.seq)
+
+        writer.put(lane, (), settle)
+        return flushed
 
     async def assured(self) -> None:
         """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""

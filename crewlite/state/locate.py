@@ -156,7 +156,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         raise RefError(text, f"names {len(found)} places" if not ref.back else f"goes {ref.back} places back", named)
     place: Facts | None = found[0]
     for _ in range(ref.back):
-        place = record.places.get(place["parent"]) if place else None
+        place = record.places.get(record.parent(place) or "") if place else None
     if place is None:
         raise RefError(text, f"goes {ref.back} places back, beyond the first", [p["id"][-8:] for p in places])
     identifier: str = place["id"]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 
-from crewlite.errors import BranchConflictError, ConfigError
+from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
 from crewlite.state.claim import holder, holds
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.fold import fold, size
+from crewlite.state.fold import size
 from crewlite.state.lineage import whole
 from crewlite.state.providers import BranchInfo, Commit, Store
 from crewlite.state.providers.base import Head
 from crewlite.state.record import Record
+from crewlite.state.tidy import bases, folded
+from crewlite.state.writer import at_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,49 +59,46 @@ def prune(
     done = Pruned()
     for run_id, branches in groupby(store.branches(), key=lambda info: info.run_id):
         run = _Run(store, run_id, list(branches))
+        if not run.branches:
+            continue
         if limit is not None and run.finished and run.touched < limit:
-            done += run.removed(dry_run=dry_run)
+            done += _unless_busy(partial(run.removed, dry_run=dry_run), run_id, *run.records)
         elif keep_last is not None:
             for info in run.branches:
-                done += run.thinned(info.branch, keep_last, dry_run=dry_run)
+                thinned = partial(run.thinned, info.branch, keep_last, dry_run=dry_run)
+                done += _unless_busy(thinned, run_id, info.branch)
     return done
 
 
 def delete(store: Store, run_id: str) -> Pruned:
-    """Take a whole run away, finished or not. Raises BranchConflictError if somebody is at work on it."""
+    """Take a whole run away, finished or not. Raises RefError, and BranchConflictError if somebody is at work on it."""
     run = _Run(store, run_id, store.branches(run_id))
+    if not run.branches:
+        raise RefError(run_id, f"names no run in {store.location} any more")
     for branch, record in run.records.items():
-        if run.is_busy(branch) and record.claim:
-            raise BranchConflictError(run_id, branch, holder=holder(record.claim))
+        if run.is_busy(branch):
+            by = "this process" if at_work(store.location, run_id, branch) or not record.claim else holder(record.claim)
+            raise BranchConflictError(run_id, branch, holder=by)
     return run.removed(dry_run=False)
 
 
-def bases(store: Store, run_id: str, branch: str) -> frozenset[str]:
-    """Ids of the places of a branch that forks stand on."""
-    found = (info.base for info in store.branches(run_id) if info.base)
-    return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
-
-
-def tidy(store: Store, run_id: str, branch: str) -> int:
-    """Drop the inner detail of a branch that none of its places and forks need. Returns bytes freed.
-
-    Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
-    """
-    own = store.read(run_id, branch)
-    folded = _folded(store, run_id, branch, own)
-    freed = size(own) - size(folded)
-    if freed:
-        store.rewrite(run_id, branch, (own[-1].seq, own[-1].sum), folded)
-    return freed
+def _unless_busy(act: Callable[[], Pruned], run_id: str, *branches: str) -> Pruned:
+    """Act; or leave alone what has begun to move since it was looked at."""
+    try:
+        return act()
+    except BranchConflictError:
+        return Pruned(busy=tuple(f"{run_id}/{branch}" for branch in branches))
 
 
 class _Run:
     """A run as it was when it was looked at."""
 
     def __init__(self, store: Store, run_id: str, branches: list[BranchInfo]) -> None:
-        self.store, self.run_id, self.branches = store, run_id, branches
-        self.journals = {info.branch: store.read(run_id, info.branch) for info in branches}
-        self.records = {info.branch: Record.of(whole(store, run_id, info.branch)) for info in branches}
+        self.store, self.run_id = store, run_id
+        found = {info.branch: store.read(run_id, info.branch) for info in branches}
+        self.journals = {branch: own for branch, own in found.items() if own}  # the others were deleted meanwhile
+        self.branches = [info for info in branches if info.branch in self.journals]
+        self.records = {branch: Record.of(whole(store, run_id, branch)) for branch in self.journals}
         self.touched = max((store.touched(run_id, info.branch) for info in branches), default=0.0)
 
     @property
@@ -106,6 +106,8 @@ class _Run:
         return all(record.finished for record in self.records.values()) and not any(map(self.is_busy, self.records))
 
     def is_busy(self, branch: str) -> bool:
+        if at_work(self.store.location, self.run_id, branch):
+            return True
         claim = self.records[branch].claim
         return bool(claim and holds(claim, self.store.touched(self.run_id, branch)))
 
@@ -127,24 +129,27 @@ class _Run:
             if not dry_run:
                 store.append([Commit(self.run_id, branch, *_head(own), (entry,))])
             own = [*own, entry]
-        folded = _folded(store, self.run_id, branch, own)
-        if not dry_run and size(folded) < size(own):
-            store.rewrite(self.run_id, branch, _head(own), folded)
-        freed = max(0, size(self.journals[branch]) - size(folded))
+        elif record.dropped and not dry_run:
+            store.append([_end(self.run_id, branch, own)])
+        kept_entries = folded(store, self.run_id, branch, own)
+        if not dry_run and size(kept_entries) < size(own):
+            store.rewrite(self.run_id, branch, _head(own), kept_entries)
+        freed = max(0, size(self.journals[branch]) - size(kept_entries))
         return Pruned(checkpoints=tuple(place["id"] for place in gone), freed=freed)
-
-
-def _folded(store: Store, run_id: str, branch: str, own: list[Entry]) -> list[Entry]:
-    base = own[0].facts["run"].get("base")
-    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
-    forks = (info.base for info in store.branches(run_id) if info.base)
-    return fold(before, own, {base["seq"] for base in forks if base["branch"] == branch})
 
 
 def _dropping(places: Iterable[Facts], record: Record) -> Entry:
     drops = [[place["id"], place["parent"]] for place in places]
-    facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), "drops": drops}
+    facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), "drops": drops}
+    facts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
     return seal(facts, after=record.sum)
+
+
+def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:
+    """The end of a branch once more. It is no news; but a store that has it looks after what an earlier try left."""
+    base = own[0].facts["run"].get("base")
+    before: Head = _head(own[:-1]) if own[1:] else (base["seq"], base["sum"]) if base else (0, "")
+    return Commit(run_id, branch, *before, (own[-1],))
 
 
 def _head(own: list[Entry]) -> Head:

@@ -7,10 +7,11 @@ wrote it knew.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from crewlite.errors import JournalCorrupt
 from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
@@ -82,8 +83,8 @@ class Record:
     """Who writes; None if nobody does, as the run has ended or was given back."""
     inherited: frozenset[str] = frozenset()
     """Places that belong to the branches this one was forked from."""
-    earlier_inputs: tuple[Json, ...] = ()
-    """Inputs that recorded outcomes may have been asked with, before a fork changed them."""
+    earlier_inputs: tuple[tuple[int, Json], ...] = ()
+    """Inputs that forks have changed, each with the number of the commit that did."""
     dropped: dict[str, str | None] = field(default_factory=dict)
     """Places that were taken away, each with its parent."""
     tasks: dict[str, None] = field(default_factory=dict)
@@ -91,10 +92,12 @@ class Record:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Record:
-        """Index a journal that was read."""
-        record = cls()
+        """Index a journal that was read. Raises JournalCorrupt if a checkpoint in it is of a commit that is not."""
+        record, sums = cls(), dict[int, str]()
         for entry in entries:
             record.apply(entry)
+            sums[entry.seq] = entry.sum
+        record.check_places(sums)
         return record
 
     @property
@@ -130,24 +133,50 @@ class Record:
             self._replace(address)
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
-        for gone, parent in facts.get("drops", ()):
-            self.places.pop(gone, None)
-            self.dropped[gone] = parent
+        self.forget(dict(facts.get("drops", ())))
         if place := facts.get("place"):
             self.places[place["id"]] = place
         if self.ended and "claim" not in facts:
             self.claim = None
 
+    def forget(self, dropped: Mapping[str, str | None]) -> None:
+        """Take places away, each given with its parent."""
+        for gone, parent in dropped.items():
+            self.places.pop(gone, None)
+            self.dropped[gone] = parent
+
+    def check_places(self, sums: Mapping[int, str]) -> None:
+        """Raises JournalCorrupt if a place is not at a commit that there is; `sums` has all of them, by their seq."""
+        for place in self.places.values():
+            found = sums.get(place["seq"])
+            if found is None or place.get("sum", found) != found:
+                raise self._damaged(f"checkpoint {place['id']} is of commit {place['seq']}, which is not there")
+
     def value(self, address: str) -> Json:
-        """The whole value of an outcome, references resolved."""
-        return self._resolve(self.outcomes[address].value)
+        """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
+        try:
+            return self._resolve(self.outcomes[address].value)
+        except (LookupError, TypeError, RecursionError) as error:
+            problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
+            raise self._damaged(problem) from error
+
+    def inputs_of(self, address: str) -> Json:
+        """The inputs with which a step was asked, if it is finished; those that hold now if it is not."""
+        outcome = self.outcomes.get(address)
+        changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
+        return changed[0] if changed else self.run["inputs"]
 
     def parent(self, place: Facts) -> str | None:
         """The id of the nearest place before this one that is still there."""
         parent: str | None = place["parent"]
-        while parent is not None and parent not in self.places:
+        for _ in range(len(self.dropped) + 1):
+            if parent is None or parent in self.places:
+                return parent
             parent = self.dropped.get(parent)
-        return parent
+        return None  # they were dropped in a circle, which no crewlite wrote
+
+    def _damaged(self, problem: str) -> JournalCorrupt:
+        return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
     def _life(self, facts: Facts) -> None:
         """What an entry says of the run itself."""
@@ -156,7 +185,7 @@ class Record:
         if definition := facts.get("definition"):
             self.run = {**self.run, "definition": definition}
         if "inputs" in facts:
-            self.earlier_inputs = (*self.earlier_inputs, self.run["inputs"])
+            self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
             self.run = {**self.run, "inputs": facts["inputs"]}
         if "claim" in facts or "released" in facts:
             self.claim = facts.get("claim")
@@ -178,6 +207,9 @@ class Record:
 
     def _step(self, step: Facts) -> None:
         address, usage = step["address"], step.get("usage")
+        if step.get("again"):
+            self._replace(address)
+            return
         if usage:
             self.usage = self.usage + Usage(**usage)
         common = (address, step["kind"], step.get("attempt", 1))

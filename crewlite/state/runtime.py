@@ -76,6 +76,17 @@ class RuntimeState:
         naming = self._journal.name_place(lambda: self._facts(label, metadata), provider, _text(location))
         return self._journal.completed(await asyncio.wrap_future(naming), started)
 
+    def flush(self) -> int:
+        """Wait until all that the run has committed is on disk, also with durability="async".
+
+        Returns the number of the last commit that is. Raises StoreError if something still cannot be saved.
+        """
+        return self._journal.ask_to_flush().result()
+
+    async def aflush(self) -> int:
+        """`flush`, for async handlers."""
+        return await asyncio.wrap_future(self._journal.ask_to_flush())
+
     def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
         record = self._journal.record
         if label is not None:

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from crewlite.errors import BranchConflictError, CrewliteError
+from crewlite.errors import BranchConflictError
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
-from crewlite.state.prune import bases, tidy
+from crewlite.state.tidy import bases, tidy
 
 log = logging.getLogger("crewlite.state")
 _FIRST_TIDYING = 64  # commits; after that, whenever a branch has doubled: so tidying costs no more than writing did
@@ -65,11 +65,13 @@ class Writer:
     key: tuple[str, str]
     provider: str
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    beat: float = BEAT
+    """Seconds between signs of life."""
     users: int = 0
     _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
-    _beat: float = field(default_factory=time.monotonic)
+    _lived: float = field(default_factory=time.monotonic)
 
     def put(
         self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
@@ -123,30 +125,31 @@ class Writer:
             self._write(jobs)
             self._tidy({job.lane for job in jobs})
             job = job and self._next()
-        self.store.close()
+        try:
+            self.store.close()
+        except Exception as error:  # noqa: BLE001 - whatever storage raises, all is in it, and somebody waits for the end
+            log.warning("%s was not closed: %s", self.store.location, error)
         self._ended.set_result(None)
 
     def _next(self) -> _Job | None:
         """The next job; while there is none, and between jobs, signs of life are given every 10 seconds."""
         while True:
-            try:
-                job = self._jobs.get(timeout=max(0.0, self._beat + BEAT - time.monotonic()))
-            except queue.Empty:
-                job = None
+            if (left := self._lived + self.beat - time.monotonic()) <= 0:
                 self._live()
-            else:
-                return job
+                continue
+            with contextlib.suppress(queue.Empty):
+                return self._jobs.get(timeout=left)
 
     def _live(self) -> None:
         """Show on every branch at work that its holder lives. A store that is not there now may be there next time."""
-        self._beat = time.monotonic()
         with _lock:
             lanes = [lane for lane in self.lanes.values() if lane.seq and not lane.backlog]
         for lane in lanes:
             try:
                 self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
-            except (OSError, BranchConflictError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, error)
+        self._lived = time.monotonic()
 
     def _tidy(self, lanes: set[Lane]) -> None:
         """Drop inner detail that no checkpoint needs, where many were dropped since the last time."""
@@ -158,7 +161,7 @@ class Writer:
                     if lane.seq >= 2 * lane.tidied + _FIRST_TIDYING:
                         tidy(self.store, lane.run_id, lane.branch)
                         lane.tidied = lane.seq
-                except (OSError, CrewliteError) as error:
+                except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                     log.warning("%s/%s could not be tidied: %s", lane.run_id, lane.branch, error)
 
     def _write(self, jobs: list[_Job]) -> None:
@@ -169,7 +172,8 @@ class Writer:
             commits[lane] = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, (*before, *job.entries))
         commits = {lane: commit for lane, commit in commits.items() if commit.entries}
         try:
-            self.store.append(list(commits.values()))
+            if commits:
+                self.store.append(list(commits.values()))
         except BaseException as error:  # noqa: BLE001 - whatever storage raises is the answer to those who wait
             if len(commits) > 1:
                 for lane in {job.lane: None for job in jobs}:
@@ -213,8 +217,14 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
     with _lock:
         writer = _open.get(key)
         if writer is None:
-            writer = _open[key] = Writer(provider.open(location), key, provider.name)
-            writer.start()
+            store = provider.open(location)
+            key = (key[0], os.path.realpath(store.location)) if ours else key  # one place may have several names
+            writer = _open.get(key)
+            if writer is None:
+                writer = _open[key] = Writer(store, key, provider.name)
+                writer.start()
+            else:
+                store.close()
         writer.users += 1
         return writer
 

@@ -14,7 +14,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
 from crewlite.agent.shape import schema_text
 from crewlite.durable import Drift, Stamp, Step
-from crewlite.errors import text_of
+from crewlite.errors import ConfigError, text_of
 from crewlite.llm.base import BaseLLM
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
@@ -92,6 +92,8 @@ def task_step(
     task = filled.task
 
     async def act() -> TaskOutput:
+        if filled.output_file:  # before the model is paid
+            await background.in_thread(_check_file, Path(filled.output_file), f"Task {task.title!r}")
         output = filled.output(await _agent(filled, llm, context))
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
@@ -174,6 +176,15 @@ async def _call_back(task: Task, output: TaskOutput) -> None:
             effect="idempotent",
         )
     )
+
+
+def _check_file(path: Path, where: str) -> None:
+    """Raises ConfigError if no file can be at `path`."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if there == path.absolute() and there.is_dir():
+        raise ConfigError(f"{where}: output_file is {str(path)!r}, which is a directory; wanted the name of a file")
+    if there != path.absolute() and not there.is_dir():
+        raise ConfigError(f"{where}: output_file is {str(path)!r}, but {there} is no directory; wanted another place")
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from crewlite.codec import digest
 from crewlite.ids import new_id, now
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.locate import Located, locate
@@ -42,19 +43,31 @@ class Bench:
 class Branch:
     """Makes the entries of one branch, as a run would, and the commits that bring them to a store."""
 
-    def __init__(self, run_id: str = "run-1", branch: str = "main", *, name: str = "check", identity: str = "") -> None:
-        self.run_id, self.branch, self.uid = run_id, branch, new_id()
+    def __init__(
+        self,
+        run_id: str = "run-1",
+        branch: str = "main",
+        *,
+        name: str = "check",
+        identity: str = "",
+        uid: str = "",
+        base: Facts | None = None,
+    ) -> None:
+        self.run_id, self.branch, self.uid = run_id, branch, uid or new_id()
         self.name, self.identity = name, identity or f"identity of {name}"
+        self.base = base
+        """Of a fork: what it stands on."""
         self.entries: list[Entry] = []
         self._committed = 0
 
     def add(self, count: int = 1, **facts: Any) -> Branch:
         """The next entries: the first begins the run, the others record a step."""
         for _ in range(count):
-            seq = len(self.entries) + 1
-            own: Facts = self._beginning() if seq == 1 else {"steps": [_step(seq)]}
+            number = len(self.entries)
+            seq = self._before + number + 1
+            own: Facts = {"steps": [_step(seq)]} if number else self._beginning()
             whole = {"schema": SCHEMA, "seq": seq, "at": now().isoformat(), **own, **facts}
-            self.entries.append(seal(whole, after=self._sum(seq - 1)))
+            self.entries.append(seal(whole, after=self._sum(number)))
         return self
 
     def place(self, *, drops: Sequence[str] = ()) -> Facts:
@@ -62,7 +75,7 @@ class Branch:
         more: Facts = {"drops": [[gone, None] for gone in drops]} if drops else {}
         place: Facts = {
             "id": new_id(),
-            "seq": len(self.entries) + 1,
+            "seq": self._before + len(self.entries) + 1,
             "parent": None,
             "trigger": "task_completed",
             "address": "task:write",
@@ -79,19 +92,34 @@ class Branch:
 
     def part(self, start: int, stop: int) -> Commit:
         """The entries from `start` up to `stop`, counted from 0."""
-        return Commit(self.run_id, self.branch, start, self._sum(start), tuple(self.entries[start:stop]))
+        after = self._before + start
+        return Commit(self.run_id, self.branch, after, self._sum(start), tuple(self.entries[start:stop]))
 
-    def fork(self) -> Branch:
+    def twin(self) -> Branch:
         """Somebody else at work on the same branch, from what is committed so far."""
-        other = Branch(self.run_id, self.branch, name=self.name, identity=self.identity)
+        other = Branch(self.run_id, self.branch, name=self.name, identity=self.identity, uid=self.uid, base=self.base)
         other.entries, other._committed = self.entries[: self._committed], self._committed
         return other
 
-    def _sum(self, seq: int) -> str:
-        return self.entries[seq - 1].sum if seq else ""
+    def forked(self, branch: str, seq: int, place: Facts | None = None) -> Branch:
+        """A branch that stands on the entry `seq` of this one, and on the place there, if it is named."""
+        total = self._sum(seq - self._before)
+        base: Facts = {"branch": self.branch, "seq": seq, "sum": total, "place": place}
+        return Branch(self.run_id, branch, name=self.name, identity=self.identity, uid=self.uid, base=base)
+
+    @property
+    def _before(self) -> int:
+        """How many entries come before its own."""
+        return self.base["seq"] if self.base else 0
+
+    def _sum(self, number: int) -> str:
+        if number:
+            return self.entries[number - 1].sum
+        return self.base["sum"] if self.base else ""
 
     def _beginning(self) -> Facts:
         definition = {"kind": "crew", "name": self.name, "tasks": [{"address": "task:write", "description": "Write."}]}
+        stands: Facts = {"base": self.base} if self.base else {"inputs": {"topic": "tides"}}
         return {
             "run": {
                 "run_id": self.run_id,
@@ -99,10 +127,12 @@ class Branch:
                 "uid": self.uid,
                 "identity": self.identity,
                 "definition": definition,
-                "inputs": {"topic": "tides"},
+                **stands,
             }
         }
 
 
 def _step(seq: int) -> Facts:
-    return {"address": f"task:write/llm#{seq}", "kind": "llm", "value": {"text": f"reply {seq}"}, "ms": 1.5}
+    value = {"text": f"reply {seq}"}
+    asked = {"address": f"task:write/llm#{seq}", "kind": "llm", "fingerprint": f"question {seq}"}
+    return {**asked, "value": value, "digest": digest(value), "ms": 1.5}

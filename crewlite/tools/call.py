@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from crewlite import codec, durable, events
 from crewlite.durable import Effect, Intent, Scope, Stamp, Step
-from crewlite.errors import BranchConflictError, InDoubt, RunMismatch, StoreError, text_of
+from crewlite.errors import BranchConflictError, InDoubt, JournalCorrupt, RunMismatch, StoreError, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
@@ -135,7 +135,7 @@ def _step(call: ToolCall, address: str, work: Any, voice: Any, effect: Effect) -
 async def _use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
     try:
         return ToolResult(as_text(await tool.arun(**call.arguments)))
-    except (InDoubt, RunMismatch, StoreError, BranchConflictError):
+    except (InDoubt, RunMismatch, StoreError, BranchConflictError, JournalCorrupt):
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
         kind, text = type(error).__name__, text_of(error)

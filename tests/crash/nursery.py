@@ -2,6 +2,10 @@
 
 Run as a program, so that it can fork before any thread exists. It prints one line of JSON and exits with 1 if any
 promise was broken: {"trials": 212, "kills": 230, "violations": [...]}.
+
+`--mode` changes the crew: `async` saves behind the run's back, and its tool may be called but once; `fold` has so many
+steps and so few checkpoints that its journal is folded; `fork` forks the dead run at any of its places, and drives both;
+`big` has an answer of 10 MB.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +25,13 @@ import sqlite_utils  # noqa: F401 - loaded before the forks, once
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.durable import idempotency_key, scope
-from crewlite.events import LLMCallCompletedEvent, TaskCompletedEvent, ToolUsageFinishedEvent, ToolUsageStartedEvent
+from crewlite.events import (
+    CheckpointCompletedEvent,
+    LLMCallCompletedEvent,
+    TaskCompletedEvent,
+    ToolUsageFinishedEvent,
+    ToolUsageStartedEvent,
+)
 from crewlite.state.providers.json import JsonStore
 from crewlite.testing import CrashInjector, ScriptedLLM
 
@@ -28,6 +39,15 @@ TASKS = ("survey", "weigh", "write")
 TURNS = 2  # tool calls a task makes before it answers
 RUN = "trial"
 SEPARATE = False
+MODES = {
+    "sync": {},
+    "async": {"durability": "async"},
+    "fold": {"max_checkpoints": 2},
+    "fork": {"on_events": ["task_completed", "llm_call_completed", "tool_usage_finished"]},
+    "big": {},
+}
+MODE = "sync"
+BIG = "x" * 10_000_000
 
 
 class Yard:
@@ -47,10 +67,18 @@ class Yard:
         return [line.split(" ") for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def build(yard: Yard, provider: str, life: int) -> Crew:
+def names() -> list[str]:
+    return [f"{name}{n}" for n in range(4) for name in TASKS] if MODE == "fold" else list(TASKS)
+
+
+def store_of(yard: Yard, provider: str) -> Path:
+    return yard.directory / ("store" if provider == "json" else "store.db")
+
+
+def build(yard: Yard, location: Path, life: int) -> Crew:
     """The crew: three tasks, each calls a tool twice and then answers from what it heard."""
 
-    @tool
+    @tool(effect="once" if MODE == "async" else "idempotent")
     def effect(word: str) -> str:
         """Have an effect on the world."""
         yard.note("effects", str(life), scope().address, idempotency_key())
@@ -62,18 +90,18 @@ def build(yard: Yard, provider: str, life: int) -> Crew:
         if len(heard) < TURNS:
             # two calls in the first reply, so that siblings are cut in the middle too
             return [ToolCall("effect", {"word": f"w{n}"}) for n in range(TURNS)]
-        return f"answer from {heard} to {messages[1]['content'][-200:]}"
+        answer = f"answer from {heard} to {messages[1]['content'][-200:]}"
+        return BIG + answer if MODE == "big" and len(messages[1]["content"]) < len(BIG) else answer
 
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply), tools=[effect])
     tasks, last = [], []
-    for name in TASKS:
+    for name in names():
         last = [Task(name=name, description=f"Do {name}", expected_output="text", agent=agent, context=last)]
         tasks += last
-    location = yard.directory / ("store" if provider == "json" else "store.db")
-    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location))
+    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, **MODES[MODE]))
 
 
-def live(yard: Yard, provider: str, life: int, injector: CrashInjector) -> None:
+def live(yard: Yard, location: Path, life: int, injector: CrashInjector, doubts: set[str], fork: str | None) -> None:
     """One life, in a child process. Writes the result if it gets that far."""
 
     def ack(source, event):
@@ -82,26 +110,41 @@ def live(yard: Yard, provider: str, life: int, injector: CrashInjector) -> None:
     def doubt(source, event):
         yard.note("starts", str(life), event.address, str(event.in_doubt))
 
-    for kind in (LLMCallCompletedEvent, ToolUsageFinishedEvent, TaskCompletedEvent):
+    for kind in (LLMCallCompletedEvent, ToolUsageFinishedEvent, TaskCompletedEvent) if MODE != "async" else ():
         event_bus.on(kind, ack)
+    event_bus.on(CheckpointCompletedEvent, lambda source, event: yard.note("places", event.checkpoint_id))
     event_bus.on(ToolUsageStartedEvent, doubt)
     with injector:
-        result = build(yard, provider, life).kickoff(run_id=RUN)
+        crew = build(yard, location, life)
+        again = doubts if MODE == "async" else ()
+        if fork:
+            result = crew.fork(fork, branch="other/way").kickoff()
+        else:
+            result = crew.kickoff(run_id=RUN, rerun=again)
     document = {"raw": [output.raw for output in result.tasks_output], "durability": result.durability}
     document["operations"] = injector.count
     (yard.directory / "result.json").write_text(json.dumps(document))
 
 
-def spawn(yard: Yard, provider: str, life: int, injector: CrashInjector, patience: float | None) -> int:
+def spawn(
+    yard: Yard,
+    location: Path,
+    life: int,
+    injector: CrashInjector,
+    patience: float | None,
+    doubts: set[str] = frozenset(),
+    fork: str | None = None,
+) -> int:
     """Start a life; with `patience`, kill it after so many seconds. Returns its wait status."""
     if SEPARATE:
-        command = [sys.executable, __file__, "--live", str(life), "--provider", provider, "--directory", yard.directory]
+        command = [sys.executable, __file__, "--live", str(life), "--directory", yard.directory]
+        command += ["--provider", "sqlite" if location.suffix else "json"]
         child = subprocess.Popen(command).pid
     else:
         child = os.fork()
     if child == 0:
         try:
-            live(yard, provider, life, injector)
+            live(yard, location, life, injector, doubts, fork)
             os._exit(0)
         except BaseException:
             import traceback
@@ -118,43 +161,69 @@ def spawn(yard: Yard, provider: str, life: int, injector: CrashInjector, patienc
     return status
 
 
-def recorded(yard: Yard, provider: str) -> tuple[set[str], set[str]]:
-    """What is on disk: addresses with an outcome, addresses in doubt. Raises if anything is torn."""
-    location = yard.directory / ("store" if provider == "json" else "store.db")
+def recorded(location: Path) -> tuple[set[str], set[str], list[str]]:
+    """What is on disk: addresses with an outcome, addresses in doubt, places. Raises if anything is torn."""
     if not location.exists():
-        return set(), set()
-    if provider == "json":
+        return set(), set(), []
+    if location.is_dir():
         for file in location.glob("*_*.json"):
             JsonStore(location).check_file(file)
     with History(location) as history:
-        runs = history.runs()
+        runs = [run for run in history.runs() if run.branch == "main"]
         if not runs:
-            return set(), set()
-        steps = runs[0].steps
-        for place in runs[0].checkpoints():
+            return set(), set(), []
+        steps, places = runs[0].steps, runs[0].checkpoints()
+        for place in places:
             counted = [step for step in steps if step.kind == "task"]
             assert len(place.tasks) <= len(counted)
     return (
         {step.address for step in steps if step.status == "finished"},
         {step.address for step in steps if step.status == "in_doubt"},
+        [place.id for place in places],
     )
 
 
-def trial(yard: Yard, provider: str, injectors: list[CrashInjector], patience: list[float], expected: list[str]):
+def forked(yard: Yard, location: Path, places: list[str], expected: list[str], chance: random.Random) -> list[str]:
+    """Fork a dead run at any of its places and drive the fork to its end."""
+    there = Yard(yard.directory / "fork")
+    before, _, _ = recorded(location)
+    if spawn(there, location, 0, CrashInjector(), None, fork=f"{RUN}@{chance.choice(places)}") != 0:
+        return ["the fork came to no end"]
+    broken = [] if recorded(location)[0] == before else ["to fork changed what was forked"]
+    outcome = json.loads((there.directory / "result.json").read_text())
+    return broken + ([] if outcome["raw"] == expected else ["the fork has another result"])
+
+
+def trial(
+    yard: Yard,
+    provider: str,
+    injectors: list[CrashInjector],
+    patience: list[float],
+    expected: list[str],
+    chance: random.Random,
+) -> tuple[int, list[str]]:
     """Kill as told, then live on to the end. Returns the number of kills and the promises broken."""
-    kills, broken = 0, []
+    kills, broken, location = 0, [], store_of(yard, provider)
     doubts: list[set[str]] = []
     for life in range(len(injectors) + len(patience) + 2):
         try:
-            done, doubted = recorded(yard, provider)
+            done, doubted, places = recorded(location)
         except Exception as error:
             return kills, [f"torn: {type(error).__name__}: {error}"]
         acked = {address for _, address, _ in yard.notes("acks")}
         if lost := acked - done - {""}:
             broken.append(f"committed but lost: {sorted(lost)}")
+        named = {identifier for (identifier,) in yard.notes("places")}
+        if MODE != "fold" and (lost := named - set(places)):
+            broken.append(f"checkpoints completed but lost: {sorted(lost)}")
+        effects = {address for _, address, _ in yard.notes("effects")}
+        if MODE == "async" and (unknown := effects - done - doubted):
+            broken.append(f"done once, and not known to be: {sorted(unknown)}")
+        if MODE == "fork" and life == 1 and places:
+            broken += forked(yard, location, places, expected, chance)
         injector = injectors[life] if life < len(injectors) else CrashInjector()
         wait = patience[life - len(injectors)] if 0 <= life - len(injectors) < len(patience) else None
-        status = spawn(yard, provider, life, injector, wait)
+        status = spawn(yard, location, life, injector, wait, doubted)
         repeated = {a for n, a in yard.notes("asked") if n == str(life)} & done
         repeated |= {a for n, a, _ in yard.notes("effects") if n == str(life)} & done
         if repeated:
@@ -178,7 +247,7 @@ def trial(yard: Yard, provider: str, injectors: list[CrashInjector], patience: l
     outcome = json.loads((yard.directory / "result.json").read_text())
     if expected and outcome["raw"] != expected:
         broken.append("another result than the uninterrupted run")
-    if outcome["durability"] != "sync":
+    if outcome["durability"] != MODES[MODE].get("durability", "sync"):
         broken.append(f"durability {outcome['durability']}")
     return kills, broken
 
@@ -191,17 +260,22 @@ def main() -> int:
     parser.add_argument("--live", type=int, help="be the life of that number, in a yard that exists")
     parser.add_argument("--random", type=int, default=100, help="trials killed at random instants")
     parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--until", help="stop at the first violation that says this")
+    parser.add_argument("--mode", choices=list(MODES), default="sync")
+    parser.add_argument("--operations", action="store_true", help="in other modes too, killed at every operation")
     options = parser.parse_args()
     if options.live is not None:
-        live(Yard(options.directory), options.provider, options.live, CrashInjector())
+        yard = Yard(options.directory)
+        live(yard, store_of(yard, options.provider), options.live, CrashInjector(), set(), None)
         return 0
-    global SEPARATE
-    SEPARATE = options.separate
+    global SEPARATE, MODE
+    SEPARATE, MODE = options.separate, options.mode
     chance = random.Random(options.seed)
 
     clean = Yard(options.directory / "clean")
     before = time.perf_counter()
-    assert spawn(clean, options.provider, 0, CrashInjector(), None) == 0, "the uninterrupted run failed"
+    done = spawn(clean, store_of(clean, options.provider), 0, CrashInjector(), None)
+    assert done == 0, "the uninterrupted run failed"
     length = time.perf_counter() - before
     finished = json.loads((clean.directory / "result.json").read_text())
     expected, operations = finished["raw"], finished["operations"]
@@ -209,16 +283,29 @@ def main() -> int:
     trials = kills = 0
     violations: list[str] = []
     plans = [([], [chance.uniform(length * 0.5 * SEPARATE, length)]) for _ in range(options.random)]
-    if not SEPARATE:
+    if not SEPARATE and (MODE == "sync" or options.operations):
         plans += [([CrashInjector(n, torn=n % 2 == 0)], []) for n in range(1, operations + 1)]
         twice = [(chance.randrange(1, operations), chance.randrange(1, operations)) for _ in range(options.random // 4)]
         plans += [([CrashInjector(first), CrashInjector(second, torn=True)], []) for first, second in twice]
     for number, (injectors, patience) in enumerate(plans):
         yard = Yard(options.directory / f"trial{number}")
-        died, broken = trial(yard, options.provider, injectors, patience, expected)
+        died, broken = trial(yard, options.provider, injectors, patience, expected, chance)
+        shutil.rmtree(yard.directory)
         trials, kills = trials + 1, kills + died
         violations += [f"trial {number}: {text}" for text in broken]
-    print(json.dumps({"trials": trials, "kills": kills, "operations": operations, "violations": violations[:20]}))
+        if options.until and any(options.until in text for text in broken):
+            break
+    print(
+        json.dumps(
+            {
+                "trials": trials,
+                "kills": kills,
+                "operations": operations,
+                "seconds": round(length, 2),
+                "violations": violations[:20],
+            }
+        )
+    )
     return 1 if violations else 0
 
 

@@ -1,15 +1,24 @@
 """A power cut after every operation on the disk: what was not synced is gone, what was acknowledged must not be.
 
-The I/O door's log of a real run is replayed onto an empty disk that forgets all that was not synced: data until the
-file's fsync, names until the directory's. Prints JSON and exits with 1 if an acknowledged outcome was ever lost.
+The I/O door's log of a real run, or of something done to a location (see worlds.py), is replayed onto a disk that
+forgets all that was not synced: data until the file's fsync, names until the directory's. A second disk is eager: it
+keeps names at once and data late, as some file systems do. Prints JSON and exits with 1 if an acknowledged outcome was
+ever lost, or anything torn.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+import worlds
+from disks import after_the_cut
+from nth import in_child
+from worlds import ACTS, look_at, store_of
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.disk import Operation
@@ -18,6 +27,7 @@ from crewlite.state.providers.json import JsonStore
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 Log = list[Operation | str]
+DONE = ("fork", "thin", "prune", "delete", "import", "import-beside", "doctor", "export")
 
 
 def live(location: Path) -> Log:
@@ -29,57 +39,9 @@ def live(location: Path) -> Log:
     with event_bus.scoped() as bus, injector:
         for kind in (LLMCallCompletedEvent, TaskCompletedEvent):
             bus.on(kind, lambda source, event: log.append(event.address))
-        Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location)).kickoff(run_id="cut")
+        config = CheckpointConfig(location=location, max_checkpoints=2)
+        Crew(tasks=tasks, checkpoint=config).kickoff(run_id="cut")
     return log
-
-
-def after_the_cut(log: Log, disk: Path, root: Path) -> None:
-    """Write to `disk` what a disk would hold that lost everything unsynced."""
-    written: dict[str, bytearray] = {}
-    synced: dict[str, bytes] = {}
-    names: dict[str, str | None] = {}  # what the directory on disk says: path to the file it means
-    pending: dict[str, str | None] = {}
-    moved: dict[str, str] = {}  # directories by their new names, while the disk still knows the old ones
-    for item in log:
-        if isinstance(item, str):
-            continue
-        path, data = item.path, item.data
-        if item.verb == "write":
-            file = written.setdefault(path, bytearray(synced.get(path, b"")))
-            file[item.offset : item.offset + len(data)] = data
-            if path not in names:
-                pending.setdefault(path, path)
-        elif item.verb == "truncate":
-            written[path] = written.get(path, bytearray(synced.get(path, b"")))[: item.offset]
-        elif item.verb == "fsync":
-            synced[path] = bytes(written.get(path, b""))
-        elif item.verb == "rename" and any(name.startswith(f"{path}/") for name in (*names, *pending)):
-            moved[data.decode()] = path  # a directory: its files are the same files, whatever it is called
-            for files in (written, synced):
-                files.update({_moved(name, path, data.decode()): content for name, content in files.items()})
-            for listed in (names, pending):
-                listed.update({name: file and _moved(file, path, data.decode()) for name, file in listed.items()})
-        elif item.verb == "rename":
-            pending[data.decode()] = path
-        elif item.verb == "unlink":
-            pending[path] = None
-        elif item.verb == "fsync_dir":
-            for new in [name for name in moved if str(Path(name).parent) == path]:
-                old = moved.pop(new)
-                names = {_moved(name, old, new): file for name, file in names.items()}
-                pending = {_moved(name, old, new): file for name, file in pending.items()}
-            settled = {name: file for name, file in pending.items() if str(Path(name).parent) == path}
-            names.update(settled)
-            pending = {name: file for name, file in pending.items() if name not in settled}
-    for name, file in names.items():
-        if file is not None and not name.endswith(".tmp"):
-            target = disk / Path(name).relative_to(root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(synced.get(file, b""))
-
-
-def _moved(path: str, old: str, new: str) -> str:
-    return new + path.removeprefix(old) if path.startswith(f"{old}/") else path
 
 
 def check(disk: Path, acknowledged: set[str]) -> list[str]:
@@ -98,18 +60,73 @@ def check(disk: Path, acknowledged: set[str]) -> list[str]:
     return [f"lost: {sorted(lost)}"] if lost else []
 
 
-def main() -> int:
+def cut_run(scratch: Path, *, eager: bool) -> tuple[int, list[str]]:
+    root = scratch / "store"
+    log = live(root)
     violations = []
-    with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch).resolve() / "store"
-        log = live(root)
-        for cut in range(len(log) + 1):
-            disk = Path(scratch) / f"disk{cut}"
-            disk.mkdir()
-            after_the_cut(log[:cut], disk, root)
-            acknowledged = {item for item in log[:cut] if isinstance(item, str)}
-            violations += [f"cut {cut}: {text}" for text in check(disk, acknowledged)]
-    print(json.dumps({"cuts": len(log) + 1, "violations": violations[:20]}))
+    for cut in range(len(log) + 1):
+        disk = scratch / f"disk{cut}"
+        after_the_cut([item for item in log[:cut] if isinstance(item, Operation)], disk, root, eager=eager)
+        acknowledged = {item for item in log[:cut] if isinstance(item, str)}
+        violations += [f"cut {cut}: {text}" for text in check(disk, acknowledged)]
+    return len(log) + 1, violations
+
+
+def cut_act(name: str, template: Path, scratch: Path, *, eager: bool, every: int) -> tuple[int, list[str]]:
+    """Do it once; then cut the power after each of its operations, look, and do it again."""
+    act, start, clean = ACTS[name], scratch / "start", scratch / "clean"
+    shutil.copytree(template, start)
+    if act.empty:
+        shutil.rmtree(store_of(start, "json"))
+    worlds.prepare(name, start, "json")
+    shutil.copytree(start, clean)
+    before = look_at(store_of(start, "json"))
+    with CrashInjector() as injector:
+        act.do(clean, "json")
+    after = look_at(store_of(clean, "json"))
+    violations = []
+    cuts = sorted({*range(0, len(injector.log), every), len(injector.log)})
+    for cut in cuts:
+        world = scratch / f"world{cut}"
+        after_the_cut(injector.log[:cut], world, clean, eager=eager, before=start)
+        try:
+            found = look_at(store_of(world, "json"))
+            broken = act.judge(before, after, found)
+            if cut == len(injector.log):
+                broken += act.done(after, found)
+            act.do(world, "json")
+            broken += act.done(after, look_at(store_of(world, "json")))
+        except Exception as error:
+            broken = [f"torn: {type(error).__name__}: {error}"]
+        violations += [f"{name}, cut {cut}: {text}" for text in broken]
+        shutil.rmtree(world)
+    return len(cuts), violations
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--acts", default=",".join(DONE))
+    parser.add_argument("--disks", default="lazy,eager")
+    parser.add_argument("--every", type=int, default=1, help="cut only after every so many-th operation, and the last")
+    options = parser.parse_args()
+    cuts, violations = {}, []
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory).resolve()
+        template = scratch / "template"
+        template.mkdir()
+        in_child(lambda: worlds.make(template, "json"))
+        for kind in options.disks.split(","):
+            eager = kind == "eager"
+            for name in ("kickoff", *filter(None, options.acts.split(","))):
+                there = scratch / kind / name
+                there.mkdir(parents=True)
+                if name == "kickoff":
+                    count, broken = cut_run(there, eager=eager)
+                else:
+                    count, broken = cut_act(name, template, there, eager=eager, every=options.every)
+                cuts[name] = cuts.get(name, 0) + count
+                violations += [f"{kind}: {text}" for text in broken]
+    print(json.dumps({"cuts": sum(cuts.values()), "operations": cuts, "violations": violations[:40]}))
     return 1 if violations else 0
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="t
 
 def run(program: str, *arguments: object, environment: dict[str, str] | None = None) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, env=environment)
     assert done.stdout, done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
@@ -37,11 +37,54 @@ def test_the_same_holds_between_really_separate_processes(provider, tmp_path):
     assert found["trials"] == 10
 
 
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+@pytest.mark.parametrize("mode", ["async", "fold", "fork"])
+def test_killed_at_random_instants_other_runs_are_right_too(mode, provider, tmp_path):
+    options = ("--directory", tmp_path, "--mode", mode, "--random", 6)
+    code, found = run("nursery.py", "--provider", provider, *options)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] > 0
+
+
 def test_a_power_cut_after_any_operation_loses_nothing_that_was_acknowledged():
-    code, found = run("powercut.py")
+    code, found = run("powercut.py", "--acts", "fork,delete,thin", "--every", 3)
     assert found["violations"] == []
     assert code == 0
     assert found["cuts"] > 40
+
+
+@pytest.mark.soak
+def test_a_power_cut_in_the_middle_of_anything():
+    code, found = run("powercut.py")
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["cuts"] > 500
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+@pytest.mark.parametrize(("mode", "trials"), [("async", 200), ("fold", 100), ("fork", 100)])
+def test_hundreds_of_kills_of_other_runs(mode, trials, provider, tmp_path):
+    options = ("--directory", tmp_path, "--mode", mode, "--random", trials, "--seed", 7, "--operations")
+    code, found = run("nursery.py", "--provider", provider, *options)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] >= trials
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_a_hundred_kills_with_ten_megabytes(provider, tmp_path):
+    options = ("--directory", tmp_path, "--mode", "big", "--random", 130, "--seed", 7)
+    code, found = run("nursery.py", "--provider", provider, *options)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] >= 100
 
 
 @pytest.mark.soak

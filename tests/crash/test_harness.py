@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_crashes import pytestmark as pytestmark, run
+from test_crashes import HERE, pytestmark as pytestmark, run
 
 import crewlite
 
@@ -27,7 +27,19 @@ SNAPSHOT = (("state/journal.py", "await waiting", "pass"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 
-FSYNC = (("disk.py", 'tell("fsync", path)\n    os.fsync(file.fileno())', "pass"),)
+FSYNC = (("disk.py", 'tell("fsync", file)', "pass"), ("disk.py", "os.fsync(handle)", "pass"))
+
+REWRITE = (
+    (
+        "state/providers/json.py",
+        "disk.replace(path, _lines(entries))",
+        'disk.tell("truncate", path), path.write_bytes(b""), disk.tell("write", path), path.write_bytes(_lines(entries))',
+    ),
+)
+
+ASIDE = (("state/providers/json.py", 'aside = {f"~{new_id()}"', "aside = {run[0].run_id"),)
+
+UNLINK = (("state/providers/json_places.py", "together.sync_directory(self._root)", "pass"),)
 
 
 def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
@@ -38,7 +50,7 @@ def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
         text = path.read_text()
         assert text.count(old) == 1, f"{file} no longer says {old!r} once: mutate what does its work now"
         path.write_text(text.replace(old, new))
-    return {**os.environ, "PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), str(HERE)]), "PYTHONSAFEPATH": "1"}
 
 
 @pytest.mark.parametrize(
@@ -55,13 +67,26 @@ def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
         pytest.param(
             INTENT, "nursery.py", ("--provider", "sqlite"), "not known to be in doubt", id="no intent, sqlite"
         ),
-        pytest.param(FSYNC, "powercut.py", (), "lost", id="no fsync"),
+        pytest.param(FSYNC, "powercut.py", ("--acts", "", "--disks", "lazy"), "lost", id="no fsync"),
+        pytest.param(
+            REWRITE, "nth.py", ("--provider", "json", "--acts", "thin", "--share", "2"), "torn", id="rewrite in place"
+        ),
+        pytest.param(
+            ASIDE, "nth.py", ("--provider", "json", "--acts", "import", "--share", "3"), "neither", id="run in place"
+        ),
+        pytest.param(
+            UNLINK, "powercut.py", ("--acts", "thin", "--disks", "lazy"), "torn", id="a removed file comes back"
+        ),
     ],
 )
 def test_the_harness_finds_a_promise_that_was_taken_out(changes, program, options, finding, tmp_path):
     environment = mutant(tmp_path / "mutant", *changes)
     if program == "nursery.py":
         options = (*options, "--directory", tmp_path / "yards", "--random", 20)
+    if program == "nth.py":
+        options = (*options, "--directory", tmp_path / "worlds")
+    if program != "powercut.py":
+        options = (*options, "--until", finding)
     code, found = run(program, *options, environment=environment)
     print(found["violations"][:2])
     assert code == 1
@@ -70,5 +95,5 @@ def test_the_harness_finds_a_promise_that_was_taken_out(changes, program, option
 
 def test_an_unchanged_copy_breaks_nothing(tmp_path):
     environment = mutant(tmp_path / "copy")
-    code, found = run("powercut.py", environment=environment)
+    code, found = run("powercut.py", "--acts", "fork", "--disks", "lazy", environment=environment)
     assert (code, found["violations"]) == (0, [])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.events.event_bus import crewlite_event_bus
 from crewlite.events.types.llm_events import LLMCallCompletedEvent
 from crewlite.state import JsonProvider, SqliteProvider
@@ -132,3 +132,36 @@ def test_write_a_checkpoint_by_hand_asynchronously(model):
 
     team(**model).kickoff()
     assert [Path(path).exists() for path in saved] == [True, True]
+
+
+@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()])
+def test_fork_into_a_new_branch(monkeypatch, provider):
+    monkeypatch.setenv("CREWLITE_MODEL", "offline")
+    location = "./my_checkpoints.db" if isinstance(provider, SqliteProvider) else "./my_checkpoints"
+    original = Crew(
+        agents=[planner := Agent(role="Planner", goal="Plan", backstory="Expert")],
+        tasks=[
+            Task(description="Look at the market", agent=planner, expected_output="bullets"),
+            Task(description="Plan with a {strategy} strategy", agent=planner, expected_output="plan"),
+        ],
+        checkpoint=CheckpointConfig(location=location, provider=provider),
+    )
+    first = original.kickoff(inputs={"strategy": "careful"})
+    with History(location, provider) as history:
+        place, _ = history.run().checkpoints()
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file() and "db" not in path.name}
+
+    config = CheckpointConfig(restore_from=str(Path(place.ref).relative_to(Path.cwd())))
+    crew = Crew.fork(config, branch="experiment-a")
+    result = crew.kickoff(inputs={"strategy": "aggressive"})
+
+    assert result.tasks_output[0].raw == first.tasks_output[0].raw
+    assert result.tasks_output[1].description == "Plan with a aggressive strategy"
+    assert {path: path.read_bytes() for path in before} == before
+    with History(location, provider) as history:
+        assert [run.branch for run in history.runs()] == ["main", "experiment-a"]
+        assert history.run("experiment-a").inputs == {"strategy": "aggressive"}
+        assert history.run("main").inputs == {"strategy": "careful"}
+    assert Crew.fork(config).kickoff().raw == first.raw
+    with History(location, provider) as history:
+        assert history.runs()[-1].branch.startswith("fork/")

@@ -84,6 +84,7 @@ class PlaceInfo:
     branch: str
     seq: int
     parent_id: str | None
+    """The place before it, when it was named: that may have been dropped since. A Checkpoint has the nearest left."""
     trigger: str
     address: str
     label: str | None

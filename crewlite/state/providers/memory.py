@@ -42,10 +42,16 @@ class _MemoryStore:
 
     def append(self, commits: Sequence[Commit]) -> None:
         with self._lock:
-            for commit in commits:
-                key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
-                self._journals.setdefault(key, []).extend(lacking)
-                self._touched[key] = told_at(commit)
+            there = {run for run, _ in self._journals}
+            try:
+                for commit in commits:
+                    key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
+                    self._journals.setdefault(key, []).extend(lacking)
+                    self._touched[key] = told_at(commit)
+            except BranchConflictError:
+                for key in [key for key in self._journals if key[0] not in there]:
+                    del self._journals[key], self._touched[key]
+                raise
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         with self._lock:

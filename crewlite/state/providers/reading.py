@@ -29,7 +29,7 @@ def branch_info(first: Entry) -> BranchInfo:
 
 def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
     """Branches as listings have them: newest run first, those of a run in the order they were made."""
-    made = sorted(branches, key=lambda info: (info.started_at, info.branch))
+    made = sorted(branches, key=lambda info: (info.base is not None, info.started_at, info.branch))
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
@@ -64,8 +64,12 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
     facts = entry.facts
     first = facts["folded"]["first"] if "folded" in facts else entry.seq
     if before:
+        if "run" in facts:
+            raise Unsound("a run begins here, in the middle of another")
         expected = before[-1].seq + 1
     else:
+        if "run" not in facts:
+            raise Unsound("no run begins here")
         run = facts["run"]
         if (run["run_id"], run["branch"]) != (run_id, branch):
             raise Unsound(f"it belongs to branch {run['branch']!r} of run {run['run_id']!r}")
@@ -95,6 +99,17 @@ def check_rewrite(
     for fork in forks:
         if fork.base and fork.base["branch"] == branch and fork.base["sum"] not in sums:
             raise BranchConflictError(run_id, branch, expected=expected[0], found=f"the base of {fork.branch!r}")
+
+
+def check_bases(commits: Sequence[Commit]) -> None:
+    """Raises BranchConflictError if a fork among commits that make a run has no base among those before it."""
+    made: set[tuple[str, int, str]] = set()
+    for commit in commits:
+        base = commit.run.get("base") if commit.run else None
+        if base and (base["branch"], base["seq"], base["sum"]) not in made:
+            gone = "a base that is not there"
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone)
+        made |= {(commit.branch, entry.seq, entry.sum) for entry in commit.entries}
 
 
 def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:

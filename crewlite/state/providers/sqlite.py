@@ -7,17 +7,19 @@ stays within what SQLite 3.35 knows.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
-from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
+from crewlite.codec import digest
+from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, unseal
+from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, chained, parse, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
     branch_info,
@@ -38,6 +40,13 @@ sqlite_utils = lazy("sqlite_utils")
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
+_ORPHANS = (  # branches with entries and no row; a step through the index for each branch, not for each entry
+    "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
+    "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
+    "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
+)
+BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
+LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
 
 
 class SqliteProvider:
@@ -99,8 +108,6 @@ class SqliteStore:
         )
         for *_, seq, written, body in rows:
             try:
-                if not isinstance(body, bytes):
-                    raise Unsound("its bytes are gone")
                 entry = unseal(body, written, after=total, where=where)
                 check_follows(entry, found, run_id, branch, seq)
             except Unsound as problem:
@@ -116,15 +123,23 @@ class SqliteStore:
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """See Store.sum_at."""
         rows = self._query(
-            "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
+            "SELECT entry.seq, sum, body FROM entry JOIN branch ON branch_id = id "
+            "WHERE run_id=? AND name=? AND entry.seq<=? ORDER BY entry.seq DESC LIMIT 2",
             (run_id, branch, seq),
         )
-        return _chained(*rows[0]) if rows else None
+        if not rows or rows[0][0] != seq:
+            return None
+        where = f"{self.location}, run {run_id}, branch {branch}, commit {seq}"
+        try:
+            after = _chained(*rows[1][1:]) if len(rows) == 2 else None
+            return unseal(rows[0][2], rows[0][1], after=after, where=where).sum
+        except Unsound as problem:
+            raise JournalCorrupt(where, str(problem), None) from None
 
     def touched(self, run_id: str, branch: str) -> float:
         """See Store.touched."""
         rows = self._query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
-        return float(rows[0][0]) if rows else 0.0
+        return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
     def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
         """See Store.rewrite."""
@@ -135,7 +150,7 @@ class SqliteStore:
             self._run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:
                 self._insert(number, entry)
-        self._run("PRAGMA incremental_vacuum")
+        self._give_back()
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """See Store.remove."""
@@ -148,7 +163,7 @@ class SqliteStore:
                     (run_id,),
                 )
             self._run("DELETE FROM branch WHERE run_id=?", (run_id,))
-        self._run("PRAGMA incremental_vacuum")
+        self._give_back()
         self._ids = {key: number for key, number in self._ids.items() if key[0] != run_id}
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
@@ -158,12 +173,18 @@ class SqliteStore:
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """See Store.places."""
         rows = self._query(
-            "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at "
+            "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
             "FROM place JOIN branch ON branch_id = branch.id "
             "WHERE place.id < ? AND (? = '' OR instr(place.id, ?) > 0) ORDER BY place.id DESC LIMIT ?",
             (before or "g", part, part, -1 if limit is None else limit),  # ids are hexadecimal: all come before "g"
         )
-        return [PlaceInfo(*row) for row in rows]
+        found = []
+        for *row, total in rows:
+            if total is not None and total != row_digest(row):
+                log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
+                continue
+            found.append(PlaceInfo(*row))
+        return found
 
     def ref(self, place: dict[str, Any]) -> str:
         """`database#id`."""
@@ -190,8 +211,9 @@ class SqliteStore:
                 self._run("DELETE FROM place WHERE id=?", (gone,))
             if place := entry.facts.get("place"):
                 named = (place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-                row = (place["id"], number, place["seq"], *named)
-                self._run("INSERT OR REPLACE INTO place VALUES (?,?,?,?,?,?,?,?)", row)
+                total = row_digest([place["id"], commit.run_id, commit.branch, place["seq"], *named])
+                row = (place["id"], number, place["seq"], *named, total)
+                self._run("INSERT OR REPLACE INTO place VALUES (?,?,?,?,?,?,?,?,?)", row)
 
     def _insert(self, number: int, entry: Entry) -> None:
         row = (number, entry.seq, entry.seal, entry.body)
@@ -230,7 +252,10 @@ class SqliteStore:
             "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
             (run_id, base["branch"], base["seq"]),
         ).fetchone()
-        return bool(row) and _chained(*row) == base["sum"]
+        try:
+            return bool(row) and _chained(*row) == base["sum"]
+        except Unsound:
+            return False
 
     def _id_of(self, run_id: str, branch: str) -> int:
         key = (run_id, branch)
@@ -240,10 +265,12 @@ class SqliteStore:
 
     def _branches(self, db: sqlite3.Connection, run_id: str | None) -> list[BranchInfo]:
         rows = db.execute(
-            "SELECT run_id, name, sum, body FROM branch JOIN entry ON branch_id = id WHERE entry.seq = "
-            "(SELECT min(seq) FROM entry WHERE branch_id = branch.id) AND (? IS NULL OR run_id = ?)",
+            "SELECT run_id, name, sum, body FROM branch LEFT JOIN entry ON branch_id = id AND entry.seq = "
+            "(SELECT min(seq) FROM entry WHERE branch_id = branch.id) WHERE ? IS NULL OR run_id = ?",
             (run_id, run_id),
         ).fetchall()
+        if run_id is None and (lost := db.execute(_ORPHANS).fetchone()[0]):
+            log.warning("%s holds commits of %d branches that are gone: left out of the list", self.location, lost)
         found = []
         for run, name, total, body in rows:
             where = f"{self.location}, run {run}, branch {name}"
@@ -263,13 +290,11 @@ class SqliteStore:
         try:
             if not found.st_size:
                 self._run("PRAGMA auto_vacuum=INCREMENTAL")  # so that what is taken away is given back to the disk
-            self._run("PRAGMA journal_mode=WAL")
+            self._log_ahead()
             self._run("PRAGMA synchronous=FULL")
             self._run("PRAGMA wal_autocheckpoint=200")  # a log that is reused syncs in half the time of one that grows
             with self._transaction():
                 if _version(self._db, self.location) == 0:
-                    if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                        raise StoreUnusable(self.location, "is a database of another program; choose another location")
                     _make_tables(self._db)
                     self._run(f"PRAGMA user_version={SCHEMA}")
         except BaseException:
@@ -278,6 +303,25 @@ class SqliteStore:
             raise
         return self._connection
 
+    def _give_back(self) -> None:
+        """Give pages that are free to the disk: one a step, so it takes as many as there are."""
+        with self._transaction():
+            for _ in range(self._db.execute("PRAGMA freelist_count").fetchone()[0]):
+                self._run("PRAGMA incremental_vacuum(1)")
+
+    def _log_ahead(self) -> None:
+        """Turn WAL on. Where several do so at once in a new database SQLite does not wait, so that is done here."""
+        until = time.monotonic() + disk.PATIENCE
+        while True:
+            try:
+                self._run("PRAGMA journal_mode=WAL")
+            except StoreBusy:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - so that they do not meet again
+            else:
+                return
+
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """A transaction on the writing connection, which is opened with the first."""
@@ -285,8 +329,11 @@ class SqliteStore:
             self._connection = self._prepared()
         if not self._is_there():
             raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
-        with self._transaction():
-            yield
+        try:
+            with self._transaction():
+                yield
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
     def _is_there(self) -> bool:
         """Whether the file that was opened is still the one at its path. SQLite itself would not notice."""
@@ -311,7 +358,21 @@ class SqliteStore:
         try:
             return disk.execute(self._db, self._path, sql, parameters)
         except sqlite3.Error as error:
-            raise OSError(f"{self.location}: {error}") from error
+            raise self._failure(error) from error
+
+    def _shrink(self) -> None:
+        """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
+        with contextlib.suppress(StoreBusy):
+            try:
+                self._run("PRAGMA incremental_vacuum").fetchall()  # a page for each row that is fetched
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.Error) -> OSError:
+        """What to raise for an error of SQLite while writing."""
+        if _code(error) in BUSY:
+            return StoreBusy(self.location, disk.PATIENCE)
+        return OSError(f"{self.location}: {error}")
 
     def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._read(lambda db: db.execute(sql, parameters).fetchall(), [])
@@ -323,32 +384,58 @@ class SqliteStore:
         try:
             with contextlib.closing(self._reader()) as db:
                 return ask(db) if _version(db, self.location) else otherwise
-        except sqlite3.OperationalError as error:
-            raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
+            if _code(error) in BUSY:
+                raise StoreBusy(self.location, disk.PATIENCE) from error
+            if _code(error) in LATER:
+                raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
 
     def _reader(self) -> sqlite3.Connection:
         """A connection that reads only, yet may put in order what a killed writer left, where that is allowed."""
         if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
-            return disk.connect(self._path, read_only=True)
+            db = disk.connect(self._path, read_only=True)
+            db.text_factory = as_text
+            return db
         db = disk.connect(self._path)
         db.execute("PRAGMA query_only=ON")
+        db.text_factory = as_text
         return db
 
 
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's number of an error, without the detail in its higher bits; 0 if it has none."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
 def _version(db: sqlite3.Connection, location: str) -> int:
-    """The schema of a database; 0 if it has none yet. Raises SchemaTooNew."""
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    """The schema of a database; 0 if there is nothing in it yet. Raises SchemaTooNew, StoreUnusable."""
+    version, tables = db.execute(  # in one statement: somebody may be making the tables
+        "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+    ).fetchone()
     if version > SCHEMA:
         raise SchemaTooNew(location, version, SCHEMA)
-    return version
+    if version < 1 and tables:
+        raise StoreUnusable(location, "is a database of another program; choose another location")
+    return max(int(version), 0)
 
 
-def _chained(total: str, body: bytes) -> str:
-    """What the commit after this row is chained to."""
-    folded = json.loads(body).get("folded")
-    return folded["sum"] if folded else total
+def _chained(total: object, body: object) -> str:
+    """What the commit after this row is chained to. Raises Unsound."""
+    if not isinstance(body, bytes) or not isinstance(total, str):
+        raise Unsound("the bytes of the commit before it are gone")
+    return chained(parse(body), total)
+
+
+def row_digest(row: Sequence[Any]) -> str:
+    """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
+    return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
+
+
+def as_text(data: bytes) -> str:
+    """Text of a database, which holds what it was given: what is no UTF-8 fits nothing, and fails nothing else."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -361,5 +448,5 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     db["branch"].create_index(["run_id", "name"], unique=True)
     db["entry"].create({"branch_id": int, "seq": int, "sum": str, "body": bytes}, pk=("branch_id", "seq"))
     texts = {"parent_id": str, "trigger": str, "address": str, "label": str, "created_at": str}
-    db["place"].create({"id": str, "branch_id": int, "seq": int, **texts}, pk="id")
+    db["place"].create({"id": str, "branch_id": int, "seq": int, **texts, "sum": str}, pk="id")
     db["place"].create_index(["branch_id"])

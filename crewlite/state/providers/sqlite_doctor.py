@@ -8,7 +8,7 @@ else looks at. A database that SQLite itself cannot read in places is explained 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,13 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
-from crewlite.errors import CrewliteError, SchemaTooNew, StoreError
-from crewlite.ids import now
+from crewlite.errors import CrewliteError, SchemaTooNew, StoreBusy, StoreError
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, unseal
-from crewlite.state.finding import Finding, adrift, sound_part, writer_of
+from crewlite.state.entry import SCHEMA, Entry, Facts, unseal
+from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.reading import live_places, newest_sound_place
-from crewlite.state.providers.sqlite import SqliteStore
+from crewlite.state.providers.sqlite import BUSY, LATER, SqliteStore, as_text
+from crewlite.state.providers.sqlite_aside import (
+    PLACES,
+    STRANGERS,
+    Statement,
+    branch_aside,
+    entries_aside,
+    make_place,
+    place_aside,
+    place_row,
+)
 from crewlite.state.transfer import document
 
 if TYPE_CHECKING:
@@ -30,14 +39,12 @@ if TYPE_CHECKING:
 else:
     sqlite3 = lazy("sqlite3")  # loads when a database is opened
 
-_ASIDE = "aside (at TEXT, why TEXT, run_id TEXT, branch TEXT, seq INTEGER, sum TEXT, body BLOB)"
-_PLACE = "id, seq, parent_id, trigger, address, label, created_at"
-Statement = tuple[str, tuple[Any, ...]]
+_ANY = "SELECT 1 FROM entry WHERE branch_id=? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A branch as the database has it; `there` is False if its entries are all that is left of it."""
+    """A branch as the database has it; `there` is False if nothing but its entries knows of it."""
 
     id: int
     name: str
@@ -64,9 +71,12 @@ class SqliteDoctor:
         try:
             with contextlib.closing(self._connection()) as self._db:
                 self._database()
-        except sqlite3.OperationalError as error:
-            raise StoreError(self._store.location, f"cannot be read now ({error}); try again") from error
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in BUSY:
+                raise StoreBusy(self._store.location, disk.PATIENCE) from error
+            if code in LATER:
+                raise StoreError(self._store.location, f"cannot be looked at now ({error}); try again") from error
             self._found.append(self._beyond_repair(str(error)))
         return self._found
 
@@ -108,28 +118,38 @@ class SqliteDoctor:
         return Finding("damaged_database", self._store.location, f"SQLite cannot read it: {problem}", remedy)
 
     def _look_for_orphans(self) -> None:
-        """Entries whose branch is gone, by the run they say they are of; of what cannot be told, the run is ""."""
-        lost = self._db.execute(
-            "SELECT branch_id, body, min(seq) FROM entry WHERE branch_id NOT IN (SELECT id FROM branch) GROUP BY 1"
-        ).fetchall()
-        for number, body, _ in lost:
-            run = _run_of(body)
-            names = [str(run.get(name, "")) for name in ("run_id", "branch", "uid")] if run else ["", "", ""]
-            row = _Row(number, names[1], names[2], 0, "", 0.0, there=False)
-            self._orphans.setdefault(names[0], []).append(row)
+        """Entries whose branch is gone, or has another name, by the run they say they are of; "" if they say none."""
+        asked = self._db.execute(
+            "SELECT branch_id, run_id, name, body, min(entry.seq) "
+            "FROM entry LEFT JOIN branch ON branch_id = id GROUP BY branch_id"
+        )
+        for number, run_id, name, body, _ in asked:
+            run = _run_of(body) if type(number) is int else None
+            said = [str(run.get(key, "")) for key in ("run_id", "branch", "uid")] if run else ["", "", ""]
+            if run_id is None or (run and said[:2] != [run_id, name]):
+                row = _Row(number, said[1], said[2], 0, "", 0.0, there=False)
+                self._orphans.setdefault(said[0], []).append(row)
+
+    def _rows(self, run_id: str) -> dict[str, _Row]:
+        """The branches of a run by name. Entries that no branch has, and that cannot have one, are told."""
+        query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
+        lost = {row.id for rows in self._orphans.values() for row in rows}
+        rows = {
+            row.name: row for row in (_Row(*row) for row in self._db.execute(query, (run_id,))) if row.id not in lost
+        }
+        for orphan in self._orphans.get(run_id, ()):
+            rival = rows.get(orphan.name)
+            if orphan.name and not (rival and self._db.execute(_ANY, (rival.id,)).fetchone()):
+                rows[orphan.name] = orphan
+                continue
+            problem = "its own row is gone or changed"
+            statements = branch_aside(orphan.id, problem, run_id, orphan.name, (orphan.seq, orphan.head))
+            where = f"{self._store.location}, branch {orphan.id}"
+            self._tell(Finding("dangling_rows", where, problem, "set aside"), statements)
+        return rows
 
     def _run(self, run_id: str) -> None:
-        asked = self._db.execute(
-            "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id", (run_id,)
-        )
-        rows = {row.name: row for row in (_Row(*row) for row in asked)}
-        for orphan in self._orphans.get(run_id, ()):
-            if orphan.name and orphan.name not in rows:
-                rows[orphan.name] = orphan
-            else:
-                act = self._aside("its branch is gone", run_id, orphan, 0) + self._without(orphan)
-                problem = f"{self._store.location}, entries of branch {orphan.id}"
-                self._tell(Finding("dangling_rows", problem, "the branch they are of is gone", "set aside"), act)
+        rows = self._rows(run_id)
         journals: dict[str, list[Entry]] = {}
         writers: dict[str, str | None] = {}
         unknown: set[str] = set()
@@ -140,7 +160,8 @@ class SqliteDoctor:
             if entries:
                 journals[row.name] = entries
         for name, problem in adrift(journals, unknown).items():
-            statements = self._aside(problem, run_id, rows[name], 0) + self._without(rows[name])
+            row = rows[name]
+            statements = branch_aside(row.id, problem, run_id, name, (row.seq, row.head))
             act = "set aside; bring back a copy that holds what it stands on"
             finding = Finding("dangling_fork", self._where(run_id, name), problem, act)
             self._tell(finding, statements, writers[name])
@@ -152,12 +173,12 @@ class SqliteDoctor:
     def _branch(self, run_id: str, row: _Row) -> tuple[list[Entry], str | None, bool]:
         """The sound entries of a branch, who is at work on it, and whether there is no more to it."""
         where = self._where(run_id, row.name)
-        records = self._db.execute("SELECT seq, sum, body FROM entry WHERE branch_id=? ORDER BY seq", (row.id,)).fetchall()
+        records = self._db.execute(
+            "SELECT seq, sum, body FROM entry WHERE branch_id=? ORDER BY seq", (row.id,)
+        ).fetchall()
 
-        def unsealed(record: tuple[int, str, object], after: str | None) -> tuple[Entry, int]:
+        def unsealed(record: tuple[int, str, bytes], after: str | None) -> tuple[Entry, int]:
             seq, total, body = record
-            if not isinstance(body, bytes):
-                raise Unsound("its bytes are gone")
             return unseal(body, total, after=after, where=where), seq
 
         try:
@@ -165,83 +186,71 @@ class SqliteDoctor:
         except SchemaTooNew as newer:
             self._found.append(Finding("newer_schema", where, str(newer), "Upgrade crewlite; left untouched."))
             return [], None, False
-        said = [*(entry.facts for entry in entries), *(_loosely(body) for *_, body in records[len(entries) :])]
+        said = [*(entry.facts for entry in entries), *(loosely(body) for *_, body in records[len(entries) :])]
         writer = writer_of(self._store.location, run_id, row.name, said, row.touched)
         sound = newest_sound_place(entries, self._store.ref)
+        head = (row.seq, row.head)
         if not entries:
-            act = self._aside(problem or "no entries", run_id, row, 0) + self._without(row)
-            finding = Finding("damaged_journal", where, problem or "its commits are gone", "set aside: nothing is sound")
-            self._tell(finding, act, writer)
+            problem = problem or "its commits are gone"
+            statements = branch_aside(row.id, problem, run_id, row.name, head)
+            finding = Finding("damaged_journal", where, problem, "set aside: nothing in it is sound")
+            self._tell(finding, statements, writer)
             return [], writer, not writer
         last = entries[-1]
-        to_last: list[Statement] = [("UPDATE branch SET seq=?, head=? WHERE id=?", (last.seq, last.sum, row.id))]
+        to_last: Statement = ("UPDATE branch SET seq=?, head=? WHERE id=?", (last.seq, last.sum, row.id))
         if not row.there:
-            told = (run_id, row.name, row.uid, last.seq, last.sum, _time(last), row.id)
-            insert = "INSERT INTO branch (run_id, name, uid, seq, head, touched, id) VALUES (?,?,?,?,?,?,?)"
-            self._tell(Finding("missing_rows", where, "the row of this branch is gone", "made again", sound), [(insert, told)])
+            self._make_branch(run_id, row, last, sound)
         if problem:
-            act = self._aside(problem, run_id, row, last.seq) + to_last
-            done = f"what follows set aside; the branch ends at commit {last.seq}"
-            self._tell(Finding("damaged_journal", f"{where}, commit {last.seq + 1}", problem, done, sound), act, writer)
+            statements = [*entries_aside(row.id, last.seq, problem, run_id, row.name, head), to_last]
+            act = f"what follows set aside; the branch ends at commit {last.seq}"
+            self._tell(
+                Finding("damaged_journal", f"{where}, commit {last.seq + 1}", problem, act, sound), statements, writer
+            )
             return entries, writer, not writer
-        if row.there and (row.seq, row.head) != (last.seq, last.sum):
+        if row.there and head != (last.seq, last.sum):
             gone = isinstance(row.seq, int) and row.seq > last.seq
             problem = f"the commits after {last.seq} are gone" if gone else "its head is not its last commit"
-            finding = Finding("missing_rows" if gone else "wrong_head", where, problem, f"ends at commit {last.seq}", sound)
-            self._tell(finding, to_last, writer)
+            act = f"the branch ends at commit {last.seq}"
+            self._tell(Finding("missing_rows" if gone else "wrong_head", where, problem, act, sound), [to_last], writer)
+            return entries, writer, not writer
         return entries, writer, True
+
+    def _make_branch(self, run_id: str, row: _Row, last: Entry, sound: str | None) -> None:
+        insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
+        touched = datetime.fromisoformat(last.facts["at"]).timestamp()
+        made = (insert, (row.id, run_id, row.name, row.uid, last.seq, last.sum, touched))
+        finding = Finding(
+            "missing_rows", self._where(run_id, row.name), "its own row is gone or changed", "made again", sound
+        )
+        self._tell(finding, [made])
 
     def _places(self, run_id: str, row: _Row, entries: Sequence[Entry], writer: str | None) -> None:
         """The rows of a branch's checkpoints."""
         where, sound = self._where(run_id, row.name), newest_sound_place(entries, self._store.ref)
-        wanted = {place["id"]: _place_row(place) for place in live_places(entries)}
-        asked = self._db.execute(f"SELECT {_PLACE} FROM place WHERE branch_id=?", (row.id,))  # noqa: S608
-        there = {found[0]: found for found in asked}
-        for what, problem, ids in (
-            ("missing_rows", "{} of its checkpoints have no row", wanted.keys() - there.keys()),
-            ("edited_rows", "{} rows of its checkpoints were changed", {i for i in wanted if i in there and there[i] != wanted[i]}),
+        wanted = {place["id"]: place_row(run_id, row.name, place) for place in live_places(entries)}
+        there = {found[0]: found for found in self._db.execute(PLACES, (row.id,))}
+        missing = [wanted[i] for i in wanted if i not in there]
+        edited = [wanted[i] for i in wanted if i in there and there[i] != wanted[i]]
+        strangers = [there[i] for i in there if i not in wanted]
+        for what, rows, problem in (
+            ("missing_rows", missing, f"{len(missing)} of its checkpoints have no row"),
+            ("edited_rows", edited, f"{len(edited)} rows of its checkpoints were changed"),
         ):
-            insert = f"INSERT OR REPLACE INTO place (branch_id, {_PLACE}) VALUES (?,?,?,?,?,?,?,?)"
-            made: list[Statement] = [(insert, (row.id, *wanted[i])) for i in sorted(ids)]
-            if made:
-                self._tell(Finding(what, where, problem.format(len(made)), "made again", sound), made, writer)
-        if strangers := sorted(there.keys() - wanted.keys()):
+            if rows:
+                statements = [make_place(row.id, place) for place in rows]
+                self._tell(Finding(what, where, problem, "made again", sound), statements, writer)
+        if strangers:
             problem = f"{len(strangers)} rows are of checkpoints that it does not have"
-            act = [s for i in strangers for s in self._aside_place(run_id, row.name, there[i])]
-            self._tell(Finding("dangling_rows", where, problem, "set aside", sound), act, writer)
+            statements = [statement for found in strangers for statement in place_aside(run_id, row.name, found)]
+            self._tell(Finding("dangling_rows", where, problem, "set aside", sound), statements, writer)
 
     def _strangers(self) -> None:
         """Rows of checkpoints whose branch is gone."""
         kept = [row.id for rows in self._orphans.values() for row in rows]
-        asked = self._db.execute(f"SELECT branch_id, {_PLACE} FROM place WHERE branch_id NOT IN (SELECT id FROM branch)")  # noqa: S608
-        lost = [found for number, *found in asked if number not in kept]
-        if lost:
-            act = [statement for found in lost for statement in self._aside_place("", "", tuple(found))]
+        if lost := [found for number, *found in self._db.execute(STRANGERS) if number not in kept]:
+            statements = [statement for found in lost for statement in place_aside("", "", found)]
             problem = f"{len(lost)} rows are of checkpoints whose run is gone"
-            self._tell(Finding("dangling_rows", self._store.location, problem, "set aside"), act)
-
-    def _aside(self, why: str, run_id: str, row: _Row, after: int) -> list[Statement]:
-        """Set aside the row of a branch, and its entries after a number; those at 0 are all."""
-        put = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) "
-        told = (now().isoformat(), why, run_id, row.name)
-        which = "branch_id=?" if not after else "branch_id=? AND seq > ?"
-        key: tuple[Any, ...] = (row.id, after) if after else (row.id,)
-        return [
-            (f"CREATE TABLE IF NOT EXISTS {_ASIDE}", ()),
-            (f"{put} VALUES (?,?,?,?,?,?,NULL)", (*told, row.seq, row.head)),
-            (f"{put} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE {which}", (*told, *key)),  # noqa: S608
-            (f"DELETE FROM entry WHERE {which}", key),  # noqa: S608
-        ]
-
-    def _without(self, row: _Row) -> list[Statement]:
-        """A branch of which nothing is kept."""
-        return [("DELETE FROM place WHERE branch_id=?", (row.id,)), ("DELETE FROM branch WHERE id=?", (row.id,))]
-
-    def _aside_place(self, run_id: str, branch: str, row: Sequence[Any]) -> list[Statement]:
-        put = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) VALUES (?,?,?,?,?,?,?)"
-        told = (now().isoformat(), "no such checkpoint", run_id, branch, row[1], row[0], json.dumps(row, default=repr))
-        create: Statement = (f"CREATE TABLE IF NOT EXISTS {_ASIDE}", ())
-        return [create, (put, told), ("DELETE FROM place WHERE id=?", (row[0],))]
+            self._tell(Finding("dangling_rows", self._store.location, problem, "set aside"), statements)
 
     def _tell(self, finding: Finding, statements: Sequence[Statement], writer: str | None = None) -> None:
         """Keep a finding, whose remedy is what a repair does; and do it, if it may be done."""
@@ -259,44 +268,31 @@ class SqliteDoctor:
         return f"{self._store.location}, run {run_id}, branch {branch}"
 
     def _connection(self) -> sqlite3.Connection:
-        db = disk.connect(self._path)
+        writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
+        db = disk.connect(self._path, read_only=not writable and not self._repair)
         db.execute("PRAGMA synchronous=FULL" if self._repair else "PRAGMA query_only=ON")
+        db.text_factory = as_text
         return db
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         """What is read is of one moment, and what is mended is mended as a whole."""
-        self._do("BEGIN IMMEDIATE") if self._repair else self._db.execute("BEGIN")
+        run = self._do if self._repair else self._db.execute
+        run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
         try:
             yield
-            self._do("COMMIT") if self._repair else self._db.execute("COMMIT")
+            run("COMMIT")
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
-    def _do(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        disk.execute(self._db, self._path, sql, parameters)
-
-
-def _place_row(place: Facts) -> tuple[Any, ...]:
-    named = (place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-    return (place["id"], place["seq"], *named)
-
-
-def _time(entry: Entry) -> float:
-    return datetime.fromisoformat(entry.facts["at"]).timestamp()
+    def _do(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        return disk.execute(self._db, self._path, sql, parameters)
 
 
 def _run_of(body: object) -> Facts | None:
     """What a first entry says of its run, sealed or not."""
-    said = _loosely(body)
+    said = loosely(body)
     run = said.get("run") if isinstance(said, dict) else None
     return run if isinstance(run, dict) else None
-
-
-def _loosely(body: object) -> Any:
-    try:
-        return json.loads(body) if isinstance(body, bytes) else None
-    except (ValueError, RecursionError):
-        return None

@@ -1,0 +1,94 @@
+"""What a doctor finds, and the reading it does: one that stops at the first fault, and keeps what comes before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crewlite.state.claim import holder, holds
+from crewlite.state.entry import Entry, Facts, Unsound
+from crewlite.state.providers.reading import check_follows
+from crewlite.state.writer import at_work
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something at a location that is not as it was written."""
+
+    what: str
+    """A short code that never changes: `torn_tail`, `damaged_journal`, `dangling_fork`, `missing_file`, ..."""
+    where: str
+    """The file and line, or the run and branch."""
+    problem: str
+    remedy: str
+    """What to do, or what the repair did."""
+    sound: str | None = None
+    """The ref of the newest sound checkpoint there."""
+    repaired: bool = False
+
+
+def sound_part(
+    records: Iterable[R], unseal: Callable[[R, str | None], tuple[Entry, int]], run_id: str, branch: str
+) -> tuple[list[Entry], str | None]:
+    """The entries before the first fault, and the fault.
+
+    `unseal` reads a record that is chained to a sum, and gives the number it is stored under. Raises SchemaTooNew.
+    """
+    found: list[Entry] = []
+    for record in records:
+        try:
+            entry, number = unseal(record, found[-1].sum if found else None)
+            check_follows(entry, found, run_id, branch, number)
+        except Unsound as problem:
+            return found, str(problem)
+        found.append(entry)
+    return found, None
+
+
+def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) -> dict[str, str]:
+    """The forks of a run that stand on what is gone, each with what that was.
+
+    `unknown` are branches of which more may be there than `journals` say; forks of those are left out.
+    """
+    lost: dict[str, str] = {}
+    bases = {name: entries[0].facts["run"].get("base") for name, entries in journals.items() if entries}
+    for name, base in sorted(bases.items(), key=lambda item: item[1]["seq"] if item[1] else 0):
+        if base and base["branch"] not in unknown:
+            heads = [(entry.seq, entry.sum) for entry in journals.get(base["branch"], ())]
+            if base["branch"] in lost or (base["seq"], base["sum"]) not in heads:
+                lost[name] = f"what it was forked from ({base['branch']}, commit {base['seq']}) is gone"
+    return lost
+
+
+def writer_of(location: str, run_id: str, branch: str, said: Iterable[object], touched: float) -> str | None:
+    """Who, alive, is at work on a branch; `said` are the facts of its entries, as far as they can be read at all."""
+    if at_work(location, run_id, branch):
+        return "this process"
+    claim: Facts | None = None
+    for facts in said:
+        if isinstance(facts, dict):
+            claim = facts.get("claim", None if "released" in facts or _ends(facts) else claim)
+    try:
+        return holder(claim) if claim and holds(claim, touched) else None
+    except (LookupError, TypeError, ValueError):
+        return None  # a claim among what is damaged
+
+
+def loosely(text: object) -> Any:
+    """What bytes say, sealed or not; None if they are not JSON."""
+    try:
+        return json.loads(text) if isinstance(text, bytes) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _ends(facts: Facts) -> bool:
+    """Whether a commit holds the end of its run."""
+    steps = facts.get("steps")
+    own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
+    errors = [step.get("error") for step in own]
+    return any(not isinstance(error, dict) or error.get("final") for error in errors)

@@ -1,0 +1,40 @@
+"""Folding branches where they are kept: what stays is what checkpoints and forks need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite.state.entry import Entry
+from crewlite.state.fold import fold, size
+from crewlite.state.lineage import whole
+from crewlite.state.providers import Store
+
+
+def bases(store: Store, run_id: str, branch: str) -> frozenset[str]:
+    """Ids of the places of a branch that forks stand on."""
+    found = (info.base for info in store.branches(run_id) if info.base)
+    return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
+
+
+def tidy(store: Store, run_id: str, branch: str) -> int:
+    """Drop the inner detail of a branch that none of its places and forks need. Returns bytes freed.
+
+    Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
+    """
+    own = store.read(run_id, branch)
+    kept = folded(store, run_id, branch, own)
+    freed = size(own) - size(kept)
+    if freed > 0:
+        store.rewrite(run_id, branch, (own[-1].seq, own[-1].sum), kept)
+    return max(0, freed)
+
+
+def folded(store: Store, run_id: str, branch: str, own: Sequence[Entry]) -> list[Entry]:
+    """The entries of a branch as they would be, tidied."""
+    base = own[0].facts["run"].get("base")
+    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
+    stands: set[int] = set()
+    for fork in (info.base for info in store.branches(run_id) if info.base):
+        if fork["branch"] == branch:
+            stands |= {fork["seq"]} | ({fork["place"]["seq"]} if fork["place"] else set())
+    return fold(before, own, stands)

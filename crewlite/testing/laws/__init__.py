@@ -1,0 +1,47 @@
+"""What a store promises, law by law: each a function whose docstring is the law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crewlite.testing.bench import Bench
+from crewlite.testing.laws import folding, forks, journals, listings
+
+Law = Callable[[Bench], None]
+
+LAWS: tuple[Law, ...] = (
+    journals.a_provider_has_a_name_and_opens_locations,
+    journals.what_was_never_written_is_empty,
+    journals.entries_come_back_byte_for_byte,
+    journals.entries_keep_their_order,
+    journals.a_branch_that_moved_on_is_not_written_over,
+    journals.a_branch_is_made_once,
+    journals.trying_again_is_safe,
+    journals.trying_again_may_bring_more,
+    journals.several_branches_fit_in_one_append,
+    journals.a_refused_commit_leaves_the_others_whole,
+    listings.places_are_listed_newest_first,
+    listings.places_are_found_by_a_part_of_their_id,
+    listings.places_come_in_pages,
+    listings.dropped_places_are_gone,
+    listings.refs_name_places_from_anywhere,
+    listings.branches_are_listed_newest_run_first,
+    listings.branches_are_listed_by_run,
+    forks.a_fork_holds_its_own_entries_alone,
+    forks.a_fork_needs_its_base,
+    forks.a_fork_is_made_once,
+    forks.a_new_run_appears_with_all_its_branches,
+    folding.sums_are_found_by_number,
+    folding.signs_of_life_are_kept,
+    folding.a_journal_is_rewritten_as_a_whole,
+    folding.what_moved_or_bears_a_fork_is_not_rewritten,
+    folding.a_run_is_removed_as_a_whole,
+    folding.a_run_that_moved_is_not_removed,
+    journals.stores_of_one_location_see_each_other,
+    journals.what_is_stored_survives_closing,
+    journals.readers_see_only_whole_commits,
+    folding.readers_see_a_journal_before_or_after_it_is_rewritten,
+    journals.any_usable_name_is_kept_apart,
+    journals.names_beyond_the_rule_are_refused,
+)
+"""What a store promises, in the order it is checked."""

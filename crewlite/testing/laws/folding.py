@@ -1,0 +1,200 @@
+"""Laws of what pruning needs: to find an entry, know who lives, put less in a journal's place, remove a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from crewlite.errors import BranchConflictError
+from crewlite.state.entry import Entry
+from crewlite.state.fold import fold
+from crewlite.state.providers import Commit, Store
+from crewlite.testing.bench import Bench, Branch
+from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, reads_as, same
+
+
+def sums_are_found_by_number(bench: Bench) -> None:
+    """`sum_at` gives what the next entry is chained to, of the branch's own entries only, folded ones included."""
+    store, main = bench.open(), Branch().add(6)
+    store.append([main.commit()])
+    fork = main.forked("experiment", 3).add(3)
+    store.append([fork.commit()])
+    for branch, numbers in ((main, range(1, 7)), (fork, range(4, 7))):
+        for entry, seq in zip(branch.entries, numbers, strict=True):
+            same(store.sum_at("run-1", branch.branch, seq), entry.sum, f"sum_at entry {seq} of {branch.branch} gives")
+    for name, seq in (("main", 7), ("main", 0), ("experiment", 3), ("experiment", 1), ("gone", 1)):
+        same(store.sum_at("run-1", name, seq), None, f"sum_at entry {seq} of {name} gives")
+    same(store.sum_at("run-2", "main", 1), None, "sum_at of a run that is not there gives")
+    store.rewrite("run-1", "main", _head(main), _folded(main, 3))
+    for seq, total in ((3, main.entries[2].sum), (6, main.entries[5].sum), (5, None)):
+        same(store.sum_at("run-1", "main", seq), total, f"once it was folded, sum_at entry {seq} gives")
+
+
+def signs_of_life_are_kept(bench: Bench) -> None:
+    """`touched` is the time of the last commit; one without entries moves it, unless it comes too late."""
+    store, main = bench.open(), Branch().add()
+    same(store.touched("run-1", "main"), 0, "a branch that was never made was touched at")
+    before = time.time()
+    store.append([main.add().commit()])
+    made = store.touched("run-1", "main")
+    assert before - 2 <= made <= time.time() + 2, f"a branch made at {before} was touched at {made}"
+    time.sleep(0.03)
+    bench.open().append([main.commit()])
+    moved = store.touched("run-1", "main")
+    assert moved > made + 0.01, f"after a sign of life 30 ms later, {made} became {moved}"
+    time.sleep(0.03)
+    late = main.twin().commit()
+    store.append([main.add().commit()])
+    seen = bench.open().touched("run-1", "main")
+    assert seen > moved, f"after a commit 30 ms later, {moved} became {seen}"
+    time.sleep(0.03)
+    conflicts(store, late, "without entries, after an entry that is not the last")
+    conflicts(store, Commit("run-1", "gone", 1, "0" * 32, ()), "without entries, to a branch that is not there")
+    same(store.touched("run-1", "main"), seen, "after a sign of life that came too late, touched is")
+    same(store.touched("run-1", "gone"), 0, "a branch that was never made was touched at")
+    journal_is(store, main)
+    same(len(store.branches()), 1, "branches are listed:")
+
+
+def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
+    """`rewrite` puts other entries with the same head in a journal's place, from which all who write it go on."""
+    store, other, main = bench.open(), bench.open(), Branch().add(4)
+    place = main.place()
+    store.append([main.add(3).commit()])
+    fork = main.forked("experiment", 5, place).add(2)
+    store.append([fork.commit()])
+    touched, less = store.touched("run-1", "main"), _folded(main, 5)
+    assert len(less) < len(main.entries)
+    time.sleep(0.03)
+    other.rewrite("run-1", "main", _head(main), less)
+    for reader in (store, other, bench.open()):
+        reads_as(reader, main, less)
+    assert abs(store.touched("run-1", "main") - touched) < 0.01, (
+        "to rewrite a journal is no sign of life, yet it was one"
+    )
+    same(store.places(), [place_line(main, place)], "the places are")
+    same(bench.find(store.ref(place)).place, place["id"], "the ref names")
+    same([info.branch for info in store.branches("run-1")], ["main", "experiment"], "branches are listed:")
+    journal_is(store, fork)
+    store.append([main.commit()])  # a sign of life
+    store.append([main.add(2).commit()])
+    reads_as(other, main, [*less, *main.entries[-2:]])
+    again = [*_folded(main, 5)]
+    store.rewrite("run-1", "main", _head(main), again)
+    store.append([main.add().commit()])
+    reads_as(bench.open(), main, [*again, main.entries[-1]])
+
+
+def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
+    """`rewrite` is a BranchConflictError where the branch has moved, or a fork would lose its base; nothing changes."""
+    store, main = bench.open(), Branch().add(8)
+    store.append([main.commit()])
+    early, less = _head(main), _folded(main)
+    store.append([main.add().commit()])
+    fork = main.forked("experiment", 5).add()
+    for why, head, entries in (
+        ("that has moved since", early, less),
+        ("whose head has another sum", (9, "0" * 32), _folded(main)),
+    ):
+        with raises(BranchConflictError, f"rewriting a branch {why}"):
+            store.rewrite("run-1", "main", head, entries)
+        journal_is(store, main)
+    store.append([fork.commit()])
+    with raises(BranchConflictError, "rewriting a branch without the entry that a fork stands on"):
+        store.rewrite("run-1", "main", _head(main), _folded(main))
+    with raises(BranchConflictError, "rewriting a branch that is not there"):
+        store.rewrite("run-1", "gone", _head(main), _folded(main))
+    for branch in (main, fork):
+        journal_is(store, branch)
+    store.rewrite("run-1", "main", _head(main), _folded(main, 5))
+    reads_as(store, main, _folded(main, 5))
+
+
+def a_run_is_removed_as_a_whole(bench: Bench) -> None:
+    """`remove` takes a run away with all its branches and places; other runs stay, and it may be made anew."""
+    store, main, other = bench.open(), Branch().add(2), Branch("run-2").add()
+    kept = other.place()
+    places = [main.place()]
+    store.append([main.commit(), other.commit()])
+    fork = main.forked("experiment", 3, places[0]).add()
+    places.append(fork.place())
+    store.append([fork.commit()])
+    store.remove("run-1", {"main": _head(main), "experiment": _head(fork)})
+    for looking in (store, bench.open()):
+        same(looking.branches(), [branch_line(other)], "the listing is")
+        same(looking.places(), [place_line(other, kept)], "the places are")
+        same(looking.read("run-1", "main"), [], "what was removed reads as")
+        same(looking.touched("run-1", "experiment"), 0, "what was removed was touched at")
+    for place in places:
+        same(store.places(place["id"]), [], "places of what was removed are")
+    store.append([other.add().commit()])
+    journal_is(store, other)
+    conflicts(store, main.add().commit(), "to a run that was removed")
+    anew = Branch().add(2)
+    store.append([anew.commit()])
+    journal_is(bench.open(), anew)
+
+
+def a_run_that_moved_is_not_removed(bench: Bench) -> None:
+    """`remove` is a BranchConflictError where the run's branches are not exactly at these heads; nothing changes."""
+    store, main = bench.open(), Branch().add(2)
+    place = main.place()
+    store.append([main.commit()])
+    early = _head(main)
+    fork = main.forked("experiment", 2).add()
+    store.append([fork.commit(), main.add().commit()])
+    now = {"main": _head(main), "experiment": _head(fork)}
+    wrong = {
+        "has moved": now | {"main": early},
+        "has a branch that was not named": {"main": _head(main)},
+        "has no such branch": now | {"gone": early},
+        "has another sum at its head": now | {"main": (early[0], "0" * 32)},
+    }
+    for why, heads in wrong.items():
+        with raises(BranchConflictError, f"removing a run that {why}"):
+            store.remove("run-1", heads)
+        for branch in (main, fork):
+            journal_is(store, branch)
+        same(store.places(), [place_line(main, place)], "the places are")
+    with raises(BranchConflictError, "removing a run that is not there"):
+        store.remove("run-2", {"main": early})
+    store.remove("run-1", now)
+
+
+def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
+    """Readers on any thread, at any moment of a rewrite, see the journal as it was or as it is then, and no other."""
+    store, main, ended = bench.open(), Branch().add(30), threading.Event()
+    store.append([main.commit()])
+    less, problems = _folded(main), list[str]()
+    sizes = (len(main.entries), len(less))
+
+    def read(reader: Store) -> None:
+        try:
+            while not ended.is_set():
+                found = reader.read("run-1", "main")
+                if not found or found[-1].sum != main.entries[-1].sum or len(found) not in sizes:
+                    problems.append(f"a reader met {len(found)} entries, and there are {sizes[0]}, or {sizes[1]}")
+        except Exception as error:  # noqa: BLE001 - told by the law, not by a dying thread
+            problems.append(f"a reader met {type(error).__name__}: {error}")
+
+    readers = [threading.Thread(target=read, args=(reader,)) for reader in (store, bench.open())]
+    for reader in readers:
+        reader.start()
+    try:
+        for entries in (less, main.entries) * 8:
+            store.rewrite("run-1", "main", _head(main), entries)
+    finally:
+        ended.set()
+        for reader in readers:
+            reader.join()
+    assert not problems, problems[0]
+    journal_is(store, main)
+
+
+def _head(branch: Branch) -> tuple[int, str]:
+    return branch.entries[-1].seq, branch.entries[-1].sum
+
+
+def _folded(branch: Branch, *stands: int) -> list[Entry]:
+    """The entries of a branch, with what `stands`, its places and its head do not need left out."""
+    return fold([], branch.entries, stands)

@@ -1,0 +1,125 @@
+"""Laws of listings: which runs, branches and places there are, without reading journals."""
+
+from __future__ import annotations
+
+from crewlite.errors import RefError
+from crewlite.state.locate import locate
+from crewlite.state.providers import PlaceInfo
+from crewlite.testing.bench import Bench, Branch
+from crewlite.testing.laws.seen import branch_line, journal_is, place_line, raises, same
+
+
+def places_are_listed_newest_first(bench: Bench) -> None:
+    """Places are listed newest first, over all runs, each with its run, branch, number, trigger and time."""
+    store = bench.open()
+    branches = [Branch("run-2"), Branch("run-1"), Branch("run-1", "x/y")]
+    expected = []
+    for _ in range(3):
+        for branch in branches:
+            branch.add()
+            place = branch.place()
+            store.append([branch.commit()])
+            expected.append(place_line(branch, place))
+    same(store.places(), expected[::-1], "the listing is")
+
+
+def places_are_found_by_a_part_of_their_id(bench: Bench) -> None:
+    """`places(part)` lists the places whose id contains that text, and takes no character for a wildcard."""
+    store, branch = bench.open(), Branch().add()
+    places = [branch.place() for _ in range(3)]
+    store.append([branch.commit()])
+    for place in places:
+        for part in (place["id"], place["id"][-8:]):
+            same([found.id for found in store.places(part)], [place["id"]], f"places({part!r}) gives")
+    for part in ("", places[0]["id"][:4]):
+        same(len(store.places(part)), 3, f"places({part!r}) gives this many:")
+    for part in ("*", "**", "?", "%", "_", "[0-9]", "[", "/", "..", "'", "no such id"):
+        same(store.places(part), [], f"places({part!r}) gives")
+
+
+def places_come_in_pages(bench: Bench) -> None:
+    """`places(limit=n, before=id)` is the next page: the n newest of those that are older than that id."""
+    store, branches = bench.open(), [Branch("run-1").add(), Branch("run-2").add()]
+    for number in range(7):
+        branches[number % 2].place()
+    store.append([branch.commit() for branch in branches])
+    every = store.places()
+    same(len(every), 7, "places are listed:")
+    for size in (1, 2, 3, 7, 9):
+        pages, before = list[PlaceInfo](), None
+        while page := store.places(limit=size, before=before):
+            same(len(page) <= size, True, f"a page of at most {size} has {len(page)}; that it fits is")
+            pages += page
+            before = page[-1].id
+        same(pages, every, f"in pages of {size}, the listing is")
+    third = every[2].id
+    same(store.places(third, limit=5), [every[2]], "one place, with a limit, is")
+    same(store.places(third, before=third), [], "places before itself that have its id are")
+    same(store.places(third[:4], limit=2, before=third), every[3:5], "two places with a part of an id, after it, are")
+    branches[0].add(drops=[[third, None]])
+    store.append([branches[0].commit()])
+    same(store.places(before=third, limit=1), every[3:4], "the page after a place that is gone since is")
+
+
+def dropped_places_are_gone(bench: Bench) -> None:
+    """A place that an entry drops is listed no more and its ref names nothing; its journal stays."""
+    store, branch = bench.open(), Branch().add()
+    first, second = branch.place(), branch.place()
+    store.append([branch.commit()])
+    third = branch.place(drops=[first["id"]])
+    store.append([branch.commit()])
+    same(store.places(), [place_line(branch, third), place_line(branch, second)], "the listing is")
+    branch.add(drops=[[gone, None] for gone in (second["id"], third["id"], "never was")])
+    store.append([branch.commit()])
+    same(store.places(), [], "the listing is")
+    journal_is(store, branch)
+    for place in (first, second, third):
+        with raises(RefError, "the ref of a dropped place"):
+            bench.find(store.ref(place))
+
+
+def refs_name_places_from_anywhere(bench: Bench) -> None:
+    """The ref of a place leads back to its run, its branch and itself, without a word about where it is kept."""
+    store = bench.open()
+    for branch in (Branch("run-1"), Branch("run-1", "x/y"), Branch("a.b_c-D")):
+        branch.add()
+        places = [branch.place(), branch.place()]
+        store.append([branch.commit()])
+        for place in places:
+            ref = store.ref(place)
+            found = locate(ref, "somewhere else", bench.provider, None)
+            named = (found.run_id, found.branch, found.place)
+            same(named, (branch.run_id, branch.branch, place["id"]), f"{ref} names")
+            same(found.provider.name, bench.provider.name, f"{ref} is in the provider")
+            same(bench.find(place["id"][-8:]).place, place["id"], "the short form of an id names")
+
+
+def branches_are_listed_newest_run_first(bench: Bench) -> None:
+    """Branches are listed newest run first, each with its definition, whatever order they were written in."""
+    store = bench.open()
+    branches = [
+        Branch("run-1", name="writers"),
+        Branch("run-2", name="editors"),
+        Branch("run-1", "x/y", name="writers ✒"),
+        Branch("run-0", name="readers"),
+    ]
+    for branch in (branches[1], branches[3], branches[0], branches[2]):
+        branch.add(2)
+        store.append([branch.commit()])
+    branches[0].place()
+    store.append([branches[0].commit()])
+    expected = [branch_line(branch) for branch in reversed(branches)]
+    same(store.branches(), expected, "the listing is")
+    same(bench.find("latest").run_id, "run-0", "`latest` names")
+
+
+def branches_are_listed_by_run(bench: Bench) -> None:
+    """`branches(run_id)` lists the branches of that run alone, in the order they were made; [] if there is none."""
+    store, main, other = bench.open(), Branch("run-1").add(3), Branch("run-10").add()
+    store.append([main.commit(), other.commit()])
+    forks = [main.forked(name, at).add() for name, at in (("z", 2), ("a/b", 3), ("a", 1))]
+    for fork in forks:
+        store.append([fork.commit()])
+    same(store.branches("run-1"), [branch_line(branch) for branch in (main, *forks)], "the branches of one run are")
+    same(store.branches("run-10"), [branch_line(other)], "the branches of the other are")
+    same(store.branches("run-2"), [], "the branches of a run that is not there are")

@@ -1,0 +1,84 @@
+"""What laws look at, and the words in which a broken one is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from crewlite.errors import BranchConflictError
+from crewlite.state.entry import Entry, Facts
+from crewlite.state.providers import BranchInfo, Commit, PlaceInfo, Store
+from crewlite.state.providers.reading import branch_info, place_info
+from crewlite.testing.bench import Branch
+
+
+def place_line(branch: Branch, place: Facts) -> PlaceInfo:
+    """The line that a listing has of a place."""
+    return place_info(branch.entries[0].facts["run"], place)
+
+
+def branch_line(branch: Branch) -> BranchInfo:
+    """The line that a listing has of a branch."""
+    return branch_info(branch.entries[0])
+
+
+def journal_is(store: Store, branch: Branch) -> None:
+    """Whether a store holds what was committed of a branch, and nothing else."""
+    reads_as(store, branch, branch.entries)
+
+
+def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:
+    """Whether a branch reads as these entries."""
+    read = store.read(branch.run_id, branch.branch)
+    for number, (found, wanted) in enumerate(zip(read, written, strict=False), 1):
+        same = (found.seq, found.sum, found.body, found.line) == (wanted.seq, wanted.sum, wanted.body, wanted.line)
+        assert same, f"entry {number} was stored as {short(wanted.line)} and is read as {short(found.line)}"
+        assert found.facts == wanted.facts, f"entry {number} says {short(found.facts)}, not {short(wanted.facts)}"
+    assert len(read) == len(written), f"{len(written)} entries were stored and {len(read)} are read"
+
+
+def oddities(store: Store, branch: Branch) -> Iterator[str]:
+    """What a reader meets that it never should, while commits of three entries arrive."""
+    numbers = [entry.seq for entry in store.read(branch.run_id, branch.branch)]
+    if numbers != list(range(1, len(numbers) + 1)) or len(numbers) % 3:
+        yield f"a reader met entries {numbers[-3:]} at the end, and commits are of 3"
+    later = [entry.seq for entry in store.read(branch.run_id, branch.branch)]
+    if len(later) < len(numbers):
+        yield f"a reader met {len(later)} entries after it had met {len(numbers)}"
+    found = {info.run_id for info in store.branches()} | {place.run_id for place in store.places()}
+    if found > {branch.run_id}:
+        yield f"a listing names {sorted(found)}"
+
+
+def conflicts(store: Store, commit: Commit, how: str) -> None:
+    """Whether a commit is refused with a BranchConflictError that names its branch."""
+    with raises(BranchConflictError, f"a commit {how}") as raised:
+        store.append([commit])
+    error = raised[0]
+    assert isinstance(error, BranchConflictError)
+    same((error.run_id, error.branch), (commit.run_id, commit.branch), "the BranchConflictError names")
+
+
+@contextlib.contextmanager
+def raises(wanted: type[Exception], what: str) -> Iterator[list[Exception]]:
+    """Whether the block raises this error, which is put into the list."""
+    raised: list[Exception] = []
+    try:
+        yield raised
+    except wanted as error:
+        raised.append(error)
+    except Exception as error:
+        raise AssertionError(f"{what} raised {type(error).__name__}: {error}; wanted {wanted.__name__}") from error
+    if not raised:
+        raise AssertionError(f"{what} was accepted; wanted {wanted.__name__}")
+
+
+def same(found: object, wanted: object, what: str) -> None:
+    """Whether two things are equal; `what` begins the sentence that tells if they are not."""
+    assert found == wanted, f"{what} {short(found)}, not {short(wanted)}"
+
+
+def short(value: object) -> str:
+    """A value as such a sentence has it."""
+    text = repr(value)
+    return text if len(text) <= 300 else f"{text[:300]}…"

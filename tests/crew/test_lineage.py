@@ -1,0 +1,114 @@
+"""Where a checkpoint came from can be told for as long as there is one, whatever is dropped around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import History, event_bus
+from crewlite.events import TaskCompletedEvent
+from crewlite.testing import ScriptedLLM
+
+
+class Stop(Exception):
+    """The laptop lid."""
+
+
+def history(config):
+    return History(config.location, config.provider)
+
+
+def places(config, ref="latest"):
+    with history(config) as found:
+        return found.run(ref).checkpoints()
+
+
+def outputs(result):
+    return [output.raw for output in result.tasks_output]
+
+
+def at(config, ref):
+    """What `from_checkpoint` and `fork` take, in the same store."""
+    return config(restore_from=ref)
+
+
+def connected(config, run_id="r"):
+    """Whether every checkpoint that any branch shows has its parent there, or none."""
+    with history(config) as found:
+        for run in found.runs():
+            if run.run_id == run_id:
+                shown = run.checkpoints()
+                ids = [place.id for place in shown]
+                for number, place in enumerate(shown):
+                    assert place.parent_id in ([None] if number == 0 else ids[:number]), (run.branch, place)
+                    assert found.run(place.id).run_id == run_id
+
+
+def test_lineage_never_dangles_whatever_max_checkpoints_and_prune_drop(make_crew, config):
+    few = config(max_checkpoints=2)
+    with pytest.raises(Stop):
+        make_crew([*"abcde", Stop()], 8, checkpoint=few).kickoff(run_id="r")
+    connected(config())
+    base = places(config(), "r")[0]
+    fork = make_crew([*"ABCDEFGH"], 8, checkpoint=few).fork(at(config, base.ref), branch="f")
+    fork.kickoff()
+    connected(config())
+    make_crew([*"fgh"], 8, checkpoint=few).kickoff(run_id="r")
+    connected(config())
+    assert base.id in [place.id for place in places(config(), "r")], "what a fork stands on stays"
+    with history(config()) as found:
+        found.prune(keep_last=1)
+    connected(config())
+    assert [place.branch for place in places(config(), "r/f")] == ["main", "f"]
+
+
+def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_crew, config):
+    """Forks are looked for when places are dropped; one may be made just before."""
+    made = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def fork(source, event):
+        if event.branch == "main" and event.task_name in ("t2", "t40"):
+            oldest = places(config(), "r/main")[0]
+            crew = make_crew(lambda messages: "forked", 80, checkpoint=config())
+            made.append((crew.fork(at(config, oldest.ref), branch=event.task_name), oldest))
+
+    make_crew(lambda messages: "main", 80, checkpoint=config(max_checkpoints=1)).kickoff(run_id="r")
+    with history(config()) as found:
+        found.prune(keep_last=1)
+    for crew, oldest in made:
+        [first, *_] = places(config(), f"r/{oldest.address.removeprefix('task:')}")
+        assert (first.id, first.branch) == (oldest.id, "main")
+        again = make_crew(lambda messages: "again", 80, checkpoint=config()).fork(
+            at(config, f"{oldest.address.removeprefix('task:')}@{oldest.id}")
+        )
+        assert outputs(again.kickoff()).count("main") == len(oldest.tasks)
+        assert outputs(crew.kickoff()).count("main") == len(oldest.tasks)
+
+
+def test_latest_and_a_bare_location_still_mean_the_main_branch(make_crew, config):
+    with pytest.raises(Stop):
+        make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
+    make_crew(["B", "C"], checkpoint=config()).fork(at(config, "r"), branch="a-fork").kickoff()
+    with history(config()) as found:
+        assert [found.run(ref).branch for ref in ("latest", "r", "main", "a-fork", "r/a-fork")] == [
+            *["main"] * 3,
+            *["a-fork"] * 2,
+        ]
+    assert outputs(make_crew(["b", "c"], checkpoint=config()).kickoff(from_checkpoint=at(config, "latest"))) == [*"abc"]
+
+
+def test_refs_lead_into_forks_and_go_on_there(make_crew, config):
+    with pytest.raises(Stop):
+        make_crew(["a", "b", Stop()], 4, checkpoint=config()).kickoff(run_id="r")
+    fork = make_crew(["B", Stop()], 4, checkpoint=config()).fork(at(config, "main@task:t0"), branch="x/y")
+    with pytest.raises(Stop):
+        fork.kickoff()
+    newest = places(config(), "r/x/y")[-1]
+    for ref in ("x/y", "r/x/y", "x/y@task:t1", newest.id[-8:], newest.ref):
+        llm = ScriptedLLM([Stop()])
+        with pytest.raises(Stop):
+            make_crew(llm, 4, checkpoint=config()).kickoff(from_checkpoint=at(config, ref))
+        assert len(llm.calls) == 1
+    assert outputs(make_crew(["C", "D"], 4, checkpoint=config()).kickoff(from_checkpoint=at(config, newest.ref))) == [
+        *"aBCD"
+    ]

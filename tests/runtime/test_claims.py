@@ -1,0 +1,443 @@
+"""One run, one writer: whoever is alive keeps the branch, whoever is dead has lost it, and nobody overwrites anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task, disk
+from crewlite.errors import BranchConflictError
+from crewlite.ids import now
+from crewlite.state.claim import SILENCE, claim, holds
+from crewlite.state.entry import SCHEMA, seal
+from crewlite.state.lineage import whole
+from crewlite.state.providers import Commit, provider_for
+from crewlite.state.record import Record
+from crewlite.state.writer import Writer
+from crewlite.testing import ScriptedLLM
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="what is known of other processes is read from /proc")
+
+CHILD = """
+import asyncio, os, sys
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.errors import BranchConflictError
+from crewlite.testing import ScriptedLLM
+
+class Slow(ScriptedLLM):
+    async def acall(self, messages, **context):
+        n = messages[1]["content"].split()[1]
+        print("asked", n, flush=True)
+        while n == "1" and not os.path.exists(sys.argv[2]):
+            await asyncio.sleep(0.01)
+        return await super().acall(messages, **context)
+
+who = Agent(role="Worker", goal="work", llm=Slow(lambda messages: "from the child"))
+tasks = []
+for n in range(3):
+    tasks.append(Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=who, context=tasks[-1:]))
+try:
+    print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(run_id="r").raw, flush=True)
+except BranchConflictError as error:
+    print("conflict", error.run_id, error.branch, flush=True)
+"""
+
+
+class Stop(Exception):
+    """The laptop lid."""
+
+
+@contextlib.contextmanager
+def holder(config, tmp_path):
+    """Another process that is in the middle of a model call of run `r`; it goes on once the file `go` is there."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        for line in child.stdout:
+            if line == "asked 1\n":
+                break
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def crew_of(make_crew, config, replies):
+    return make_crew(ScriptedLLM(replies), checkpoint=config())
+
+
+def answers(result):
+    return [output.raw for output in result.tasks_output]
+
+
+def store_of(config):
+    return provider_for(config().location, config().provider).open(config().location)
+
+
+def record_of(config):
+    store = store_of(config)
+    try:
+        return Record.of(whole(store, "r", "main"))
+    finally:
+        store.close()
+
+
+def add(config, **facts):
+    """One more commit of run `r`, as another process would make it."""
+    store, record = store_of(config), record_of(config)
+    entry = seal({"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), **facts}, after=record.sum)
+    store.append([Commit("r", "main", record.seq, record.sum, (entry,))])
+    store.close()
+
+
+def heard_of(config, at):
+    """Set when the writer of run `r` was last heard of, in seconds since the epoch."""
+    location = Path(config().location)
+    if location.suffix == ".db":
+        with contextlib.closing(sqlite3.connect(location)) as db, db:
+            db.execute("UPDATE branch SET touched=?", (at,))
+    else:
+        os.utime(location / "journal" / "r" / "main.jsonl", (at, at))
+
+
+def cut(make_crew, config):
+    """Run `r` stands in its second task, and nobody is at work on it."""
+    with pytest.raises(Stop):
+        crew_of(make_crew, config, ["a", Stop()]).kickoff(run_id="r")
+
+
+def claimed_by(config, **other):
+    """A claim like that of this process, but for what is said, is written to run `r`."""
+    add(config, claim={**claim(), **other})
+
+
+ELSEWHERE = {"host": "another-machine", "boot": "another boot", "pid": 7, "started": 7}
+
+
+def test_a_run_at_work_is_refused_to_others_who_are_told_by_whom(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        crew = crew_of(make_crew, on_disk, [])
+        for _ in range(2):
+            with pytest.raises(BranchConflictError, match=f"process {child.pid} on .*Wait for it to end.*fork") as told:
+                crew.kickoff(run_id="r")
+            assert (told.value.run_id, told.value.branch) == ("r", "main")
+            assert told.value.holder == f"process {child.pid} on {os.uname().nodename}"
+        with pytest.raises(BranchConflictError), History(on_disk().location) as history:
+            history.delete("r")
+        (tmp_path / "go").touch()
+        assert child.stdout.read() == "asked 2\nfrom the child\n"
+    assert answers(crew.kickoff(run_id="r")) == ["from the child"] * 3
+
+
+def test_a_run_at_work_is_forked_beside(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        forked = crew_of(make_crew, on_disk, ["b", "c"]).fork("r")
+        assert answers(forked.kickoff()) == ["from the child", "b", "c"]
+        (tmp_path / "go").touch()
+        assert child.stdout.read() == "asked 2\nfrom the child\n"
+
+
+def test_a_killed_holder_has_lost_the_run_at_once(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        child.kill()
+        child.wait()
+        assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["from the child", "b", "c"]
+
+
+@linux
+def test_a_dead_holder_that_nobody_has_buried_is_dead(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and its number still taken
+        assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["from the child", "b", "c"]
+
+
+@linux
+def test_a_holder_that_sleeps_keeps_the_run_however_long(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        child.send_signal(signal.SIGSTOP)
+        heard_of(on_disk, time.time() - 100 * SILENCE)
+        with pytest.raises(BranchConflictError, match=f"process {child.pid} "):
+            crew_of(make_crew, on_disk, []).kickoff(run_id="r")
+        child.send_signal(signal.SIGCONT)
+        (tmp_path / "go").touch()
+        assert child.stdout.read() == "asked 2\nfrom the child\n"
+
+
+def test_a_holder_elsewhere_is_dead_after_thirty_seconds_of_silence(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, **ELSEWHERE)
+    crew = crew_of(make_crew, on_disk, ["b", "c"])
+    with pytest.raises(BranchConflictError, match="process 7 on another-machine"):
+        crew.kickoff(run_id="r")
+    heard_of(on_disk, time.time() - SILENCE + 5)
+    with pytest.raises(BranchConflictError):
+        crew.kickoff(run_id="r")
+    heard_of(on_disk, time.time() - SILENCE - 5)
+    assert answers(crew.kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+def test_the_machine_of_the_holder_was_started_again(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, boot="the boot before")
+    crew = crew_of(make_crew, on_disk, ["b", "c"])
+    heard_of(on_disk, 1.0)
+    assert not holds(record_of(on_disk).claim, touched=1.0)
+    assert answers(crew.kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+def test_another_machine_or_container_of_the_same_name_is_not_taken_for_this_one_started_again(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, boot="another boot")
+    with pytest.raises(BranchConflictError):
+        crew_of(make_crew, on_disk, []).kickoff(run_id="r")
+
+
+@linux
+def test_a_machine_that_was_given_another_name_is_still_the_same(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    with subprocess.Popen(["sleep", "60"]) as dead:
+        dead.kill()
+    claimed_by(on_disk, host="its-name-in-the-cafe", pid=dead.pid)
+    assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+@linux
+def test_a_process_that_was_given_the_number_of_a_dead_holder_is_not_the_holder(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, pid=os.getppid(), started=1)
+    assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("silent", "alive"), [(SILENCE - 5, True), (SILENCE + 5, False)])
+def test_where_starts_are_unknown_a_process_of_that_number_must_also_give_signs_of_life(silent, alive):
+    unknown = {**claim(), "pid": os.getppid(), "started": None}
+    assert holds(unknown, time.time() - silent) is alive
+
+
+@linux
+def test_a_holder_that_wakes_up_after_a_takeover_stops_and_overwrites_nothing(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        claimed_by(on_disk, **ELSEWHERE)  # somebody who could not see that it lives
+        heard_of(on_disk, time.time() - SILENCE - 5)
+        assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["from the child", "b", "c"]
+        there = record_of(on_disk).sum
+        (tmp_path / "go").touch()
+        assert child.stdout.read() == "conflict r main\n"
+    assert record_of(on_disk).sum == there
+
+
+def goes_on_elsewhere(config, tmp_path):
+    """What another process says that kicks off run `r`."""
+    (tmp_path / "go").touch()
+    command = [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+
+
+class Sleeper(ScriptedLLM):
+    """A model that says when its second call has come, which it never answers."""
+
+    def __init__(self):
+        super().__init__(["a"])
+        self.asleep = threading.Event()
+
+    async def acall(self, messages, **context):
+        if self.calls:
+            self.asleep.set()
+            await asyncio.sleep(60)
+        return await super().acall(messages, **context)
+
+
+def test_a_cancelled_run_is_given_back_while_its_process_lives_on(make_crew, on_disk, tmp_path):
+    llm = Sleeper()
+
+    async def main():
+        run = asyncio.create_task(make_crew(llm, checkpoint=on_disk()).akickoff(run_id="r"))
+        await asyncio.to_thread(llm.asleep.wait)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())
+    assert record_of(on_disk).claim is None
+    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
+
+
+def test_a_run_that_ctrl_c_cut_is_given_back_while_its_process_lives_on(make_crew, on_disk, tmp_path):
+    llm = Sleeper()
+
+    def interrupt():
+        llm.asleep.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            make_crew(llm, checkpoint=on_disk()).kickoff(run_id="r")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert record_of(on_disk).claim is None
+    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
+
+
+def test_a_run_cancelled_while_its_claim_is_written_holds_nothing(make_crew, on_disk):
+    cut(make_crew, on_disk)
+    before = record_of(on_disk).seq
+
+    async def main():
+        run = asyncio.create_task(make_crew(ScriptedLLM([]), checkpoint=on_disk()).akickoff(run_id="r"))
+        loop = asyncio.get_running_loop()
+
+        def cancel(operation):
+            if operation.verb in ("fsync", "commit") and not run.cancelling():
+                loop.call_soon_threadsafe(run.cancel)
+                until(run.cancelling)
+
+        with disk.watched(cancel), pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())
+    record = record_of(on_disk)
+    assert (record.claim, record.seq) == (None, before + 2)
+
+
+def test_failed_and_finished_runs_hold_nothing(make_crew, on_disk, tmp_path):
+    cut(make_crew, on_disk)
+    assert record_of(on_disk).claim is None
+    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
+    assert record_of(on_disk).claim is None
+    assert answers(crew_of(make_crew, on_disk, []).kickoff(run_id="r")) == ["a", "from the child", "from the child"]
+
+
+def test_a_pruning_is_no_sign_of_life_of_a_dead_holder(make_crew, on_disk):
+    with pytest.raises(Stop):
+        crew_of(make_crew, on_disk, ["a", "b", Stop()]).kickoff(run_id="r")
+    claimed_by(on_disk, **ELSEWHERE)
+    heard_of(on_disk, time.time() - SILENCE - 5)
+    with History(on_disk().location) as history:
+        assert len(history.prune(keep_last=1).checkpoints) == 1
+    assert answers(crew_of(make_crew, on_disk, ["c"]).kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+def until(true):
+    """Wait until something is so."""
+    limit = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a run that never pauses"])
+def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
+    cut(make_crew, config)
+    store, record = store_of(config), record_of(config)
+    writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
+    writer.start()
+    lane = writer.enter("r", "main")
+    lane.seq, lane.sum = record.seq, record.sum
+    went_on = threading.Event()
+    idle = writer.enter("other", "main")
+
+    def again(error):
+        if not went_on.is_set():
+            writer.put(idle, (), again)
+
+    try:
+        if busy:
+            again(None)
+        before = store.touched("r", "main")
+        until(lambda: store.touched("r", "main") > before)
+        before = store.touched("r", "main")
+        until(lambda: store.touched("r", "main") > before)
+    finally:
+        went_on.set()
+        writer.close()
+    assert record_of(config).sum == record.sum
+
+
+def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(make_crew, on_disk, caplog):
+    cut(make_crew, on_disk)
+    store, record = store_of(on_disk), record_of(on_disk)
+    writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
+    writer.start()
+    lane = writer.enter("r", "main")
+    lane.seq, lane.sum = record.seq, record.sum
+    claimed_by(on_disk, **ELSEWHERE)
+    heard_of(on_disk, 1000.0)
+    until(lambda: "r/main gave no sign of life" in caplog.text)
+    settled = threading.Event()
+    writer.put(lane, (), lambda error: settled.set())
+    assert settled.wait(20)
+    writer.close()
+    assert store_of(on_disk).touched("r", "main") == 1000.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk, tmp_path):
+    llm = Sleeper()
+
+    async def main():
+        run = asyncio.create_task(make_crew(llm, checkpoint=on_disk()).akickoff(run_id="r"))
+        await asyncio.to_thread(llm.asleep.wait)
+        child = await asyncio.to_thread(forked)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        return child
+
+    def forked():
+        child = os.fork()
+        if child == 0:
+            said = b"nothing"
+            try:
+                crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")
+            except BranchConflictError as error:
+                said = error.holder.encode()
+            finally:
+                (tmp_path / "said").write_bytes(said)
+                os._exit(0)
+        os.waitpid(child, 0)
+        return (tmp_path / "said").read_text()
+
+    assert asyncio.run(main()).startswith(f"process {os.getpid()} on ")
+    assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
+
+
+def test_a_live_holder_in_this_process_is_known_without_asking(make_crew, config):
+    llm = Sleeper()
+
+    async def main():
+        crew = make_crew(llm, checkpoint=config())
+        run = asyncio.create_task(crew.akickoff(run_id="r"))
+        await asyncio.to_thread(llm.asleep.wait)
+        with pytest.raises(BranchConflictError, match="being run by this process"):
+            await crew.akickoff(run_id="r")
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(main())
+
+
+def test_an_agent_of_its_own_holds_its_run_too(on_disk):
+    agent = Agent(role="Clerk", goal="answer", llm=ScriptedLLM(["x"]), checkpoint=on_disk())
+    agent.kickoff("hello", run_id="r")
+    assert record_of(on_disk).claim is None
+    claimed = [entry.facts["claim"] for entry in whole(store_of(on_disk), "r", "main") if "claim" in entry.facts]
+    assert [found["pid"] for found in claimed] == [os.getpid()]
+    assert isinstance(Crew(tasks=[Task(description="d", expected_output="x", agent=agent)]), Crew)

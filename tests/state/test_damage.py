@@ -1,0 +1,254 @@
+"""Damage that chance would seldom do, and what each kind of it is called."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import sqlite3
+
+import pytest
+
+from crewlite import CheckpointConfig, History
+from crewlite.codec import decode
+from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
+from crewlite.ids import new_id, now
+from crewlite.state import JsonProvider, SqliteProvider
+from crewlite.state.entry import SCHEMA, Unsound, seal, unseal
+from crewlite.state.record import Record
+from crewlite.testing.bench import Branch
+
+
+def read_back(facts):
+    """What a reader makes of facts that were sealed as they should be."""
+    entry = seal(facts, after="")
+    return unseal(entry.body, entry.seal, after="", where="here")
+
+
+def beginning(**more):
+    return {**Branch().add().entries[0].facts, **more}
+
+
+def step(**more):
+    return {"address": "a", "kind": "llm", "fingerprint": "f", "value": {"text": "t"}, "digest": "d", "ms": 1, **more}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        beginning(seq="1"),
+        beginning(seq=True),
+        beginning(at="soon"),
+        beginning(at="2026-01-01T00:00:00"),
+        beginning(run=None),
+        beginning(run={**beginning()["run"], "run_id": "../x"}),
+        beginning(run={k: v for k, v in beginning()["run"].items() if k != "inputs"}),
+        beginning(run={**beginning()["run"], "inputs": {"$": "datetime", "v": "2026-01-01"}}),
+        beginning(run={**beginning()["run"], "definition": {"kind": "crew", "name": "c"}}),
+        beginning(steps=[step(kind=None)]),
+        beginning(steps=[{"address": "a", "kind": "llm", "ms": 1}]),
+        beginning(steps=[step(error={"type": "E"})]),
+        beginning(events=[["a", "b", "c"]]),
+        beginning(claim={"id": "a", "host": "h", "boot": "", "pid": 2**40, "started": None}),
+        beginning(folded={"first": 3, "sum": "0" * 32}),
+        beginning(place={"id": "../../x", "seq": 1}),
+    ],
+    ids=lambda facts: None,
+)
+def test_facts_that_no_crewlite_wrote_are_not_read_however_well_they_are_sealed(facts):
+    with pytest.raises(Unsound, match="no crewlite wrote this"):
+        read_back(facts)
+
+
+def test_what_a_later_release_of_the_same_schema_adds_is_kept():
+    facts = beginning(more={"to": "come"}, steps=[step(more=1)])
+    assert read_back(facts).facts == facts
+
+
+def test_a_newer_schema_is_newer_whatever_it_looks_like():
+    for facts in ({"schema": SCHEMA + 1}, {"schema": SCHEMA + 1, "seq": None, "run": 5}):
+        sealed = seal({"seq": 1, **facts}, after="")
+        with pytest.raises(SchemaTooNew):
+            unseal(sealed.body, sealed.seal, after="", where="here")
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "-Infinity", "1e999", "9" * 5000, "[" * 100_000 + "]" * 100_000, "[" * 400 + "]" * 400, "{"]
+)
+def test_json_that_is_none_or_goes_too_deep_is_not_read(text):
+    body = seal(beginning(more=0), after="").body.replace(b'"more":0', b'"more":' + text.encode())
+    total = hashlib.blake2b(body, digest_size=16).hexdigest()
+    with pytest.raises(Unsound, match="JSON|deeply"):
+        unseal(body, total, after="", where="here")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"$": "datetime", "v": 5},
+        {"$": "datetime"},
+        {"$": []},
+        {"$": "dict", "v": [[1]]},
+        {"$": "tuple", "v": 1},
+        {"$": "decimal", "v": "ten"},
+        {"$": "timedelta", "v": [1e300]},
+        {"$": "bytes", "v": "?"},
+        {"$": "model", "c": [], "v": {}},
+        {"$": "zoned datetime", "v": ["2026-01-01T00:00:00", "../../etc/passwd", 0]},
+        {"$": "of", "v": "nowhere"},
+    ],
+    ids=str,
+)
+def test_a_value_that_was_never_coded_is_a_typed_error(data):
+    with pytest.raises(CrewliteError):
+        decode({"deep": [data]})
+
+
+def test_a_value_nested_beyond_the_stack_is_a_typed_error():
+    data: object = 1
+    for _ in range(100_000):
+        data = [data]
+    with pytest.raises(JournalCorrupt, match="recorded value"):
+        decode(data)
+
+
+def test_a_reference_that_leads_nowhere_is_a_typed_error():
+    branch = Branch().add()
+    branch.add(steps=[step(value={"raw": {"$": "of", "v": "nowhere"}})])
+    with pytest.raises(JournalCorrupt, match="not recorded as a whole"):
+        Record.of(branch.entries).value("a")
+
+
+def test_checkpoints_dropped_in_a_circle_end():
+    branch, one, two = Branch().add(), new_id(), new_id()
+    branch.add(drops=[[one, two], [two, one]])
+    place = {
+        "id": new_id(),
+        "seq": 3,
+        "parent": one,
+        "trigger": "t",
+        "address": "",
+        "about": {},
+        "at": now().isoformat(),
+    }
+    branch.add(place=place)
+    assert Record.of(branch.entries).parent(place) is None
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_a_checkpoint_of_another_commit_than_it_says_is_a_typed_error(seq):
+    branch = Branch().add(2)
+    place = {"id": new_id(), "seq": seq, "parent": None, "trigger": "t", "address": "", "about": {}, "sum": "0" * 32}
+    branch.add(place={**place, "at": now().isoformat()})
+    with pytest.raises(JournalCorrupt, match="is of commit"):
+        Record.of(branch.entries)
+
+
+# Files
+
+
+@pytest.fixture
+def kept(tmp_path):
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add(6)
+    store.append([branch.commit()])
+    return tmp_path / "store", branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl"
+
+
+def test_one_zero_in_the_middle_is_damage_and_no_torn_tail(kept):
+    root, branch, journal = kept
+    whole = journal.read_bytes()
+    for at in range(whole.index(b"\n") + 1, len(whole) - 2):
+        journal.write_bytes(whole[:at] + b"\0" + whole[at + 1 :])
+        try:
+            found = JsonProvider().open(str(root)).read("run-1", "main")
+        except JournalCorrupt:
+            continue
+        torn = at - whole.rfind(b"\n", 0, at) == 1 and at % 512 == 511
+        assert torn or found == branch.entries[:-1], f"byte {at} hid commits that were there"
+
+
+def test_an_empty_journal_is_damage_and_no_new_run(kept):
+    root, _, journal = kept
+    journal.write_bytes(b"")
+    with pytest.raises(JournalCorrupt, match="empty"):
+        JsonProvider().open(str(root)).read("run-1", "main")
+
+
+def test_a_changed_checkpoint_file_is_left_out_of_the_list(tmp_path, caplog):
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
+    place = branch.place()
+    store.append([branch.commit()])
+    (file,) = (tmp_path / "store").glob("*.json")
+    file.write_text(file.read_text().replace('"task_completed"', '"something_else"'))
+    with caplog.at_level(logging.WARNING):
+        assert store.places() == []
+    assert place["id"] in caplog.text
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="to root nothing is forbidden")
+def test_what_may_not_be_read_is_left_out_of_the_list_and_told_when_asked_for(kept, caplog):
+    root, _, journal = kept
+    journal.chmod(0)
+    with History(root) as history, caplog.at_level(logging.WARNING):
+        assert history.runs() == []
+    assert "left out" in caplog.text
+    with pytest.raises(StoreError):
+        JsonProvider().open(str(root)).read("run-1", "main")
+
+
+# Databases
+
+
+def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_path):
+    store, branch = SqliteProvider().open(str(tmp_path / "runs.db")), Branch().add(3)
+    store.append([branch.commit()])
+    store.append([branch.add(3).commit()])
+    for gone in ("-wal", "-shm"):
+        copy = tmp_path / f"copy{gone}"
+        copy.mkdir()
+        for file in tmp_path.glob("runs.db*"):
+            if not file.name.endswith(gone):
+                shutil.copy(file, copy)
+        try:
+            with History(copy / "runs.db") as history:
+                told = [len(run.steps) for run in history.runs()]
+            assert told in ([], [5])
+        except CrewliteError:
+            pass
+    store.close()
+
+
+def test_the_database_of_another_program_is_told_by_looking_too(tmp_path):
+    for version in (0, 1):
+        path = tmp_path / f"theirs-{version}.db"
+        theirs = sqlite3.connect(path)
+        theirs.execute("CREATE TABLE recipe (name TEXT)")
+        theirs.execute(f"PRAGMA user_version={version}")
+        theirs.close()
+        with History(path) as history, pytest.raises((StoreUnusable, JournalCorrupt)):
+            history.runs()
+
+
+def test_a_row_that_is_gone_is_told_by_a_warning(tmp_path, caplog):
+    store = SqliteProvider().open(str(tmp_path / "runs.db"))
+    store.append([Branch("one").add(2).commit(), Branch("two").add(2).commit()])
+    store.close()
+    with sqlite3.connect(tmp_path / "runs.db") as db:
+        db.execute("DELETE FROM branch WHERE run_id='one'")
+    db.close()
+    with History(tmp_path / "runs.db") as history, caplog.at_level(logging.WARNING):
+        assert [run.run_id for run in history.runs()] == ["two"]
+    assert "branches that are gone" in caplog.text
+
+
+# Found by chance, kept as they are.
+
+
+def test_a_fork_takes_other_inputs_also_where_a_name_is_unusual(make_crew, on_disk):
+    config = on_disk()
+    make_crew(lambda messages: "said", checkpoint=config).kickoff({"$": 1, "topic": "tides"}, run_id="r")
+    crew = make_crew(lambda messages: "said", checkpoint=CheckpointConfig(location=config.location))
+    crew.fork("r", branch="b").kickoff({"topic": "ships"})
+    with History(config.location) as history:
+        assert history.run("r/b").inputs == {"$": 1, "topic": "ships"}

@@ -1,0 +1,317 @@
+"""Storage that fails: what can be found is found before anything is paid, and what comes later is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, disk, event_bus, tool
+from crewlite.errors import ConfigError, CrewliteError, StoreError, StoreUnusable
+from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+
+READ_ONLY = "[Rr]ead-?only|unable to open"
+
+
+@contextlib.contextmanager
+def full_disk(when=lambda operation: True):
+    """From the first operation on for which `when` holds, nothing more can be written."""
+    refusing = []
+
+    def hear(operation):
+        refusing.extend([True] if refusing or when(operation) else [])
+        if refusing and operation.verb in ("mkdir", "write", "fsync", "rename", "sql", "commit"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), operation.path)
+
+    with disk.watched(hear):
+        yield refusing
+
+
+@contextlib.contextmanager
+def mounted(target, *arguments):
+    """Something mounted at `target`; skips where that is not allowed."""
+    target.mkdir(exist_ok=True)
+    if os.name != "posix" or os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a file system")
+    done = subprocess.run(["mount", *map(str, arguments), target], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield target
+    finally:
+        subprocess.run(["umount", target], check=True)
+
+
+@contextlib.contextmanager
+def as_nobody():
+    """A directory of a user whom permissions bind; root is that user meanwhile."""
+    directory = Path(tempfile.mkdtemp())
+    root = os.name == "posix" and os.geteuid() == 0
+    try:
+        if root:
+            os.chown(directory, 65534, 65534)
+            os.setresuid(65534, 65534, 0)  # of the process, but only for a while
+        yield directory
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+        for path in (directory, *directory.rglob("*")):
+            if path.is_dir():
+                path.chmod(0o700)
+        shutil.rmtree(directory)
+
+
+def crew_at(location, replies=("a", "b", "c"), *, tools=(), **fields):
+    llm = ScriptedLLM(list(replies) if isinstance(replies, tuple) else replies)
+    agent = Agent(role="Worker", goal="work", llm=llm, tools=tools)
+    tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent, context=[]) for n in range(3)]
+    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=str(location), **fields)), llm
+
+
+def refused(location, problem, **fields):
+    """Nothing is started there, and nothing is paid."""
+    crew, llm = crew_at(location, **fields)
+    with pytest.raises(StoreUnusable, match=problem) as caught:
+        crew.kickoff(run_id="r")
+    assert llm.calls == []
+    return str(caught.value)
+
+
+names = pytest.mark.parametrize("name", ["store", "store.db"])
+
+
+@names
+def test_a_disk_that_is_full_at_kickoff_is_found_before_anything_is_paid(name, tmp_path):
+    with full_disk():
+        assert "No space left" in refused(tmp_path / name, "nothing can be saved|cannot be used")
+    crew, llm = crew_at(tmp_path / name)
+    assert crew.kickoff(run_id="r").durability == "sync"
+    assert len(llm.calls) == 3
+
+
+@names
+def test_a_disk_that_fills_in_mid_run_degrades_the_result_and_the_rest_is_done_again(name, tmp_path):
+    crew, llm = crew_at(tmp_path / name)
+    with full_disk(lambda operation: len(llm.calls) == 2) as refusing:
+        result = crew.kickoff(run_id="r")
+    assert refusing
+    assert (result.raw, result.durability) == ("c", "degraded")
+    crew, llm = crew_at(tmp_path / name, ("b", "c"))
+    assert crew.kickoff(run_id="r").durability == "sync"
+    assert len(llm.calls) == 2, "the first was saved"
+
+
+@names
+def test_a_really_full_disk(name, tmp_path):
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=512k", "none") as small:
+        crew, _ = crew_at(small / name, ("short", "x" * 2_000_000, "the end"))
+        result = crew.kickoff(run_id="r")
+        assert (result.raw, result.durability) == ("the end", "degraded")
+        with History(small / name) as history:
+            assert [step.address for step in history.run("r").steps] == ["task:t0/llm#1", "task:t0"]
+        (small / "filler").write_bytes(b"")
+        with contextlib.suppress(OSError), open(small / "filler", "ab", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 512)
+        refused(small / f"new-{name}", "space|full")
+        (small / "filler").unlink()
+        crew, llm = crew_at(small / name, ("b", "c"))
+        assert (crew.kickoff(run_id="r").durability, len(llm.calls)) == ("sync", 2)
+
+
+@names
+def test_a_read_only_file_system_can_be_read_and_not_begun_on(name, tmp_path):
+    crew_at(tmp_path / "there" / name)[0].kickoff(run_id="r")
+    with mounted(tmp_path / "locked", "--bind", "-o", "ro", tmp_path / "there") as locked:
+        subprocess.run(["mount", "-o", "remount,bind,ro", locked], check=False)  # where --bind ignores `ro`
+        with History(locked / name) as history:
+            assert [run.status for run in history.runs()] == ["finished"]
+            assert len(history.run("r").checkpoints()) == len(history.places()) == 3
+            with pytest.raises((CrewliteError, OSError), match=READ_ONLY):
+                history.fork("r", branch="new")
+            assert [run.branch for run in history.runs()] == ["main"]
+        crew, llm = crew_at(locked / name)
+        assert crew.kickoff(run_id="r").raw == "c", "a stored result needs no writing"
+        with pytest.raises(StoreUnusable, match=READ_ONLY):
+            crew.kickoff(run_id="new")
+        assert llm.calls == []
+        refused(locked / f"new-{name}", READ_ONLY)
+
+
+@names
+def test_permissions_are_found_before_anything_is_paid(name):
+    with as_nobody() as directory:
+        crew_at(directory / "mine" / name)[0].kickoff(run_id="r")
+        (directory / "closed").mkdir(mode=0o500)
+        assert str(directory / "closed") in refused(directory / "closed" / name, "denied|unable")
+        for path in (directory / "mine").rglob("*"):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        (directory / "mine").chmod(0o500)
+        with History(directory / "mine" / name) as history:
+            assert history.run("r").status == "finished"
+        with pytest.raises(StoreUnusable, match="denied|readonly|unable"):
+            crew_at(directory / "mine" / name)[0].kickoff(run_id="new")
+
+
+def broken_locations(tmp_path):
+    (tmp_path / "a" / "journal").parent.mkdir()
+    (tmp_path / "a" / "journal").write_text("a file where a directory should be")
+    (tmp_path / "b" / "journal").mkdir(parents=True)
+    (tmp_path / "b" / "journal" / "r").write_text("a file where a directory should be")
+    (tmp_path / "c" / "journal" / "r" / "main.jsonl").mkdir(parents=True)
+    (tmp_path / "d.db").mkdir()
+    (tmp_path / "file").write_text("a file")
+    return [tmp_path / "a", tmp_path / "b", tmp_path / "c", tmp_path / "d.db", tmp_path / "file" / "below.db"]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_file_where_a_directory_should_be_and_the_reverse(which, tmp_path):
+    location = broken_locations(tmp_path)[which]
+    crew, llm = crew_at(location)
+    with pytest.raises(StoreError) as caught:
+        crew.kickoff(run_id="r")
+    assert llm.calls == []
+    assert str(tmp_path) in str(caught.value)
+
+
+def gone(location):
+    shutil.rmtree(location) if location.is_dir() else location.unlink()
+
+
+def moved(location):
+    location.rename(location.with_name("elsewhere"))
+
+
+def replaced(location):
+    gone(location)
+    if location.suffix:
+        with contextlib.closing(sqlite3.connect(location)) as db:
+            db.execute("CREATE TABLE other (a)")
+    else:
+        location.mkdir()
+
+
+@names
+@pytest.mark.parametrize("how", [gone, moved, replaced])
+@pytest.mark.parametrize("on_save_error", ["warn", "raise"])
+def test_a_location_that_vanishes_in_mid_run_is_told(name, how, on_save_error, tmp_path):
+    failed = []
+    event_bus.on(CheckpointFailedEvent, lambda source, event: failed.append(event.error))
+
+    @event_bus.on(TaskCompletedEvent)
+    def vanish(source, event):
+        if event.task_name == "t0":
+            how(tmp_path / name)
+
+    crew, llm = crew_at(tmp_path / name, on_save_error=on_save_error)
+    if on_save_error == "raise":
+        with pytest.raises(StoreError, match="gone"):
+            crew.kickoff(run_id="r")
+        assert len(llm.calls) == 2
+        return
+    result = crew.kickoff(run_id="r")
+    assert (result.raw, result.durability) == ("c", "degraded")
+    assert all("gone" in error and str(tmp_path / name) in error for error in failed)
+    if how is not replaced and name.endswith(".db"):
+        assert not (tmp_path / name).exists(), "no second store is begun in silence"
+
+
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_a_location_that_comes_back_is_written_to_again(provider, tmp_path):
+    """A network drive that was away for a moment costs nothing but the mark of it."""
+    location = tmp_path / ("store" if provider == "json" else "store.db")
+
+    @event_bus.on(TaskCompletedEvent)
+    def away(source, event):
+        for path in tmp_path.glob("*"):
+            if event.task_name == "t0" and path.name.startswith("store"):
+                path.rename(path.with_name(f"away-{path.name}"))
+            elif event.task_name == "t1" and path.name.startswith("away-"):
+                path.rename(path.with_name(path.name.removeprefix("away-")))
+
+    crew, _ = crew_at(location)
+    result = crew.kickoff(run_id="r")
+    assert (result.raw, result.durability) == ("c", "degraded")
+    with History(location) as history:
+        assert history.run("r").status == "finished"
+        assert len(history.run("r").checkpoints()) == 3
+
+
+@names
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_what_may_happen_only_once_is_not_done_while_its_intent_cannot_be_saved(name, durability, tmp_path):
+    sent = []
+
+    @tool(effect="once")
+    def send(word: str) -> str:
+        """Send it."""
+        sent.append(word)
+        return "sent"
+
+    script = (ToolCall("send", {"word": "now"}), "a", "b", "c")
+    crew, llm = crew_at(tmp_path / name, script, tools=[send], durability=durability)
+    with full_disk(lambda operation: len(llm.calls) == 1), pytest.raises(StoreError, match="not done"):
+        crew.kickoff(run_id="r")
+    assert sent == []
+    crew, llm = crew_at(tmp_path / name, script, tools=[send], durability=durability)
+    assert crew.kickoff(run_id="r").raw == "c"
+    assert sent == ["now"]
+
+
+def test_an_output_file_that_cannot_be_one_is_told_before_its_model_is_paid(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "file").write_text("text")
+    for place, problem in (("out", "is a directory"), ("file/below/it.md", "is no directory")):
+        llm = ScriptedLLM(["a"])
+        agent = Agent(role="Worker", goal="work", llm=llm)
+        task = Task(name="t", description="Do", expected_output="x", agent=agent, output_file=place)
+        with pytest.raises(ConfigError, match=f"Task 't': output_file is .*{problem}"):
+            Crew(tasks=[task]).kickoff()
+        assert llm.calls == []
+
+
+@names
+def test_a_flush_that_nobody_waits_for_any_more_stops_nothing(name, tmp_path):
+    given_up = []
+
+    @event_bus.on(LLMCallCompletedEvent)
+    async def give_up(source, event, state):
+        waiting = asyncio.ensure_future(state.aflush())
+        await asyncio.sleep(0)
+        given_up.append(waiting.cancel())
+
+    crew, _ = crew_at(tmp_path / name, durability="async")
+    with disk.watched(lambda operation: time.sleep(0.01)):
+        assert crew.kickoff(run_id="r").durability == "async"
+    assert given_up == [True] * 3
+    with History(tmp_path / name) as history:
+        assert history.run("r").status == "finished"
+
+
+def test_a_store_that_cannot_be_closed_does_not_hold_up_the_result():
+    class Stuck:
+        name = "stuck"
+
+        def __init__(self):
+            self.inner = InMemoryProvider()
+
+        def open(self, location):
+            store = self.inner.open(location)
+            store.close = close
+            return store
+
+    def close():
+        raise OSError("stuck")
+
+    assert crew_at("anywhere", provider=Stuck())[0].kickoff(run_id="r").raw == "c"

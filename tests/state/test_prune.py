@@ -1,0 +1,423 @@
+"""What is forgotten is what nobody needs: every outcome, all usage, every event and every way on stay."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.events import TaskCompletedEvent
+from crewlite.testing import ScriptedLLM
+
+EVERYTHING = ["task_completed", "llm_call_completed", "tool_usage_finished"]
+
+
+class Stop(Exception):
+    """The laptop lid."""
+
+
+def history(config):
+    return History(config().location, config().provider)
+
+
+def at(config, ref, **more):
+    return config(restore_from=ref, **more)
+
+
+def outputs(result):
+    return [output.raw for output in result.tasks_output]
+
+
+@tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"saw {where} " + "and much besides " * 20
+
+
+def look_twice(messages):
+    """What a model says that looks twice for each task, then answers."""
+    seen = sum(message["role"] == "tool" for message in messages)
+    task = messages[1]["content"].split()[1]
+    return ToolCall("look", {"where": f"{task}.{seen}"}) if seen < 2 else f"answer {task}"
+
+
+def loop(*, stops=()):
+    """A model that looks twice for each task, and stops at the calls with these numbers."""
+    calls = []
+
+    def reply(messages):
+        calls.append(1)
+        return Stop() if len(calls) in stops else look_twice(messages)
+
+    return ScriptedLLM(reply)
+
+
+def looking(llm, count, checkpoint):
+    who = Agent(role="Worker", goal="g", llm=llm, tools=[look])
+    tasks = []
+    for n in range(count):
+        tasks.append(Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, context=tasks[-1:]))
+    return Crew(tasks=tasks, checkpoint=checkpoint)
+
+
+def size(config):
+    """Bytes on disk of a store that nobody has open."""
+    path = Path(config().location)
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+
+
+def told(place):
+    """All that a checkpoint tells."""
+    return (
+        place.id,
+        place.branch,
+        place.seq,
+        place.label,
+        place.inputs,
+        place.tasks,
+        place.usage,
+        [(event.type, event.event_id, event.address) for event in place.events()],
+    )
+
+
+def view(config, ref):
+    """What is to stay of a run whatever is pruned."""
+    with history(config) as found:
+        run = found.run(ref)
+        steps = {
+            step.address: (step.kind, step.status, step.value)
+            for step in run.steps
+            if step.kind in ("task", "crew") or step.status != "finished"
+        }
+        events = [(event.type, event.event_id, event.address) for event in run.events()]
+        return run.status, run.usage, steps, events, {place.id: told(place) for place in run.checkpoints()}
+
+
+# What folding leaves.
+
+
+def test_folding_keeps_outcomes_usage_events_and_what_each_kept_checkpoint_tells(config):
+    result = looking(loop(), 6, config(on_events=EVERYTHING)).kickoff(run_id="r")
+    before = view(config, "r")
+    with history(config) as found:
+        pruned = found.prune(keep_last=7)
+    after = view(config, "r")
+    assert after[:4] == before[:4]
+    assert list(after[4].values()) == [before[4][identifier] for identifier in after[4]]
+    assert len(after[4]) == 7
+    assert set(pruned.checkpoints) == before[4].keys() - after[4].keys()
+    assert pruned.freed > 0
+    with history(config) as found:
+        kept = {step.address for step in found.run("r").steps}
+    assert "task:t0/llm#1" not in kept, "the inside of a finished step is what goes"
+    assert "task:t5/tool:look" in kept, "unless a checkpoint stands in its middle"
+    assert looking(ScriptedLLM([]), 6, config()).kickoff(run_id="r") == result
+
+
+def test_every_kept_checkpoint_can_be_forked_as_before(config):
+    expected = outputs(looking(loop(), 2, config(on_events=EVERYTHING)).kickoff(run_id="r"))
+
+    def forked(place, branch):
+        llm = loop()
+        found = looking(llm, 2, config(on_events=["crew_kickoff_failed"])).fork(at(config, place.ref), branch=branch)
+        assert outputs(found.kickoff()) == expected
+        return len(llm.calls)
+
+    with history(config) as found:
+        costs = {place.id: forked(place, f"f{n}") for n, place in enumerate(found.run("r").checkpoints())}
+        found.delete("r")
+    assert sorted(costs.values()) == sorted([*range(6), 1, 2, 4, 5, 0, 3])
+    looking(loop(), 2, config(on_events=EVERYTHING)).kickoff(run_id="r")
+    for keep in (5, 2):
+        with history(config) as found:
+            found.prune(keep_last=keep)
+            left = found.run("r").checkpoints()[-keep:]
+        for n, (place, cost) in enumerate(zip(left, list(costs.values())[-keep:], strict=True)):
+            assert forked(place, f"keep-{keep}.{n}") == cost, place
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+@pytest.mark.parametrize("cut", range(2, 14))
+def test_a_run_that_was_cut_goes_on_after_it_was_pruned(config, keep, cut):
+    with pytest.raises(Stop):
+        looking(loop(stops=[cut]), 5, config(on_events=EVERYTHING)).kickoff(run_id="r")
+    with history(config) as found:
+        found.prune(keep_last=keep)
+        found.prune(keep_last=keep)
+    llm = loop()
+    assert outputs(looking(llm, 5, config()).kickoff(run_id="r")) == [f"answer {n}" for n in range(5)]
+    assert len(llm.calls) == 15 - (cut - 1)
+    with history(config) as found:
+        assert found.run("r").usage.requests == 15
+
+
+def test_folding_twice_changes_nothing(config):
+    looking(loop(), 4, config(on_events=EVERYTHING)).kickoff(run_id="r")
+    with history(config) as found:
+        assert found.prune(keep_last=3).freed > 0
+        digest = found.run("r").digest
+        again = found.prune(keep_last=3)
+        assert (again.checkpoints, again.freed, again.runs, again.busy) == ((), 0, (), ())
+        assert found.run("r").digest == digest
+
+
+def test_a_settled_call_is_not_in_doubt_after_folding(config):
+    """An intent and its outcome may come to stand in one commit; the intent must not take the outcome away."""
+    paid = []
+
+    @tool(effect="once")
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def crew(*script):
+        who = Agent(role="Worker", goal="g", llm=ScriptedLLM(script), tools=[pay])
+        task = Task(name="t", description="d", expected_output="x", agent=who)
+        return Crew(tasks=[task], checkpoint=config(on_events=["tool_usage_finished"]))
+
+    with pytest.raises(Stop):
+        crew(ToolCall("pay", {"amount": 1}), ToolCall("pay", {"amount": 2}), Stop()).kickoff(run_id="r")
+    with history(config) as found:
+        found.prune(keep_last=1)
+        assert "in_doubt" not in {step.status for step in found.run("r").steps}
+    assert crew("done").kickoff(run_id="r").raw == "done"
+    assert paid == [1, 2]
+
+
+def test_what_a_fork_does_again_over_a_folded_run_is_not_taken_for_inner_detail(config):
+    def crew(llm, **fields):
+        who = Agent(role="Worker", goal="g", llm=llm, tools=[look])
+        task = Task(name="t", description="Do {what}", expected_output="x", agent=who)
+        return Crew(tasks=[task], checkpoint=config(on_events=EVERYTHING, **fields))
+
+    crew(loop()).kickoff({"what": "this"}, run_id="r")
+    with history(config) as found:
+        found.prune(keep_last=1)
+    llm = ScriptedLLM([ToolCall("look", {"where": "there"}), ToolCall("look", {"where": "here"}), Stop(), "done"])
+    forked = crew(llm).fork(at(config, "r"), branch="f")
+    with pytest.raises(Stop):
+        forked.kickoff({"what": "that"})
+    with history(config) as found:
+        assert found.run("r/f").status == "failed"
+        found.prune(keep_last=1)
+    assert forked.kickoff().raw == "done"
+    assert len(llm.calls) == 4, "what was paid before the cut answered"
+
+
+# As a run goes on.
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_long_run_with_max_checkpoints_stays_small_and_says_the_same(on_disk, durability, tmp_path):
+    def bytes_per_task(count, **fields):
+        suffix = ".db" if on_disk().location.endswith(".db") else ""
+        config = CheckpointConfig(location=f"{tmp_path}/{count}{len(fields)}{suffix}", durability=durability, **fields)
+        result = looking(loop(), count, config).kickoff(run_id="r")
+        return size(lambda: config) / count, result, config
+
+    few, _, _ = bytes_per_task(40, max_checkpoints=2)
+    many, result, config = bytes_per_task(120, max_checkpoints=2)
+    whole, other, plain = bytes_per_task(120)
+    assert outputs(result) == outputs(other)
+    assert result.token_usage == other.token_usage
+    assert many <= 1.6 * few, "at most half of it is still to be folded, and where that ends is chance"
+    assert many <= 0.85 * whole
+    with History(config.location) as small, History(plain.location) as large:
+        assert [event.type for event in small.run("r").events() if not event.type.startswith("checkpoint")] == [
+            event.type for event in large.run("r").events() if not event.type.startswith("checkpoint")
+        ]
+        assert small.run("r").usage == large.run("r").usage
+        assert [place.address for place in small.run("r").checkpoints()] == ["task:t118", "task:t119"]
+
+
+def test_a_run_that_folds_itself_and_is_cut_goes_on(config):
+    llm = loop(stops=[150, 301, 377])
+    crew = looking(llm, 140, config(max_checkpoints=1))
+    for _ in range(3):
+        with pytest.raises(Stop):
+            crew.kickoff(run_id="r")
+    assert outputs(crew.kickoff(run_id="r")) == [f"answer {n}" for n in range(140)]
+    assert len(llm.calls) == 3 * 140 + 3
+    with history(config) as found:
+        assert found.run("r").usage.requests == 3 * 140
+
+
+# What stays whatever is said.
+
+
+def test_labelled_places_and_those_that_forks_stand_on_stay_and_other_runs_are_judged_alone(config):
+    @event_bus.on(TaskCompletedEvent)
+    def mark(source, event, state):
+        if event.task_name == "t1" and event.branch == "main" and event.run_id == "r":
+            state.checkpoint(label="good")
+
+    crew = looking(loop(), 6, config())
+    crew.kickoff(run_id="r")
+    crew.kickoff(run_id="s")
+    crew.fork(at(config, "r/main@task:t2"), branch="f").kickoff()
+    with history(config) as found:
+        pruned = found.prune(keep_last=2)
+
+        def kept(ref):
+            return [
+                (place.branch, place.address.removeprefix("task:"), place.label)
+                for place in found.run(ref).checkpoints()
+            ]
+
+        assert kept("r") == [
+            ("main", "t1", "good"),
+            ("main", "t2", None),
+            ("main", "t4", None),
+            ("main", "t5", None),
+        ]
+        assert kept("s") == [("main", "t4", None), ("main", "t5", None)]
+        assert kept("r/f") == [("main", "t1", "good"), ("main", "t2", None), ("f", "t4", None), ("f", "t5", None)]
+        assert len(pruned.checkpoints) == 3 + 4 + 1
+        assert len(found.places()) == 4 + 2 + 2
+
+
+def test_a_dry_run_tells_the_same_and_writes_nothing(config):
+    crew = looking(loop(), 6, config(on_events=EVERYTHING))
+    crew.kickoff(run_id="old")
+    crew.kickoff(run_id="r")
+    crew.fork(at(config, "r/main@task:t2"), branch="f").kickoff()
+
+    def state(found):
+        return [(run.run_id, run.branch, run.digest) for run in found.runs()], found.places()
+
+    for wanted in (
+        {"keep_last": 2},
+        {"older_than": timedelta(0)},
+        {"keep_last": 1, "older_than": datetime(2000, 1, 1, tzinfo=UTC)},
+    ):
+        with history(config) as found:
+            before = state(found)
+        with history(config) as found:
+            said = found.prune(**wanted, dry_run=True)
+            assert state(found) == before
+            if wanted != {"older_than": timedelta(0)}:
+                assert found.prune(**wanted) == said
+                assert state(found) != before
+            else:
+                assert sorted(said.runs) == ["old", "r"]
+
+
+@pytest.mark.parametrize("verb", ["prune", "delete"])
+def test_what_is_freed_is_freed_on_the_disk(on_disk, verb):
+    for n in range(4):
+        looking(loop(), 20, on_disk(on_events=EVERYTHING)).kickoff(run_id=f"r{n}")
+    before = size(on_disk)
+    with history(on_disk) as found:
+        freed = found.prune(keep_last=1).freed if verb == "prune" else sum(found.delete(f"r{n}").freed for n in (1, 2))
+    left = before - size(on_disk)
+    assert freed > 0.3 * before
+    assert left >= 0.8 * freed, f"{freed} bytes of journals were said to be freed, and the disk has {left} more"
+
+
+# Whole runs.
+
+
+def test_old_finished_runs_are_deleted_and_no_others(config):
+    looking(loop(), 2, config()).kickoff(run_id="old")
+    with pytest.raises(Stop):
+        looking(ScriptedLLM([Stop()]), 2, config()).kickoff(run_id="cut")
+    with pytest.raises(Stop):
+        looking(loop(), 2, config()).kickoff(run_id="forked")
+        looking(ScriptedLLM([Stop()]), 2, config()).fork(at(config, "forked/main@task:t0"), branch="f").kickoff()
+    time.sleep(0.05)
+    since = datetime.now(UTC)
+    time.sleep(0.05)
+    looking(loop(), 2, config()).kickoff(run_id="new")
+    with history(config) as found:
+        pruned = found.prune(older_than=since)
+        assert pruned.runs == ("old",)
+        assert {run.run_id for run in found.runs()} == {"cut", "forked", "new"}
+        assert {place.run_id for place in found.places()} == {"forked", "new"}
+        assert found.prune(older_than=timedelta(days=1)).runs == ()
+        assert found.prune(older_than=timedelta(0)).runs == ("new",)
+
+
+def test_a_run_can_be_deleted_whatever_became_of_it_and_begun_anew(config):
+    with pytest.raises(Stop):
+        looking(ScriptedLLM([Stop()]), 2, config()).kickoff(run_id="r")
+    looking(loop(), 2, config()).fork(at(config, "r"), branch="f").kickoff()
+    with history(config) as found:
+        assert found.delete("r").runs == ("r",)
+        assert found.runs() == []
+        assert found.places() == []
+        with pytest.raises(RefError, match="names no run"):
+            found.delete("r")
+    llm = loop()
+    looking(llm, 2, config()).kickoff(run_id="r")
+    assert len(llm.calls) == 6
+
+
+def test_prune_wants_to_be_told_what(config):
+    looking(loop(), 1, config()).kickoff(run_id="r")
+    with history(config) as found:
+        for wrong in ({}, {"keep_last": 0}, {"keep_last": True}, {"keep_last": 1.5}, {"older_than": 3}):
+            with pytest.raises(ConfigError, match="prune what|wanted"):
+                found.prune(**wrong)
+        with pytest.raises(ConfigError, match="time zone"):
+            found.prune(older_than=datetime(2026, 1, 1))
+        assert len(found.places()) == 1
+
+
+# Whoever is at work is left alone.
+
+
+def test_a_run_at_work_in_this_process_is_left_alone(config):
+    found = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def prune(source, event):
+        if event.run_id == "r" and event.task_name == "t2":
+            with history(config) as kept:
+                found.append(kept.prune(keep_last=1, older_than=timedelta(0)))
+                with pytest.raises(BranchConflictError, match="run by this process"):
+                    kept.delete("r")
+
+    looking(loop(), 4, config()).kickoff(run_id="done")
+    assert outputs(looking(loop(), 4, config()).kickoff(run_id="r")) == [f"answer {n}" for n in range(4)]
+    assert found[0].busy == ("r/main",)
+    assert found[0].runs == ("done",)
+    with history(config) as kept:
+        assert len(kept.run("r").checkpoints()) == 4
+
+
+WORKING = """
+import sys, time
+from crewlite import Agent, Crew, Task, CheckpointConfig
+from crewlite.testing import ScriptedLLM
+def reply(messages):
+    if "Do 1" in messages[1]["content"]:
+        print("waiting", flush=True)
+        sys.stdin.readline()
+    return "answer"
+who = Agent(role="W", goal="g", llm=ScriptedLLM(reply))
+tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=who, context=[]) for n in range(3)]
+print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(run_id="r").durability)
+"""
+
+
+def test_a_run_at_work_in_another_process_is_left_alone(on_disk):
+    command = [sys.executable, "-c", WORKING, on_disk().location]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        with history(on_disk) as found:
+            pruned = found.prune(keep_last=1, older_than=timedelta(0))
+            with pytest.raises(BranchConflictError, match=f"run by process {process.pid}"):
+                found.delete("r")
+        rest, _ = process.communicate("go on\n")
+    assert (pruned.busy, pruned.runs, pruned.checkpoints) == (("r/main",), (), ())
+    assert rest == "sync\n"
+    with history(on_disk) as found:
+        assert len(found.run("r").checkpoints()) == 3
+        assert found.prune(keep_last=1).busy == ()
