@@ -178,6 +178,8 @@ async def _resume(
         doubts = _doubts(request, record)
         if not finished:
             _newest(record, target)
+            if record.finished:
+                journal.again("", root.kind)
             await _first_save(journal, others | _resumed(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}

@@ -82,7 +82,10 @@ class Journal:
         self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
 
     def again(self, address: str, kind: str) -> None:
-        """Let it be recorded with the next commit that a finished step is done again: its outcome holds no more."""
+        """Let a finished step be given up with the next outcome, which is of its inside or its own: it is done again.
+
+        Until then it stands, as it is paid for: whoever takes back what made it run again has it back.
+        """
         self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
 
     def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
@@ -95,7 +98,7 @@ class Journal:
         whole: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
         if self._riding:
             whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
-        if self._again:
+        if self._again and _is_news(facts):
             whole["steps"], self._again = [*self._again, *facts.get("steps", ())], []
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
@@ -152,7 +155,7 @@ class Journal:
     def ask_to_flush(self) -> Future[int]:
         """From any thread: the future gives the number of the last commit once all is durable, or raises StoreError."""
         flushed: Future[int] = Future()
-        flushed.set_running_or_notify_cancel()  # whoever waits may give up, and the writer still has somewhere to put it
+        flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
         writer, lane = self.writer, self.lane
         if writer is None or lane is None:
             flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
@@ -333,6 +336,12 @@ class Journal:
         provider = self.writer.provider if self.writer else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
+
+
+def _is_news(facts: Facts) -> bool:
+    """Whether a commit holds more than failures and checkpoints."""
+    outcomes = any("error" not in step for step in facts.get("steps", ()))
+    return outcomes or not facts.keys().isdisjoint(("claim", "intents"))
 
 
 def _naming(place: Facts) -> Facts:

@@ -131,11 +131,19 @@ class _Run:
             own = [*own, entry]
         elif record.dropped and not dry_run:
             store.append([_end(self.run_id, branch, own)])
-        kept_entries = folded(store, self.run_id, branch, own)
+        kept_entries = folded(branch, self._before(branch), own, self.branches)
         if not dry_run and size(kept_entries) < size(own):
             store.rewrite(self.run_id, branch, _head(own), kept_entries)
         freed = max(0, size(self.journals[branch]) - size(kept_entries))
+        self.journals[branch] = kept_entries  # what forks stand on from here on, also if this is only a rehearsal
         return Pruned(checkpoints=tuple(place["id"] for place in gone), freed=freed)
+
+    def _before(self, branch: str) -> list[Entry]:
+        """What a branch stands on."""
+        base = self.journals[branch][0].facts["run"].get("base")
+        if not base:
+            return []
+        return [*self._before(base["branch"]), *(e for e in self.journals[base["branch"]] if e.seq <= base["seq"])]
 
 
 def _dropping(places: Iterable[Facts], record: Record) -> Entry:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from crewlite.state.entry import Entry
 from crewlite.state.fold import fold, size
 from crewlite.state.lineage import whole
-from crewlite.state.providers import Store
+from crewlite.state.providers import BranchInfo, Store
 
 
 def bases(store: Store, run_id: str, branch: str) -> frozenset[str]:
@@ -22,19 +22,19 @@ def tidy(store: Store, run_id: str, branch: str) -> int:
     Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
     """
     own = store.read(run_id, branch)
-    kept = folded(store, run_id, branch, own)
+    base = own[0].facts["run"].get("base")
+    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
+    kept = folded(branch, before, own, store.branches(run_id))
     freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, (own[-1].seq, own[-1].sum), kept)
     return max(0, freed)
 
 
-def folded(store: Store, run_id: str, branch: str, own: Sequence[Entry]) -> list[Entry]:
-    """The entries of a branch as they would be, tidied."""
-    base = own[0].facts["run"].get("base")
-    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
+def folded(branch: str, before: Sequence[Entry], own: Sequence[Entry], branches: Sequence[BranchInfo]) -> list[Entry]:
+    """A branch's own entries as they are once tidied; `before` is what it stands on, `branches` are all of its run."""
     stands: set[int] = set()
-    for fork in (info.base for info in store.branches(run_id) if info.base):
+    for fork in (info.base for info in branches if info.base):
         if fork["branch"] == branch:
             stands |= {fork["seq"]} | ({fork["place"]["seq"]} if fork["place"] else set())
     return fold(before, own, stands)

@@ -174,6 +174,29 @@ def test_a_fork_that_is_cut_anywhere_pays_nothing_twice(finished, crash_at):
     assert len(calls) == 6
 
 
+def test_an_answer_stands_until_there_is_another(finished):
+    """Whoever tries to do something again, and fails, has not lost what was paid."""
+    forked = team(ScriptedLLM([Stop()]), finished()).fork(at(finished, "r"), branch="f")
+    with pytest.raises(Stop):
+        forked.kickoff({"topic": "moons"})
+    back = team(ScriptedLLM([]), finished()).fork(at(finished, "r/f"), branch="back")
+    assert outputs(back.kickoff({"topic": "tides"})) == RECORDED
+
+
+def test_a_finished_run_that_goes_on_as_a_fork_is_claimed_all_the_while(finished):
+    """Its result holds no more from the moment on that it is asked something else."""
+    claims = []
+
+    def reply(messages):
+        with History(finished().location, finished().provider) as history:
+            claims.append((history.run("r/f").status, history.prune(keep_last=1).busy))
+        return "moons!"
+
+    crew = team(ScriptedLLM(reply), finished(on_events=["task_started", "llm_call_started"]))
+    crew.fork(at(finished, "r"), branch="f").kickoff({"topic": "moons"})
+    assert claims == [("unfinished", ("r/f",))] * 2
+
+
 @pytest.mark.parametrize(("on_drift", "calls"), [("keep", ["about moons", "b"]), ("rerun", ["about moons", "b", "E"])])
 def test_on_drift_still_decides_about_what_was_edited_and_not_asked_otherwise(finished, on_drift, calls):
     llm = echo(2)

@@ -21,7 +21,8 @@ from crewlite import disk
 from crewlite.errors import SchemaTooNew
 from crewlite.state.entry import SCHEMA, Entry, Unsound, unseal_line
 from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
-from crewlite.state.providers.json import JsonStore, is_torn
+from crewlite.state.providers.json import JsonStore
+from crewlite.state.providers.json_journals import is_torn
 from crewlite.state.providers.json_places import PlaceFiles
 from crewlite.state.providers.reading import live_places, newest_sound_place
 

@@ -66,7 +66,7 @@ class SqliteProvider:
                 raise StoreUnusable(location, "is not a SQLite database; choose another location")
             disk.make_directory(path.parent)
             return SqliteStore(path)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             if isinstance(error, StoreUnusable):
                 raise
             raise StoreUnusable(location, f"cannot be used ({error}); choose another location") from error
@@ -332,7 +332,7 @@ class SqliteStore:
         try:
             with self._transaction():
                 yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
             raise self._failure(error) from error
 
     def _is_there(self) -> bool:
@@ -357,7 +357,7 @@ class SqliteStore:
     def _run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
             return disk.execute(self._db, self._path, sql, parameters)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
             raise self._failure(error) from error
 
     def _shrink(self) -> None:
@@ -368,7 +368,7 @@ class SqliteStore:
             except sqlite3.Error as error:
                 raise self._failure(error) from error
 
-    def _failure(self, error: sqlite3.Error) -> OSError:
+    def _failure(self, error: Exception) -> OSError:
         """What to raise for an error of SQLite while writing."""
         if _code(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
@@ -384,7 +384,7 @@ class SqliteStore:
         try:
             with contextlib.closing(self._reader()) as db:
                 return ask(db) if _version(db, self.location) else otherwise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if _code(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
             if _code(error) in LATER:
@@ -403,7 +403,7 @@ class SqliteStore:
         return db
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """SQLite's number of an error, without the detail in its higher bits; 0 if it has none."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF

@@ -1,0 +1,195 @@
+"""Reading the journals of a location: files of lines, each sealed and chained to the one before."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from crewlite import disk
+from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
+from crewlite.refs import check_name
+from crewlite.state.entry import Entry, Facts, Unsound, chained, parse, unseal_line
+from crewlite.state.providers.base import BranchInfo, PlaceInfo
+from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_place
+
+log = logging.getLogger("crewlite.state")
+_BLOCK = 512  # bytes: the least that a disk writes
+_SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":\d+,')
+_HOLE = 32  # zeros in a row that are no accident
+
+
+class JournalFiles:
+    """The journals of one location; `ref` names a place of theirs."""
+
+    def __init__(self, root: Path, ref: Callable[[Facts], str]) -> None:
+        self.root = root / "journal"
+        self._ref = ref
+
+    def directory(self, run_id: str) -> Path:
+        """Where the journals of a run are."""
+        return self.root / check_name("run_id", run_id)
+
+    def path(self, run_id: str, branch: str) -> Path:
+        """Where the journal of a branch is."""
+        return self.directory(run_id) / f"{check_name('branch', branch, slashes=True)}.jsonl"
+
+    def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
+        """Every sound entry, and where the last of them ends, in bytes."""
+        path = self.path(run_id, branch)
+        data = _bytes(path)
+        if data is None:
+            return [], 0
+        if not data:
+            raise JournalCorrupt(str(path), "it is empty, and a journal appears with its first line", None)
+        return self.sound(run_id, branch, data)
+
+    def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
+        """The entries in the content of a journal. Raises JournalCorrupt."""
+        path = self.path(run_id, branch)
+        found: list[Entry] = []
+        total, offset = None, 0
+        while offset < len(data):
+            stop = data.find(b"\n", offset)
+            line = data[offset:] if stop < 0 else data[offset:stop]
+            try:
+                if stop < 0:
+                    raise Unsound("the last line has no end")
+                entry = unseal_line(line, after=total, where=str(path))
+                check_follows(entry, found, run_id, branch, entry.seq)
+            except Unsound as problem:
+                if found and is_torn(data[offset:], offset):  # a journal appears with its first line whole
+                    log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
+                    break
+                sound = newest_sound_place(found, self._ref)
+                raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
+            total, offset = entry.sum, stop + 1
+            found.append(entry)
+        return found, offset
+
+    def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
+        """See Store.sum_at."""
+        path = self.path(run_id, branch)
+        data = _bytes(path) or b""
+        try:
+            for start, stop in _lines_with(b',"seq":%d,' % seq, data):
+                if _SEQ.match(data, start) and (entry := _at(data, start, stop, path)).seq == seq:
+                    return entry.sum
+        except Unsound as problem:
+            raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None) from None
+        return None
+
+    def touched(self, run_id: str, branch: str) -> float:
+        """See Store.touched."""
+        try:
+            return self.path(run_id, branch).stat().st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return 0.0
+
+    def named(self, info: PlaceInfo) -> tuple[Entry | None, Entry | None]:
+        """The entry that names a place, and the first of its journal. Looks at no other lines."""
+        path = self.path(info.run_id, info.branch)
+        data = _bytes(path)
+        if not data:
+            return None, None
+        try:
+            first = unseal_line(data.partition(b"\n")[0], after=None, where=str(path))
+            check_follows(first, [], info.run_id, info.branch, first.seq)
+            for start, stop in _lines_with(b'"id":"%b"' % info.id.encode(), data):
+                entry = _at(data, start, stop, path)
+                if entry.facts.get("place", {}).get("id") == info.id:
+                    return entry, first
+        except Unsound:
+            self.scan(info.run_id, info.branch)  # raises, naming the line
+        return None, None
+
+    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
+        """See Store.branches."""
+        infos = []
+        for directory in [self.directory(run_id)] if run_id else _directories(self.root):
+            for path in _journals(directory):
+                branch = path.relative_to(directory).as_posix().removesuffix(".jsonl")
+                try:
+                    with path.open("rb") as file:
+                        first = unseal_line(file.readline().rstrip(b"\n"), after=None, where=str(path))
+                    check_follows(first, [], directory.name, branch, first.seq)
+                    infos.append(branch_info(first))
+                except FileNotFoundError:
+                    continue  # removed while we were looking
+                except (Unsound, SchemaTooNew, OSError) as problem:
+                    log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
+        return in_order(infos)
+
+
+def is_torn(tail: bytes, offset: int) -> bool:
+    """Whether what follows the last sound line is a write that was cut: a line without an end, or not written.
+
+    `offset` is where the tail begins. What a disk did not write are many zeros; a lone one is damage.
+    """
+    line, newline, _ = tail.partition(b"\n")
+    holes = re.finditer(rb"\0+", line)
+    return not newline or any(_is_hole(hole.start(), hole.end(), offset, tail) for hole in holes)
+
+
+def _is_hole(start: int, stop: int, offset: int, tail: bytes) -> bool:
+    """Whether zeros are a part of the disk that was not written: to the end, a block, or up to where one begins."""
+    if not tail[stop:].strip(b"\0\n"):
+        return True
+    return stop - start >= _HOLE or (start == 0 and (offset + stop) % _BLOCK == 0)
+
+
+def follows(tail: bytes, after: str) -> bool:
+    """Whether a whole commit stands at the beginning of `tail`, whatever comes after it."""
+    line, newline, _ = tail.partition(b"\n")
+    try:
+        return bool(newline and unseal_line(line, after=after, where=""))
+    except Unsound:
+        return False
+
+
+def _bytes(path: Path) -> bytes | None:
+    """What a journal holds; None if there is none. Raises StoreError."""
+    try:
+        return disk.whole(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
+
+
+def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the whole lines begin and end that hold a text. Far quicker than to look at every line."""
+    found = data.find(part)
+    while found >= 0:
+        start, stop = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
+        if stop < 0:
+            return
+        yield start, stop
+        found = data.find(part, stop)
+
+
+def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
+    """The entry of a line in a journal, if it fits to the one before. Raises Unsound, SchemaTooNew."""
+    if start == 0:
+        return unseal_line(data[:stop], after=None, where=str(path))
+    before = parse(data[data.rfind(b"\n", 0, start - 1) + 1 : start - 1])
+    return unseal_line(data[start:stop], after=chained(before, before.get("sum", "")), where=str(path))
+
+
+def _journals(directory: Path) -> list[Path]:
+    """The journals of a run; none if it is taken away while we look."""
+    try:
+        return list(directory.rglob("*.jsonl"))
+    except FileNotFoundError:
+        return []
+
+
+def _directories(path: Path) -> list[Path]:
+    """The directories of runs; those that begin with ~ are being made or taken away."""
+    try:
+        return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(str(path), f"cannot be read ({error.strerror})") from error
