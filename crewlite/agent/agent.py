@@ -150,7 +150,7 @@ class Agent(Definition):
         if self._bound is not None and request.from_checkpoint is None:
             request, response_format = request.going_on_from(self._bound), response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
-            raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
+            self._check({})
         llm = resolve_llm([self.llm], agent=self.role)
         shape = Shape(response_format) if response_format else None
         root = Root(
@@ -163,7 +163,7 @@ class Agent(Definition):
             natural=frozenset({"lite_agent_execution_completed"}),
             silent=_SILENT,
             holds=(self, llm, *self.tools),
-            check=lambda inputs: None,
+            check=self._check,
             asks=lambda inputs: self._question(shape, inputs["messages"]),
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
@@ -173,6 +173,11 @@ class Agent(Definition):
     def _facts(self, llm: BaseLLM, response_format: type[BaseModel] | None) -> Facts:
         facts: Facts = {"kind": "agent", "name": self.role, "model": llm.model, "agent": facts_of(self, Agent)}
         return facts | ({"response_format": response_format.__name__} if response_format else {})
+
+    def _check(self, inputs: Mapping[str, Any]) -> None:
+        if "messages" not in inputs:
+            raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
+        _conversation(inputs["messages"])
 
     def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:
         return [self.role, self.goal, self.backstory, messages, shape.schema if shape else None]

@@ -24,7 +24,7 @@ BEAT = 10.0  # seconds between signs of life
 def claim() -> Facts:
     """A claim of this process."""
     me = os.getpid()
-    return {"id": new_id(), "host": platform.node(), "boot": _boot(), "pid": me, "started": _start(me)}
+    return {"id": new_id(), "host": platform.node(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
 def holds(claim: Facts, touched: float) -> bool:
@@ -57,6 +57,12 @@ def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
         pass  # it is somebody else's
     found = _start(pid)
     return heard if started is None or found is None else found == started
+
+
+@cache
+def _own_start(pid: int) -> int | None:
+    """`_start` of this process, which never changes; a forked child asks with another number."""
+    return _start(pid)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -313,3 +314,10 @@ def test_plain_functions_become_tools():
 def test_a_config_for_a_crew_warns_on_a_lone_agent(caplog, tmp_path):
     agent("x", checkpoint=CheckpointConfig(location=tmp_path / "s")).kickoff("go")
     assert "task_completed never happens" in caplog.text
+
+
+def test_a_new_run_without_a_question_is_refused_before_anything_is_recorded():
+    agent = Agent(role="W", goal="w", llm=ScriptedLLM([]), checkpoint=True)
+    with pytest.raises(ConfigError, match="was asked nothing"):
+        agent.kickoff(run_id="unknown")
+    assert not list(Path(".checkpoints").glob("journal/*/*.jsonl"))
