@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, Task
@@ -17,6 +23,30 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("CREWLITE_MODEL", raising=False)
     with event_bus.scoped():
         yield
+
+
+@pytest.fixture
+def forbidden():
+    """`with forbidden() as directory`: a directory of a user whom permissions bind; root is that user meanwhile."""
+
+    @contextlib.contextmanager
+    def as_nobody():
+        directory = Path(tempfile.mkdtemp())
+        root = os.name == "posix" and os.geteuid() == 0
+        try:
+            if root:
+                os.chown(directory, 65534, 65534)
+                os.setresuid(65534, 65534, 0)  # of the process, but only for a while
+            yield directory
+        finally:
+            if root:
+                os.setresuid(0, 0, 0)
+            for path in (directory, *directory.rglob("*")):
+                if path.is_dir():
+                    path.chmod(0o700)
+            shutil.rmtree(directory)
+
+    return as_nobody
 
 
 @pytest.fixture(params=["memory", "json", "sqlite"])

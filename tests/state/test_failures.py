@@ -9,9 +9,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -51,25 +49,6 @@ def mounted(target, *arguments):
         yield target
     finally:
         subprocess.run(["umount", target], check=True)
-
-
-@contextlib.contextmanager
-def as_nobody():
-    """A directory of a user whom permissions bind; root is that user meanwhile."""
-    directory = Path(tempfile.mkdtemp())
-    root = os.name == "posix" and os.geteuid() == 0
-    try:
-        if root:
-            os.chown(directory, 65534, 65534)
-            os.setresuid(65534, 65534, 0)  # of the process, but only for a while
-        yield directory
-    finally:
-        if root:
-            os.setresuid(0, 0, 0)
-        for path in (directory, *directory.rglob("*")):
-            if path.is_dir():
-                path.chmod(0o700)
-        shutil.rmtree(directory)
 
 
 def crew_at(location, replies=("a", "b", "c"), *, tools=(), **fields):
@@ -150,8 +129,8 @@ def test_a_read_only_file_system_can_be_read_and_not_begun_on(name, tmp_path):
 
 
 @names
-def test_permissions_are_found_before_anything_is_paid(name):
-    with as_nobody() as directory:
+def test_permissions_are_found_before_anything_is_paid(name, forbidden):
+    with forbidden() as directory:
         crew_at(directory / "mine" / name)[0].kickoff(run_id="r")
         (directory / "closed").mkdir(mode=0o500)
         assert str(directory / "closed") in refused(directory / "closed" / name, "denied|unable")
