@@ -228,7 +228,10 @@ def remove(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Delete a directory with all that is in it."""
+    """Delete a directory with all that is in it. What a link leads to is somebody else's: only the link goes."""
+    if path.is_symlink():
+        remove(path)
+        return
     for inside in path.iterdir():
         if inside.is_dir():
             remove_directory(inside)
@@ -243,7 +246,18 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     if not read_only and not path.exists():
         tell("write", path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    mode = "ro&immutable=1" if read_only else "rw"  # a disk that cannot be written needs no look at who else writes
+    if not read_only:
+        return _open_database(path, "rw")
+    db = _open_database(path, "ro")
+    try:
+        db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
+    except sqlite3.OperationalError:  # it needs files beside it that cannot be made, so nobody is writing to it either
+        db.close()
+        return _open_database(path, "ro&immutable=1")
+    return db
+
+
+def _open_database(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
 

@@ -290,7 +290,7 @@ def _doubts(request: Request, record: Record) -> frozenset[str]:
 
 
 def _resumed(root: Root[Any], journal: Journal) -> Facts:
-    """The commit that takes a run up: it claims the branch, and tells how the definition stands now."""
+    """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
     record, facts = journal.record, Facts()
     if root.rebind:
         now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))

@@ -7,16 +7,14 @@ one, which keeps the sum that the next one, and every fork, is chained to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.record import Outcome, Record
+from crewlite.state.record import Outcome, Record, outer
 from crewlite.usage import Usage
 
 _LISTS = ("steps", "intents", "events", "drops")
-_TRY = re.compile(r"!\d+$")
 
 
 def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
@@ -54,7 +52,7 @@ def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     about = {step["address"] for entry in part for step in entry.facts.get("steps", ())}
     about |= {address for entry in part for address, _ in entry.facts.get("intents", ())}
     for address in list(about):
-        while address := _outer(address):
+        while address := outer(address):
             about.add(address)
     return {address: live.outcomes[address] for address in about if address in live.outcomes}
 
@@ -91,13 +89,10 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
 
 def _is_inside(address: str, live: Record) -> bool:
     """Whether a step is part of one that has finished."""
-    outer = _outer(address)
-    return bool(outer) and (outer in live.outcomes or _is_inside(outer, live))
-
-
-def _outer(address: str) -> str:
-    """The step that a step is part of; "" for the run itself."""
-    return _TRY.sub("", address.rpartition("/")[0])
+    while address := outer(address):
+        if address in live.outcomes:
+            return True
+    return False
 
 
 def _is_settled(address: str, live: Record) -> bool:

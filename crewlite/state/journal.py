@@ -157,6 +157,9 @@ class Journal:
         flushed: Future[int] = Future()
         flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
         writer, lane = self.writer, self.lane
+        if self.closed:  # its writer may have ended, and would never answer
+            flushed.set_exception(self.ended())
+            return flushed
         if writer is None or lane is None:
             flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
             return flushed

@@ -17,7 +17,7 @@ from crewlite.usage import Usage
 
 Json = Any
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "usage")
-_ATTEMPT = re.compile(r"!\d+$")
+_TRY = re.compile(r"!\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class Record:
     def _replace(self, address: str) -> None:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
-            address = _ATTEMPT.sub("", address.rpartition("/")[0])
+            address = outer(address)
 
     def _resolve(self, value: Json) -> Json:
         if isinstance(value, dict):
@@ -254,6 +254,11 @@ class Record:
         if isinstance(value, list):
             return [self._resolve(item) for item in value]
         return value
+
+
+def outer(address: str) -> str:
+    """The step that a step is part of; "" for the run itself."""
+    return _TRY.sub("", address.rpartition("/")[0])
 
 
 def by_reference(value: Json, references: dict[str, str]) -> Json:

@@ -305,7 +305,9 @@ class JsonStore:
                 shutil.rmtree(self._journals.root / name, ignore_errors=True)
             if len(runs) > 1 or not self._journals.directory(runs[0][0].run_id).is_dir():
                 raise
-            for commit in runs[0]:  # somebody else was faster
+            with disk.Together() as together:  # somebody else was faster; or only the last sync failed
+                together.sync_directory(self._journals.root)
+            for commit in runs[0]:
                 self._append(commit)
             return
         for run in runs:

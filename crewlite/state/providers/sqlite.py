@@ -45,6 +45,10 @@ _ORPHANS = (  # branches with entries and no row; a step through the index for e
     "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
     "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
 )
+PUT_PLACE = (
+    "INSERT OR REPLACE INTO place (branch_id, id, seq, parent_id, trigger, address, label, created_at, sum) "
+    "VALUES (?,?,?,?,?,?,?,?,?)"
+)
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
 
@@ -85,8 +89,6 @@ class SqliteStore:
         self._path = path
         self._connection: sqlite3.Connection | None = None
         """For writing; opened with the first append, so that readers leave a database as it is."""
-        self._ids: dict[tuple[str, str], int] = {}
-        """Row ids of the branches that were written to."""
         self._file = (0, 0)
         """Which file the writing connection has open."""
 
@@ -164,7 +166,6 @@ class SqliteStore:
                 )
             self._run("DELETE FROM branch WHERE run_id=?", (run_id,))
         self._give_back()
-        self._ids = {key: number for key, number in self._ids.items() if key[0] != run_id}
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """See Store.branches."""
@@ -180,7 +181,7 @@ class SqliteStore:
         )
         found = []
         for *row, total in rows:
-            if total is not None and total != row_digest(row):
+            if total is not None and total != _row_digest(row):
                 log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
                 continue
             found.append(PlaceInfo(*row))
@@ -210,10 +211,7 @@ class SqliteStore:
             for gone, _ in entry.facts.get("drops", ()):
                 self._run("DELETE FROM place WHERE id=?", (gone,))
             if place := entry.facts.get("place"):
-                named = (place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-                total = row_digest([place["id"], commit.run_id, commit.branch, place["seq"], *named])
-                row = (place["id"], number, place["seq"], *named, total)
-                self._run("INSERT OR REPLACE INTO place VALUES (?,?,?,?,?,?,?,?,?)", row)
+                self._run(PUT_PLACE, (number, *place_row(commit.run_id, commit.branch, place)))
 
     def _insert(self, number: int, entry: Entry) -> None:
         row = (number, entry.seq, entry.seal, entry.body)
@@ -258,10 +256,10 @@ class SqliteStore:
             return False
 
     def _id_of(self, run_id: str, branch: str) -> int:
-        key = (run_id, branch)
-        if key not in self._ids:
-            self._ids[key] = self._db.execute("SELECT id FROM branch WHERE run_id=? AND name=?", key).fetchone()[0]
-        return self._ids[key]
+        """Asked each time: somebody may have removed the run and made it anew, which gives it another id."""
+        query = "SELECT id FROM branch WHERE run_id=? AND name=?"
+        number: int = self._db.execute(query, (run_id, branch)).fetchone()[0]
+        return number
 
     def _branches(self, db: sqlite3.Connection, run_id: str | None) -> list[BranchInfo]:
         rows = db.execute(
@@ -302,12 +300,6 @@ class SqliteStore:
             self._connection = None
             raise
         return self._connection
-
-    def _give_back(self) -> None:
-        """Give pages that are free to the disk: one a step, so it takes as many as there are."""
-        with self._transaction():
-            for _ in range(self._db.execute("PRAGMA freelist_count").fetchone()[0]):
-                self._run("PRAGMA incremental_vacuum(1)")
 
     def _log_ahead(self) -> None:
         """Turn WAL on. Where several do so at once in a new database SQLite does not wait, so that is done here."""
@@ -360,7 +352,7 @@ class SqliteStore:
         except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
             raise self._failure(error) from error
 
-    def _shrink(self) -> None:
+    def _give_back(self) -> None:
         """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
         with contextlib.suppress(StoreBusy):
             try:
@@ -370,7 +362,7 @@ class SqliteStore:
 
     def _failure(self, error: Exception) -> OSError:
         """What to raise for an error of SQLite while writing."""
-        if _code(error) in BUSY:
+        if code_of(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
         return OSError(f"{self.location}: {error}")
 
@@ -385,9 +377,9 @@ class SqliteStore:
             with contextlib.closing(self._reader()) as db:
                 return ask(db) if _version(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if _code(error) in BUSY:
+            if code_of(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
-            if _code(error) in LATER:
+            if code_of(error) in LATER:
                 raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
 
@@ -403,7 +395,7 @@ class SqliteStore:
         return db
 
 
-def _code(error: Exception) -> int:
+def code_of(error: Exception) -> int:
     """SQLite's number of an error, without the detail in its higher bits; 0 if it has none."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
@@ -428,7 +420,13 @@ def _chained(total: object, body: object) -> str:
     return chained(parse(body), total)
 
 
-def row_digest(row: Sequence[Any]) -> str:
+def place_row(run_id: str, branch: str, place: Facts) -> tuple[Any, ...]:
+    """The row of a checkpoint, but for the number of its branch."""
+    named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
+    return (place["id"], *named, _row_digest([place["id"], run_id, branch, *named]))
+
+
+def _row_digest(row: Sequence[Any]) -> str:
     """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
     return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
 

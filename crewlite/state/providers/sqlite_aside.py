@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crewlite.ids import now
-from crewlite.state.entry import Facts
-from crewlite.state.providers.sqlite import row_digest
+from crewlite.state.providers.sqlite import PUT_PLACE
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -16,10 +15,6 @@ PLACES = "SELECT id, seq, parent_id, trigger, address, label, created_at, sum FR
 STRANGERS = (
     "SELECT branch_id, id, seq, parent_id, trigger, address, label, created_at, sum FROM place "
     "WHERE branch_id NOT IN (SELECT id FROM branch)"
-)
-_PLACE = (
-    "INSERT OR REPLACE INTO place (branch_id, id, seq, parent_id, trigger, address, label, created_at, sum) "
-    "VALUES (?,?,?,?,?,?,?,?,?)"
 )
 _MAKE: Statement = (
     "CREATE TABLE IF NOT EXISTS aside (at TEXT, why TEXT, run_id TEXT, branch TEXT, seq INTEGER, sum TEXT, body BLOB)",
@@ -29,15 +24,9 @@ _PUT = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) VALUES (?,?,
 _MOVE = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) SELECT ?, ?, ?, ?, seq, sum, body FROM entry "
 
 
-def place_row(run_id: str, branch: str, place: Facts) -> tuple[Any, ...]:
-    """The row of a checkpoint, but for its branch."""
-    named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-    return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))
-
-
 def make_place(number: int, row: tuple[Any, ...]) -> Statement:
     """Make the row of a checkpoint again."""
-    return _PLACE, (number, *row)
+    return PUT_PLACE, (number, *row)
 
 
 def entries_aside(number: int, after: int, why: str, run_id: str, branch: str, head: Sequence[Any]) -> list[Statement]:

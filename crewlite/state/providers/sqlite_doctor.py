@@ -21,7 +21,7 @@ from crewlite.lazy import lazy
 from crewlite.state.entry import SCHEMA, Entry, Facts, unseal
 from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.reading import live_places, newest_sound_place
-from crewlite.state.providers.sqlite import BUSY, LATER, SqliteStore, as_text
+from crewlite.state.providers.sqlite import BUSY, LATER, SqliteStore, as_text, code_of, place_row
 from crewlite.state.providers.sqlite_aside import (
     PLACES,
     STRANGERS,
@@ -30,7 +30,6 @@ from crewlite.state.providers.sqlite_aside import (
     entries_aside,
     make_place,
     place_aside,
-    place_row,
 )
 from crewlite.state.transfer import document
 
@@ -72,10 +71,9 @@ class SqliteDoctor:
             with contextlib.closing(self._connection()) as self._db:
                 self._database()
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in BUSY:
+            if code_of(error) in BUSY:
                 raise StoreBusy(self._store.location, disk.PATIENCE) from error
-            if code in LATER:
+            if code_of(error) in LATER:
                 raise StoreError(self._store.location, f"cannot be looked at now ({error}); try again") from error
             self._found.append(self._beyond_repair(str(error)))
         return self._found
