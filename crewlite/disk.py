@@ -8,6 +8,7 @@ can fail or drop any write, and replay the log as a power cut would have left it
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -198,9 +199,14 @@ def touch(path: Path, at: float) -> None:
 
 
 def rename(path: Path, target: Path, *, together: Together | None = None) -> None:
-    """Give `path`, whose content is synced, the name `target`, which must not be in use."""
+    """Give `path`, whose content is synced, the name `target`. Raises FileExistsError if a directory has it."""
     tell("rename", path, str(target).encode())
-    path.rename(target)
+    try:
+        path.rename(target)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:  # what POSIX may say as well
+            raise FileExistsError(f"{target} exists") from error
+        raise
     if together:
         together.sync_directory(target.parent)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -101,7 +101,7 @@ class Agent(Definition):
         run_id: str | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
-        rerun: Sequence[str] = (),
+        rerun: Iterable[str] = (),
     ) -> LiteAgentOutput:
         """Let the agent answer, without a crew.
 
@@ -109,9 +109,16 @@ class Agent(Definition):
             messages: A question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume needs none.
             response_format: A pydantic class the answer must fit.
             run_id: Name of the run: started if new, gone on with if unfinished, its stored result if finished.
-            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from.
+            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from. Fields that are set on it
+                override the agent's own configuration.
             answers: For calls in doubt: address to result.
             rerun: Addresses of calls in doubt to make again.
+
+        Raises:
+            ConfigError, NoModel, StoreUnusable: before anything was paid.
+            InputsChanged, PlaceIsBehind, TaskDrifted, BranchConflictError: a resume that cannot be.
+            InDoubt: a call declared effect="once" was cut in the middle.
+            StoreError: a save failed, with on_save_error="raise".
         """
         request = self._request(messages, run_id, from_checkpoint, answers, rerun)
         return run_sync(
@@ -126,7 +133,7 @@ class Agent(Definition):
         run_id: str | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
-        rerun: Sequence[str] = (),
+        rerun: Iterable[str] = (),
     ) -> LiteAgentOutput:
         """`kickoff`, to await on a loop of your own."""
         return await self._kickoff(self._request(messages, run_id, from_checkpoint, answers, rerun), response_format)
@@ -137,7 +144,7 @@ class Agent(Definition):
         run_id: str | None,
         from_checkpoint: FromCheckpoint,
         answers: Mapping[str, Any] | None,
-        rerun: Sequence[str],
+        rerun: Iterable[str],
     ) -> Request:
         inputs = None if messages is None else {"messages": _conversation(messages)}
         return Request(inputs, run_id, from_checkpoint, answers, rerun)

@@ -163,7 +163,8 @@ class Crew(Definition):
         """Run the crew once for each set of inputs, all at once. Results come in the order of the inputs.
 
         With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
-        fails, the others still end before the failure is raised.
+        fails, the others still end before the failure is raised. Raises ConfigError for a crew that is bound to a run,
+        and what `kickoff` raises.
         """
         if self._bound is not None:
             raise ConfigError(

@@ -79,7 +79,8 @@ class RuntimeState:
     def flush(self) -> int:
         """Wait until all that the run has committed is on disk, also with durability="async".
 
-        Returns the number of the last commit that is. Raises StoreError if something still cannot be saved.
+        Returns the number of the last commit that is. Raises StoreError if something still cannot be saved, or the run
+        has ended, or has no store.
         """
         return self._journal.ask_to_flush().result()
 

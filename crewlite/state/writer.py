@@ -189,11 +189,11 @@ class Writer:
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
-        """Tell those who wait: here, or all of one loop at once on that loop."""
+        """Tell those who wait: all of one loop at once on that loop, and then, here, who asked when all is settled."""
         groups: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
         for job in jobs:
             groups.setdefault(job.loop, []).append(job.done)
-        for loop, dones in groups.items():
+        for loop, dones in sorted(groups.items(), key=lambda group: group[0] is None):
             if loop is None:
                 _tell(dones, error)
             else:

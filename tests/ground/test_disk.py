@@ -239,3 +239,17 @@ def test_watchers_hear_only_while_their_block_runs_and_each_hears_all(tmp_path):
         disk.remove(tmp_path / "b")
     disk.remove(tmp_path / "c")
     assert (len(inner), len(outer)) == (1, 2)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows asks for a right to make links")
+def test_what_a_link_leads_to_outlives_the_directory_that_holds_the_link(tmp_path):
+    kept, gone = tmp_path / "kept", tmp_path / "gone"
+    (kept / "deep").mkdir(parents=True)
+    (kept / "deep" / "file").write_text("x")
+    (gone / "inside").mkdir(parents=True)
+    (gone / "inside" / "link").symlink_to(kept)
+    (tmp_path / "link").symlink_to(kept)
+    disk.remove_directory(gone)
+    disk.remove_directory(tmp_path / "link")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "deep" / "file").read_text() == "x"

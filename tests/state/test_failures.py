@@ -278,6 +278,19 @@ def test_a_flush_that_nobody_waits_for_any_more_stops_nothing(name, tmp_path):
         assert history.run("r").status == "finished"
 
 
+@names
+def test_a_flush_after_the_end_of_the_run_says_so(name, tmp_path):
+    kept = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def keep(source, event, state):
+        kept.append(state)
+
+    crew_at(tmp_path / name)[0].kickoff(run_id="r")
+    with pytest.raises(StoreError, match="the run has ended"):
+        kept[0].flush()
+
+
 def test_a_store_that_cannot_be_closed_does_not_hold_up_the_result():
     class Stuck:
         name = "stuck"

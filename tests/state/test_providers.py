@@ -123,6 +123,40 @@ def test_a_disk_that_fails_is_told_with_its_own_words(provider, verb, tmp_path):
         begin(provider, tmp_path / "new" / "store")
 
 
+def a_fork_of(store):
+    main = Branch().add(2)
+    store.append([main.commit()])
+    return main.forked("deep/fork", 2).add()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows syncs no directories")
+@pytest.mark.parametrize("make", [lambda store: Branch().add(), a_fork_of], ids=["a run", "a fork"])
+def test_a_name_whose_sync_has_failed_is_synced_before_the_next_try_is_told_to_be_saved(make, tmp_path):
+    store, synced = JsonProvider().open(str(tmp_path / "store")), []
+    made = make(store)
+    commit, journal = made.commit(), tmp_path / "store/journal/run-1" / f"{made.branch}.jsonl"
+
+    def fail(operation):
+        if operation.verb == "fsync_dir" and journal.exists():
+            raise OSError(5, "Input/output error")
+
+    with disk.watched(fail), pytest.raises(OSError, match="Input/output error"):
+        store.append([commit])
+    assert journal.exists()
+    with disk.watched(lambda operation: synced.append(operation.path) if operation.verb == "fsync_dir" else None):
+        store.append([commit])
+    names = [str(path) for path in journal.parents if (tmp_path / "store") in path.parents]
+    assert set(names) <= set(synced)
+
+
+def test_journals_are_locked_in_the_order_of_their_names(tmp_path):
+    store, branches, written = JsonProvider().open(str(tmp_path)), [Branch(name).add() for name in "cab"], []
+    store.append([branch.commit() for branch in branches])
+    with disk.watched(lambda operation: written.append(operation.path) if operation.verb == "write" else None):
+        store.append([branch.add().commit() for branch in branches])
+    assert written == [str(tmp_path / "journal" / name / "main.jsonl") for name in "abc"]
+
+
 def test_a_location_says_which_provider_it_means(tmp_path):
     assert [provider_for(name).name for name in ("a.db", "a.SQLITE", "a.sqlite3", "a", "a.b", "db")] == [
         *["sqlite"] * 3,

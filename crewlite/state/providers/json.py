@@ -19,12 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import disk
-from crewlite.errors import (
-    BranchConflictError,
-    CheckpointMismatch,
-    RefError,
-    StoreUnusable,
-)
+from crewlite.errors import BranchConflictError, CheckpointMismatch, RefError, StoreUnusable
 from crewlite.ids import new_id
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
@@ -40,8 +35,6 @@ from crewlite.state.providers.reading import (
 )
 
 log = logging.getLogger("crewlite.state")
-_BLOCK = 512  # bytes: the least that a disk writes
-_HOLE = 32  # zeros in a row that are no accident
 
 
 class JsonProvider:
@@ -101,11 +94,9 @@ class JsonStore:
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
-        entries, offset = self._journals.scan(run_id, branch)
-        if entries:
-            self._ends[run_id, branch] = _End(entries[-1].seq, entries[-1].sum, offset, entries[0])
-            self._read[run_id, branch] = [entry for entry in entries if _names(entry)]
-            self._known.add((run_id, branch))
+        entries, end = self._scan(run_id, branch)
+        if end:
+            self._ends[run_id, branch] = end
         return entries
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
@@ -147,7 +138,7 @@ class JsonStore:
     def _take_away(self, run_id: str, heads: Mapping[str, Head]) -> Path:
         """Give a run another name, under which nobody looks for it."""
         directory = self._journals.directory(run_id)
-        branches = [info.branch for info in self.branches(run_id)]
+        branches = sorted(info.branch for info in self.branches(run_id))
         with contextlib.ExitStack() as stack:
             held = {branch: stack.enter_context(disk.held(self._journals.path(run_id, branch))) for branch in branches}
             journals = {branch: self._journals.sound(run_id, branch, file.read())[0] for branch, file in held.items()}
@@ -198,10 +189,13 @@ class JsonStore:
         return info
 
     def _go_on(self, commits: Sequence[Commit]) -> list[Commit]:
-        """Append to the journals that end where this store left them. Returns the commits that found it otherwise."""
-        late, written = [], []
+        """Append to the journals that end where this store left them. Returns the commits that found it otherwise.
+
+        Whoever locks several journals does so in the order of their names: so no two ever wait for each other.
+        """
+        late, written = list[Commit](), []
         with disk.Together() as together:
-            for commit in commits:
+            for commit in sorted(commits, key=lambda commit: (commit.run_id, commit.branch)):
                 end = self._ends.pop((commit.run_id, commit.branch), None)
                 follows = end and (end.seq, end.sum) == (commit.after, commit.after_sum)
                 if end is None or not follows or self._is_shorter(commit, end):
@@ -213,7 +207,7 @@ class JsonStore:
                     late.append(commit)
         for commit, end, offset in written:
             self._wrote(commit, end.first, offset)
-        return late
+        return [commit for commit in commits if commit in late]  # in the order given: a fork comes after its base
 
     def _is_shorter(self, commit: Commit, end: _End) -> bool:
         """Whether a journal does not go as far as this store knows: another one has folded it."""
@@ -224,10 +218,9 @@ class JsonStore:
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
-        entries = self.read(*key)
-        if not entries and key in self._known:
+        _, end = self._scan(*key)
+        if end is None and key in self._known:
             raise OSError(f"{self._journals.path(*key)} is gone: it was deleted or moved while a run was at work")
-        end = self._ends.pop(key, None)
         lacking = commit.beyond((end.seq, end.sum) if end else None)
         if lacking is None:
             raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else "its end")
@@ -236,10 +229,26 @@ class JsonStore:
                 self._begin(commit)
             else:
                 with disk.Together() as together:
+                    self._sync_names(self._journals.path(*key), together)
                     offset = self._write(commit, end, lacking, together)
                 self._wrote(commit, end.first, offset)
         except FileExistsError as error:
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+
+    def _scan(self, run_id: str, branch: str) -> tuple[list[Entry], _End | None]:
+        """A branch's entries, and where its journal ends; None if there is none."""
+        entries, offset = self._journals.scan(run_id, branch)
+        if not entries:
+            return [], None
+        self._read[run_id, branch] = [entry for entry in entries if _names(entry)]
+        self._known.add((run_id, branch))
+        return entries, _End(entries[-1].seq, entries[-1].sum, offset, entries[0])
+
+    def _sync_names(self, path: Path, together: disk.Together) -> None:
+        """Have the names that lead to a journal synced: whoever made them may have failed, or been cut, before that."""
+        while path != self._journals.root:
+            path = path.parent
+            together.sync_directory(path)
 
     def _begin(self, commit: Commit) -> None:
         """Make a branch; a fork while its base is held, so that nobody takes that away meanwhile."""
@@ -267,7 +276,6 @@ class JsonStore:
                 raise FileExistsError(f"{path} goes on")
             disk.touch(path, told_at(commit))
             return end.offset
-        self._places.mend(self._read.pop((commit.run_id, commit.branch), []))
         data = _lines(lacking)
         if data:
 
@@ -277,6 +285,8 @@ class JsonStore:
             disk.append(path, data, at=end.offset, torn=torn, together=together)
         else:  # all of it was written before, by a try that failed, perhaps without being synced
             together.sync(together.hold(path, os.O_RDWR), path)
+        # only now: another thread may have read this journal for a fork of it, and heard of no drops since
+        self._places.mend(self._read.pop((commit.run_id, commit.branch), []))
         return end.offset + len(data)
 
     def _wrote(self, commit: Commit, first: Entry, offset: int) -> None:
@@ -300,14 +310,12 @@ class JsonStore:
             with disk.Together() as together:
                 for name, run in aside.items():
                     disk.rename(self._journals.root / name, self._journals.directory(run[0].run_id), together=together)
-        except OSError:
+        except OSError as error:
             for name in aside:
                 shutil.rmtree(self._journals.root / name, ignore_errors=True)
-            if len(runs) > 1 or not self._journals.directory(runs[0][0].run_id).is_dir():
+            if len(runs) > 1 or not isinstance(error, FileExistsError):
                 raise
-            with disk.Together() as together:  # somebody else was faster; or only the last sync failed
-                together.sync_directory(self._journals.root)
-            for commit in runs[0]:
+            for commit in runs[0]:  # somebody else was faster
                 self._append(commit)
             return
         for run in runs:

@@ -181,7 +181,7 @@ class SqliteStore:
         )
         found = []
         for *row, total in rows:
-            if total is not None and total != _row_digest(row):
+            if total is not None and total != row_digest(row):
                 log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
                 continue
             found.append(PlaceInfo(*row))
@@ -354,11 +354,9 @@ class SqliteStore:
 
     def _give_back(self) -> None:
         """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
-        with contextlib.suppress(StoreBusy):
-            try:
-                self._run("PRAGMA incremental_vacuum").fetchall()  # a page for each row that is fetched
-            except sqlite3.Error as error:
-                raise self._failure(error) from error
+        with contextlib.suppress(StoreBusy), self._transaction():
+            for _ in range(self._db.execute("PRAGMA freelist_count").fetchone()[0]):
+                self._run("PRAGMA incremental_vacuum(1)")  # a step frees a page, and Python makes but one
 
     def _failure(self, error: Exception) -> OSError:
         """What to raise for an error of SQLite while writing."""
@@ -423,10 +421,10 @@ def _chained(total: object, body: object) -> str:
 def place_row(run_id: str, branch: str, place: Facts) -> tuple[Any, ...]:
     """The row of a checkpoint, but for the number of its branch."""
     named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-    return (place["id"], *named, _row_digest([place["id"], run_id, branch, *named]))
+    return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))
 
 
-def _row_digest(row: Sequence[Any]) -> str:
+def row_digest(row: Sequence[Any]) -> str:
     """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
     return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
 

@@ -133,6 +133,11 @@ def a_run_is_removed_as_a_whole(bench: Bench) -> None:
     anew = Branch().add(2)
     store.append([anew.commit()])
     journal_is(bench.open(), anew)
+    bench.open().remove("run-1", {"main": _head(anew)})
+    again = Branch().add(2)
+    for _ in range(2):
+        store.append([again.add().commit()])
+    journal_is(bench.open(), again)
 
 
 def a_run_that_moved_is_not_removed(bench: Bench) -> None:
