@@ -150,19 +150,29 @@ def create(path: Path, data: bytes) -> None:
 
 
 def append(
-    path: Path, data: bytes, *, at: int, torn: Callable[[bytes], bool], together: Together | None = None
+    path: Path,
+    data: bytes,
+    *,
+    at: int,
+    torn: Callable[[bytes], bool],
+    mark: tuple[int, bytes] = (0, b""),
+    together: Together | None = None,
 ) -> None:
     """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
 
     Whatever stands beyond `at` is cut if `torn` says that it is the remains of a write that was never finished, and
-    kept if `data` begins with it. Raises FileExistsError if it is somebody else's.
+    kept if `data` begins with it. Raises FileExistsError if it is somebody else's, or if the bytes of `mark` do not
+    stand where it says: then the file is another one than the caller knows.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
     if together is None:
         with Together() as alone:
-            append(path, data, at=at, torn=torn, together=alone)
+            append(path, data, at=at, torn=torn, mark=mark, together=alone)
         return
     file = together.hold(path, flags)
+    file.seek(mark[0])
+    if file.read(len(mark[1])) != mark[1]:
+        raise FileExistsError(f"{path} was rewritten")
     if file.seek(0, os.SEEK_END) < at:
         raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
     file.seek(at)

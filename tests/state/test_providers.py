@@ -24,6 +24,7 @@ from crewlite.errors import (
 from crewlite.ids import now
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.entry import SCHEMA, seal
+from crewlite.state.fold import fold
 from crewlite.state.locate import locate
 from crewlite.state.providers import provider_for
 from crewlite.testing.bench import Branch
@@ -496,3 +497,21 @@ def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
         store.close()
         assert locate(store.ref(place), ".", provider, None).place == place["id"]
         assert locate(store.location, ".", provider, None).run_id == "run-1"
+
+
+def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_one(tmp_path):
+    ours, theirs = (JsonProvider().open(str(tmp_path / "store")) for _ in range(2))
+    branch = Branch().add(6)
+    ours.append([branch.commit()])
+    journal = tmp_path / "store" / "journal" / "run-1" / "main.jsonl"
+    length, late = journal.stat().st_size, branch.twin().add()
+    own = theirs.read("run-1", "main")
+    folded = fold([], own, ())
+    theirs.rewrite("run-1", "main", (own[-1].seq, own[-1].sum), folded)
+    gap = length - journal.stat().st_size - len(branch.twin().add().entries[-1].line) - 1
+    branch.add(note="x" * (gap - len(',"note":""')))
+    theirs.append([branch.commit()])
+    assert journal.stat().st_size == length, "as long as before, and another"
+    with pytest.raises(BranchConflictError):
+        ours.append([late.commit()])
+    assert theirs.read("run-1", "main")[-1].sum == branch.entries[-1].sum

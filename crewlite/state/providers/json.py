@@ -37,6 +37,9 @@ from crewlite.state.providers.reading import (
 log = logging.getLogger("crewlite.state")
 
 
+_SEALED = 40  # bytes of a line that hold its seal
+
+
 class JsonProvider:
     """A directory: human-readable files, one per checkpoint, and a journal for each run."""
 
@@ -61,6 +64,12 @@ class _End:
     sum: str
     offset: int
     first: Entry
+    last: Entry
+
+    @property
+    def mark(self) -> tuple[int, bytes]:
+        """What stands where in a journal that ends so: its last seal. One that was folded may be as long by chance."""
+        return self.offset - len(self.last.line) - 1, self.last.line[:_SEALED]
 
 
 class JsonStore:
@@ -197,24 +206,16 @@ class JsonStore:
         with disk.Together() as together:
             for commit in sorted(commits, key=lambda commit: (commit.run_id, commit.branch)):
                 end = self._ends.pop((commit.run_id, commit.branch), None)
-                follows = end and (end.seq, end.sum) == (commit.after, commit.after_sum)
-                if end is None or not follows or self._is_shorter(commit, end):
+                if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
                     late.append(commit)
                     continue
                 try:
                     written.append((commit, end, self._write(commit, end, commit.entries, together)))
-                except (FileExistsError, FileNotFoundError):  # somebody went on, or our last try did; or it is gone
+                except (FileExistsError, FileNotFoundError):  # another went on, or folded it, or our last try did
                     late.append(commit)
         for commit, end, offset in written:
-            self._wrote(commit, end.first, offset)
+            self._wrote(commit, end, offset)
         return [commit for commit in commits if commit in late]  # in the order given: a fork comes after its base
-
-    def _is_shorter(self, commit: Commit, end: _End) -> bool:
-        """Whether a journal does not go as far as this store knows: another one has folded it."""
-        try:
-            return self._journals.path(commit.run_id, commit.branch).stat().st_size < end.offset
-        except FileNotFoundError:
-            return True
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
@@ -231,7 +232,7 @@ class JsonStore:
                 with disk.Together() as together:
                     self._sync_names(self._journals.path(*key), together)
                     offset = self._write(commit, end, lacking, together)
-                self._wrote(commit, end.first, offset)
+                self._wrote(commit, end, offset)
         except FileExistsError as error:
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
 
@@ -242,7 +243,7 @@ class JsonStore:
             return [], None
         self._read[run_id, branch] = [entry for entry in entries if _names(entry)]
         self._known.add((run_id, branch))
-        return entries, _End(entries[-1].seq, entries[-1].sum, offset, entries[0])
+        return entries, _End(entries[-1].seq, entries[-1].sum, offset, entries[0], entries[-1])
 
     def _sync_names(self, path: Path, together: disk.Together) -> None:
         """Have the names that lead to a journal synced: whoever made them may have failed, or been cut, before that."""
@@ -266,7 +267,7 @@ class JsonStore:
                 raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone) from None
         else:
             disk.create(path, _lines(commit.entries))
-        self._wrote(commit, commit.entries[0], len(_lines(commit.entries)))
+        self._wrote(commit, None, len(_lines(commit.entries)))
 
     def _write(self, commit: Commit, end: _End, lacking: Sequence[Entry], together: disk.Together) -> int:
         """Write what the journal, which ends at `end`, lacks of a commit. Returns where it ends then."""
@@ -282,20 +283,23 @@ class JsonStore:
             def torn(tail: bytes) -> bool:
                 return is_torn(tail, end.offset) and not follows(tail, end.sum)
 
-            disk.append(path, data, at=end.offset, torn=torn, together=together)
+            disk.append(path, data, at=end.offset, torn=torn, mark=end.mark, together=together)
         else:  # all of it was written before, by a try that failed, perhaps without being synced
             together.sync(together.hold(path, os.O_RDWR), path)
         # only now: another thread may have read this journal for a fork of it, and heard of no drops since
         self._places.mend(self._read.pop((commit.run_id, commit.branch), []))
         return end.offset + len(data)
 
-    def _wrote(self, commit: Commit, first: Entry, offset: int) -> None:
+    def _wrote(self, commit: Commit, before: _End | None, offset: int) -> None:
         """What a journal has now goes into checkpoint files, and into what is known of its end."""
+        first = before.first if before else commit.entries[0]
+        last = commit.entries[-1] if commit.entries or before is None else before.last
         for entry in commit.entries:
             self._places.follow(first, entry)
         key = (commit.run_id, commit.branch)
         self._known.add(key)
-        self._ends[key] = _End(*commit.head, offset, first)
+        seq, total = commit.head
+        self._ends[key] = _End(seq, total, offset, first, last)
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
         """Make runs that are not there: their journals are written aside, and those of a run appear all at once."""
@@ -320,7 +324,7 @@ class JsonStore:
             return
         for run in runs:
             for commit in run:
-                self._wrote(commit, commit.entries[0], len(_lines(commit.entries)))
+                self._wrote(commit, None, len(_lines(commit.entries)))
 
     def _set_aside(self, name: str, run: Sequence[Commit], together: disk.Together) -> None:
         for commit in run:
