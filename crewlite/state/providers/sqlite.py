@@ -6,20 +6,16 @@ stays within what SQLite 3.35 knows.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
 from crewlite.codec import digest
-from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
+from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, chained, parse, unseal
+from crewlite.state.entry import Entry, Facts, Unsound, chained, parse, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
     branch_info,
@@ -30,6 +26,7 @@ from crewlite.state.providers.reading import (
     newest_sound_place,
     told_at,
 )
+from crewlite.state.providers.sqlite_database import Database
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,8 +46,6 @@ PUT_PLACE = (
     "INSERT OR REPLACE INTO place (branch_id, id, seq, parent_id, trigger, address, label, created_at, sum) "
     "VALUES (?,?,?,?,?,?,?,?,?)"
 )
-BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
-LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
 
 
 class SqliteProvider:
@@ -86,15 +81,11 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.location = str(path)
-        self._path = path
-        self._connection: sqlite3.Connection | None = None
-        """For writing; opened with the first append, so that readers leave a database as it is."""
-        self._file = (0, 0)
-        """Which file the writing connection has open."""
+        self._database = Database(path)
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append. All commits share one transaction."""
-        with self._writing():
+        with self._database.writing():
             for commit in commits:
                 self._append(commit)
 
@@ -103,7 +94,7 @@ class SqliteStore:
         found: list[Entry] = []
         total: str | None = None
         where = f"{self.location}, run {run_id}, branch {branch}"
-        rows = self._query(
+        rows = self._database.query(
             "SELECT branch.seq, head, entry.seq, sum, body FROM branch LEFT JOIN entry ON branch_id = id "
             "WHERE run_id=? AND name=? ORDER BY entry.seq",
             (run_id, branch),
@@ -124,7 +115,7 @@ class SqliteStore:
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """See Store.sum_at."""
-        rows = self._query(
+        rows = self._database.query(
             "SELECT entry.seq, sum, body FROM entry JOIN branch ON branch_id = id "
             "WHERE run_id=? AND name=? AND entry.seq<=? ORDER BY entry.seq DESC LIMIT 2",
             (run_id, branch, seq),
@@ -140,40 +131,42 @@ class SqliteStore:
 
     def touched(self, run_id: str, branch: str) -> float:
         """See Store.touched."""
-        rows = self._query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
+        rows = self._database.query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
         return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
     def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
         """See Store.rewrite."""
-        with self._writing():
-            at = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", (run_id, branch)).fetchone()
-            check_rewrite(run_id, branch, head, at, entries, self._branches(self._db, run_id))
+        with self._database.writing():
+            at = self._database.ask(
+                "SELECT seq, head FROM branch WHERE run_id=? AND name=?", (run_id, branch)
+            ).fetchone()
+            check_rewrite(run_id, branch, head, at, entries, self._branches(self._database.ask, run_id))
             number = self._id_of(run_id, branch)
-            self._run("DELETE FROM entry WHERE branch_id=?", (number,))
+            self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:
                 self._insert(number, entry)
-        self._give_back()
+        self._database.give_back()
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """See Store.remove."""
-        with self._writing():
-            rows = self._db.execute("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
+        with self._database.writing():
+            rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
             check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
             for table in ("place", "entry"):
-                self._run(
+                self._database.run(
                     f"DELETE FROM {table} WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)",  # noqa: S608
                     (run_id,),
                 )
-            self._run("DELETE FROM branch WHERE run_id=?", (run_id,))
-        self._give_back()
+            self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))
+        self._database.give_back()
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """See Store.branches."""
-        return self._read(lambda db: self._branches(db, run_id), [])
+        return self._database.read(lambda db: self._branches(db.execute, run_id), [])
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """See Store.places."""
-        rows = self._query(
+        rows = self._database.query(
             "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
             "FROM place JOIN branch ON branch_id = branch.id "
             "WHERE place.id < ? AND (? = '' OR instr(place.id, ?) > 0) ORDER BY place.id DESC LIMIT ?",
@@ -192,14 +185,8 @@ class SqliteStore:
         return f"{self.location}#{place['id']}"
 
     def close(self) -> None:
-        """Close the writing connection; the last one folds the WAL into the database."""
-        if self._connection is not None:
-            self._connection.close()
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        assert self._connection is not None, "append opens it"
-        return self._connection
+        """Close the database."""
+        self._database.close()
 
     def _append(self, commit: Commit) -> None:
         number = self._move(commit)
@@ -209,18 +196,18 @@ class SqliteStore:
         for entry in commit.entries:
             self._insert(number, entry)
             for gone, _ in entry.facts.get("drops", ()):
-                self._run("DELETE FROM place WHERE id=?", (gone,))
+                self._database.run("DELETE FROM place WHERE id=?", (gone,))
             if place := entry.facts.get("place"):
-                self._run(PUT_PLACE, (number, *place_row(commit.run_id, commit.branch, place)))
+                self._database.run(PUT_PLACE, (number, *place_row(commit.run_id, commit.branch, place)))
 
     def _insert(self, number: int, entry: Entry) -> None:
         row = (number, entry.seq, entry.seal, entry.body)
-        self._run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
+        self._database.run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
 
     def _catch_up(self, commit: Commit) -> None:
         """Add what a branch lacks that is not where the commit expects it, if it has the beginning already."""
         key = (commit.run_id, commit.branch)
-        head = self._db.execute("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
+        head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
         if lacking is None or head is None:
             raise BranchConflictError(*key, expected=commit.after, found=head[0] if head else "its end")
@@ -233,20 +220,20 @@ class SqliteStore:
         if run := commit.run:
             if (base := run.get("base")) and not self._has(commit.run_id, base):
                 raise BranchConflictError(*key, expected=commit.after, found="a base that is gone")
-            row = self._run(
+            row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
                 (*key, run["uid"], *commit.head, told_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
-        row = self._run(
+        row = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=?",
             (*commit.head, told_at(commit), *key, commit.after, commit.after_sum),
         )
         return self._id_of(*key) if row.rowcount else None
 
     def _has(self, run_id: str, base: Facts) -> bool:
-        row = self._db.execute(
+        row = self._database.ask(
             "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
             (run_id, base["branch"], base["seq"]),
         ).fetchone()
@@ -258,16 +245,16 @@ class SqliteStore:
     def _id_of(self, run_id: str, branch: str) -> int:
         """Asked each time: somebody may have removed the run and made it anew, which gives it another id."""
         query = "SELECT id FROM branch WHERE run_id=? AND name=?"
-        number: int = self._db.execute(query, (run_id, branch)).fetchone()[0]
+        number: int = self._database.ask(query, (run_id, branch)).fetchone()[0]
         return number
 
-    def _branches(self, db: sqlite3.Connection, run_id: str | None) -> list[BranchInfo]:
-        rows = db.execute(
+    def _branches(self, ask: Callable[..., sqlite3.Cursor], run_id: str | None) -> list[BranchInfo]:
+        rows = ask(
             "SELECT run_id, name, sum, body FROM branch LEFT JOIN entry ON branch_id = id AND entry.seq = "
             "(SELECT min(seq) FROM entry WHERE branch_id = branch.id) WHERE ? IS NULL OR run_id = ?",
             (run_id, run_id),
         ).fetchall()
-        if run_id is None and (lost := db.execute(_ORPHANS).fetchone()[0]):
+        if run_id is None and (lost := ask(_ORPHANS).fetchone()[0]):
             log.warning("%s holds commits of %d branches that are gone: left out of the list", self.location, lost)
         found = []
         for run, name, total, body in rows:
@@ -279,136 +266,6 @@ class SqliteStore:
             except (Unsound, SchemaTooNew) as problem:
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
-
-    def _prepared(self) -> sqlite3.Connection:
-        """A connection to a database of ours, with its tables."""
-        self._connection = disk.connect(self._path)
-        found = self._path.stat()
-        self._file = (found.st_dev, found.st_ino)
-        try:
-            if not found.st_size:
-                self._run("PRAGMA auto_vacuum=INCREMENTAL")  # so that what is taken away is given back to the disk
-            self._log_ahead()
-            self._run("PRAGMA synchronous=FULL")
-            self._run("PRAGMA wal_autocheckpoint=200")  # a log that is reused syncs in half the time of one that grows
-            with self._transaction():
-                if _version(self._db, self.location) == 0:
-                    _make_tables(self._db)
-                    self._run(f"PRAGMA user_version={SCHEMA}")
-        except BaseException:
-            self._connection.close()
-            self._connection = None
-            raise
-        return self._connection
-
-    def _log_ahead(self) -> None:
-        """Turn WAL on. Where several do so at once in a new database SQLite does not wait, so that is done here."""
-        until = time.monotonic() + disk.PATIENCE
-        while True:
-            try:
-                self._run("PRAGMA journal_mode=WAL")
-            except StoreBusy:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - so that they do not meet again
-            else:
-                return
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A transaction on the writing connection, which is opened with the first."""
-        if self._connection is None:
-            self._connection = self._prepared()
-        if not self._is_there():
-            raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
-        try:
-            with self._transaction():
-                yield
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
-            raise self._failure(error) from error
-
-    def _is_there(self) -> bool:
-        """Whether the file that was opened is still the one at its path. SQLite itself would not notice."""
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return False
-        return (found.st_dev, found.st_ino) == self._file
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._run("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._run("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        try:
-            return disk.execute(self._db, self._path, sql, parameters)
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
-            raise self._failure(error) from error
-
-    def _give_back(self) -> None:
-        """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
-        with contextlib.suppress(StoreBusy), self._transaction():
-            for _ in range(self._db.execute("PRAGMA freelist_count").fetchone()[0]):
-                self._run("PRAGMA incremental_vacuum(1)")  # a step frees a page, and Python makes but one
-
-    def _failure(self, error: Exception) -> OSError:
-        """What to raise for an error of SQLite while writing."""
-        if code_of(error) in BUSY:
-            return StoreBusy(self.location, disk.PATIENCE)
-        return OSError(f"{self.location}: {error}")
-
-    def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        return self._read(lambda db: db.execute(sql, parameters).fetchall(), [])
-
-    def _read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """Read on a connection of its own, so that readers and the writer never wait for each other."""
-        if not self._path.exists():
-            return otherwise
-        try:
-            with contextlib.closing(self._reader()) as db:
-                return ask(db) if _version(db, self.location) else otherwise
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if code_of(error) in BUSY:
-                raise StoreBusy(self.location, disk.PATIENCE) from error
-            if code_of(error) in LATER:
-                raise StoreError(self.location, f"cannot be read now ({error}); try again") from error
-            raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
-
-    def _reader(self) -> sqlite3.Connection:
-        """A connection that reads only, yet may put in order what a killed writer left, where that is allowed."""
-        if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
-            db = disk.connect(self._path, read_only=True)
-            db.text_factory = as_text
-            return db
-        db = disk.connect(self._path)
-        db.execute("PRAGMA query_only=ON")
-        db.text_factory = as_text
-        return db
-
-
-def code_of(error: Exception) -> int:
-    """SQLite's number of an error, without the detail in its higher bits; 0 if it has none."""
-    code: int = getattr(error, "sqlite_errorcode", 0)
-    return code & 0xFF
-
-
-def _version(db: sqlite3.Connection, location: str) -> int:
-    """The schema of a database; 0 if there is nothing in it yet. Raises SchemaTooNew, StoreUnusable."""
-    version, tables = db.execute(  # in one statement: somebody may be making the tables
-        "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
-    ).fetchone()
-    if version > SCHEMA:
-        raise SchemaTooNew(location, version, SCHEMA)
-    if version < 1 and tables:
-        raise StoreUnusable(location, "is a database of another program; choose another location")
-    return max(int(version), 0)
 
 
 def _chained(total: object, body: object) -> str:
@@ -427,22 +284,3 @@ def place_row(run_id: str, branch: str, place: Facts) -> tuple[Any, ...]:
 def row_digest(row: Sequence[Any]) -> str:
     """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
     return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])
-
-
-def as_text(data: bytes) -> str:
-    """Text of a database, which holds what it was given: what is no UTF-8 fits nothing, and fails nothing else."""
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    db = sqlite_utils.Database(connection)
-    db["branch"].create(
-        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str, "touched": float},
-        pk="id",
-        not_null={"run_id", "name"},
-    )
-    db["branch"].create_index(["run_id", "name"], unique=True)
-    db["entry"].create({"branch_id": int, "seq": int, "sum": str, "body": bytes}, pk=("branch_id", "seq"))
-    texts = {"parent_id": str, "trigger": str, "address": str, "label": str, "created_at": str}
-    db["place"].create({"id": str, "branch_id": int, "seq": int, **texts, "sum": str}, pk="id")
-    db["place"].create_index(["branch_id"])

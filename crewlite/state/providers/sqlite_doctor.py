@@ -21,7 +21,7 @@ from crewlite.lazy import lazy
 from crewlite.state.entry import SCHEMA, Entry, Facts, unseal
 from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.reading import live_places, newest_sound_place
-from crewlite.state.providers.sqlite import BUSY, LATER, SqliteStore, as_text, code_of, place_row
+from crewlite.state.providers.sqlite import SqliteStore, place_row
 from crewlite.state.providers.sqlite_aside import (
     PLACES,
     STRANGERS,
@@ -31,6 +31,7 @@ from crewlite.state.providers.sqlite_aside import (
     make_place,
     place_aside,
 )
+from crewlite.state.providers.sqlite_database import BUSY, LATER, as_text, code_of
 from crewlite.state.transfer import document
 
 if TYPE_CHECKING:
