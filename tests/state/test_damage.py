@@ -12,10 +12,11 @@ import pytest
 
 from crewlite import CheckpointConfig, History
 from crewlite.codec import decode
-from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
+from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.ids import new_id, now
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.entry import SCHEMA, Unsound, seal, unseal
+from crewlite.state.locate import locate
 from crewlite.state.record import Record
 from crewlite.testing.bench import Branch
 
@@ -254,3 +255,18 @@ def test_a_fork_takes_other_inputs_also_where_a_name_is_unusual(make_crew, on_di
     crew.fork("r", branch="b").kickoff({"topic": "ships"})
     with History(config.location) as history:
         assert history.run("r/b").inputs == {"$": 1, "topic": "ships"}
+
+
+def test_a_checkpoint_file_copied_over_another_is_not_taken_for_it(tmp_path):
+    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
+    branch.place()
+    branch.place()
+    store.append([branch.commit()])
+    first, second = sorted((tmp_path / "store").glob("*.json"))
+    shutil.copy(second, first)
+    with pytest.raises(CheckpointMismatch, match="changed after it was written"):
+        locate(str(first), "", None, None)
+    (finding,) = History(tmp_path / "store").doctor(repair=True)
+    assert finding.what == "edited_file"
+    assert History(tmp_path / "store").doctor() == []
+    assert locate(str(first), "", None, None).place in first.name

@@ -24,7 +24,7 @@ from crewlite.ids import new_id
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
-from crewlite.state.providers.json_places import PlaceFiles, load
+from crewlite.state.providers.json_places import PlaceFiles, is_of_another, load
 from crewlite.state.providers.reading import (
     check_bases,
     check_remove,
@@ -187,7 +187,7 @@ class JsonStore:
         if entry is None or first is None:
             sound = newest_sound_place(self._journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
-        if json.loads(self._places.document(first, entry)) != document:
+        if is_of_another(path, info) or json.loads(self._places.document(first, entry)) != document:
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and it is made again"

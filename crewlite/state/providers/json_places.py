@@ -91,7 +91,7 @@ class PlaceFiles:
                 continue
             try:
                 place, document = load(files[identifier])
-                if place.id != identifier or document.get("check") != _check(document):
+                if is_of_another(files[identifier], place) or document.get("check") != _check(document):
                     raise CheckpointMismatch(str(files[identifier]), "it was changed after it was written", None)
                 found.append(place)
             except RefError:
@@ -133,6 +133,12 @@ class PlaceFiles:
         document["check"] = _check(document)
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
         return f"{{\n{lines}\n}}\n".encode()  # readable, at a tenth of the price of `indent`
+
+
+def is_of_another(path: Path, place: PlaceInfo) -> bool:
+    """Whether a file that tells of a place has the name of another one's."""
+    name = _NAME.fullmatch(path.name)
+    return name is not None and name[1] != place.id
 
 
 def load(path: Path) -> tuple[PlaceInfo, dict[str, Any]]:
