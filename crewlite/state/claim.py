@@ -9,7 +9,7 @@ and containers may share one.
 from __future__ import annotations
 
 import os
-import platform
+import socket
 import time
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ BEAT = 10.0  # seconds between signs of life
 def claim() -> Facts:
     """A claim of this process."""
     me = os.getpid()
-    return {"id": new_id(), "host": platform.node(), "boot": _boot(), "pid": me, "started": _own_start(me)}
+    return {"id": new_id(), "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
 def holds(claim: Facts, touched: float) -> bool:
@@ -33,11 +33,11 @@ def holds(claim: Facts, touched: float) -> bool:
     A claim of this very process is one that it has let go of: what it still runs, it knows without asking.
     """
     heard = time.time() - touched < SILENCE
-    if claim["boot"] == _boot() and (_boot() or claim["host"] == platform.node()) and os.name == "posix":
+    if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
             return False
         return _runs(claim["pid"], claim["started"], heard=heard)
-    if claim["host"] == platform.node() and touched < _booted():
+    if claim["host"] == socket.gethostname() and touched < _booted():
         return False  # the machine was started again since
     return heard
 

@@ -112,6 +112,7 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread."""
+        self._ended.set_running_or_notify_cancel()  # whoever waits for its end may be cancelled, and the end not
         threading.Thread(target=self._work, name="crewlite-writer", daemon=True).start()
 
     def _work(self) -> None:
