@@ -195,9 +195,10 @@ class BranchConflictError(CrewliteError, RuntimeError):
         holder: str = "this process",
     ) -> None:
         where = f"is being run by {holder}" if found is None else f"is at {found}, not at {expected}"
+        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         super().__init__(
             f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. Wait for it to end, then "
-            f"kick off again with run_id={run_id!r}; or fork the run, to go on beside it."
+            f"kick off again with {again}; or fork the run, to go on beside it."
         )
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
 

@@ -127,7 +127,10 @@ def _read(store: Store, lane: Lane, target: Located) -> Record:
     if record.claim and holds(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder(record.claim))
     lane.seq, lane.sum = record.seq, record.sum
-    lane.bases = bases(store, target.run_id, target.branch)
+    try:
+        lane.bases = bases(store, target.run_id, target.branch)
+    except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
+        lane.bases = frozenset(record.places)
     return record
 
 
@@ -186,6 +189,7 @@ async def _resume(
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
     request.progress.run_id, request.progress.location = target.run_id, journal.location
+    request.progress.branch = target.branch
     elapsed = (time.perf_counter() - started) * 1000
     event_bus.emit(
         source,

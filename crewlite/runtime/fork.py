@@ -39,7 +39,7 @@ class ForkVerb:
 
 
 class Fork(Generic[D]):
-    """`fork`, bound to a definition or to its class."""
+    """`fork(config, *, branch=None, operation_id=None, bind=None)`, of a definition or of its class: see __call__."""
 
     def __init__(self, instance: D | None, owner: type[D]) -> None:
         self._instance, self._owner = instance, owner

@@ -69,6 +69,7 @@ class Progress:
 
     run_id: str | None = None
     location: str | None = None
+    branch: str = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ class Request:
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rerun, Iterable):
+            raise ConfigError(f"rerun is {self.rerun!r}; wanted the addresses of calls in doubt")
+        if self.answers is not None and not isinstance(self.answers, Mapping):
+            raise ConfigError(
+                f"answers is {self.answers!r}; wanted a dict from the addresses of calls to their results"
+            )
         object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
         if self.inputs is None:
             return
@@ -100,6 +107,9 @@ class Request:
         """The line that resumes an interrupted run."""
         if self.progress.location is None:
             return "Nothing was saved: give it checkpoint=True to be able to go on."
+        if self.progress.branch != "main":
+            ref = f"{self.progress.run_id}/{self.progress.branch}"
+            return f"To go on: {kind}.kickoff(from_checkpoint={ref!r})"
         if self.run_id:
             return f"To go on: run the same script again, or {kind}.kickoff(run_id={self.run_id!r})"
         return f"To go on: {kind}.kickoff(run_id={self.progress.run_id!r})"
@@ -123,6 +133,10 @@ def plan(root: Root[Any], request: Request) -> Plan:
     if override is not None:
         if not isinstance(override, CheckpointConfig):
             override = CheckpointConfig(restore_from=override)
+        if override.restore_from is None and request.run_id is None:
+            raise ConfigError(
+                "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
+            )
         config = (config or defaults()).overridden_by(override)
     if request.run_id is not None:
         check_name("run_id", request.run_id)
@@ -180,7 +194,7 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
 def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
     """Hears the signals that definitions of this run name. One that has its result already needs none."""
     asked = {} if run.subscriber.asleep else named((setting, *root.inner))
-    again = Request(progress=Progress(run.run_id, run.journal.location))
+    again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
     frame = Frame(run, "", root.name, settings=(setting,))
     return Listener(asked, frame, root.holds[0], lambda: again.how_to_go_on(root.kind))
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from crewlite import events
 from crewlite.codec import digest
-from crewlite.errors import BranchConflictError, BranchExists, CrewliteError, RefError, StoreError
+from crewlite.errors import (
+    BranchConflictError,
+    BranchExists,
+    ConfigError,
+    CrewliteError,
+    JournalCorrupt,
+    RefError,
+    StoreError,
+)
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now, short
 from crewlite.refs import check_name
@@ -23,7 +31,10 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     With an `operation_id`, doing it again gives the same branch. Raises RefError if there is nothing to fork,
     BranchExists if the name is taken, StoreError if it cannot be saved; then there is no such branch.
     """
-    name = branch or f"fork/{digest(operation_id)[:8] if operation_id else short(new_id())}"
+    if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
+        raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
+    operation = digest(operation_id) if operation_id else None  # what it says is nobody's business
+    name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
     about: Facts = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id, "branch": name}
     about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.place}
@@ -31,7 +42,7 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     try:
         store = found.provider.open(found.location)
         try:
-            _fork(store, found, name, operation_id)
+            _fork(store, found, name, operation)
         finally:
             store.close()
     except Exception as error:
@@ -44,21 +55,21 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     return Located(found.provider, found.location, found.run_id, name)
 
 
-def _fork(store: Store, found: Located, name: str, operation_id: str | None) -> None:
+def _fork(store: Store, found: Located, name: str, operation: str | None) -> None:
     run_id, origin = found.run_id, found.branch
-    infos = {info.branch: info for info in store.branches(run_id)}
+    infos = {info.branch: info for info in _branches(store, run_id)}
     if origin not in infos:
         raise RefError(f"{run_id}/{origin}", f"names no branch in {store.location}", list(infos))
-    if not _is_free(infos.get(name), run_id, operation_id):
+    if not _is_free(infos.get(name), found, operation):
         return
     for left in reversed(range(_TRIES)):
         base = _at_place(store, run_id, origin, found.place) if found.place else _at_head(store, run_id, origin)
-        base["operation"] = operation_id or new_id()  # so that no two beginnings are ever alike
+        base["operation"] = operation or new_id()  # so that no two beginnings are ever alike
         try:
             store.append([_beginning(infos[origin], name, base)])
         except BranchConflictError:  # somebody was faster, or took the base away
-            taken = next((info for info in store.branches(run_id) if info.branch == name), None)
-            if not _is_free(taken, run_id, operation_id):
+            taken = next((info for info in _branches(store, run_id) if info.branch == name), None)
+            if not _is_free(taken, found, operation):
                 return
             if not left:
                 raise
@@ -66,12 +77,22 @@ def _fork(store: Store, found: Located, name: str, operation_id: str | None) -> 
             return
 
 
-def _is_free(taken: BranchInfo | None, run_id: str, operation_id: str | None) -> bool:
-    """Whether a branch can be made; False if this operation has made it. Raises BranchExists for another's."""
+def _branches(store: Store, run_id: str) -> list[BranchInfo]:
+    """The branches of a run that can be read: one that cannot does not keep the others from being forked."""
+    try:
+        return store.branches(run_id)
+    except JournalCorrupt:
+        return [info for info in store.branches() if info.run_id == run_id]
+
+
+def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
+    """Whether a branch can be made; False if this operation has made it, here. Raises BranchExists for another's."""
     if taken is None:
         return True
-    if operation_id is None or (taken.base or {}).get("operation") != operation_id:
-        raise BranchExists(run_id, taken.branch)
+    base = taken.base or {}
+    elsewhere = found.place is not None and (base.get("place") or {}).get("id") != found.place
+    if operation is None or base.get("operation") != operation or elsewhere:
+        raise BranchExists(found.run_id, taken.branch)
     return False
 
 

@@ -12,7 +12,9 @@ with History("./.checkpoints") as history:
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crewlite.codec import decode
-from crewlite.errors import RefError
+from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
@@ -159,7 +161,7 @@ class History:
         """All branches of all runs, newest run first."""
         return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
 
-    def run(self, ref: str = "latest") -> RunHistory:
+    def run(self, ref: str | Checkpoint = "latest") -> RunHistory:
         """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
         found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
@@ -171,11 +173,17 @@ class History:
         """
         return self._store.places(limit=limit, before=before)
 
-    def fork(self, ref: str = "latest", *, branch: str | None = None, operation_id: str | None = None) -> RunHistory:
+    def fork(
+        self,
+        ref: str | Checkpoint | RunHistory = "latest",
+        *,
+        branch: str | None = None,
+        operation_id: str | None = None,
+    ) -> RunHistory:
         """Begin a branch at the checkpoint that a ref names, or at the head of the run or branch that it names.
 
         Args:
-            ref: What to fork.
+            ref: What to fork; a checkpoint or run of this history will do.
             branch: The name of the new branch; one is made up if it is left out.
             operation_id: Makes a repeated call safe: the same operation gives the same branch.
 
@@ -198,20 +206,23 @@ class History:
         A branch that somebody is at work on is left alone. Every run can be resumed and forked as before, from what is
         kept.
         """
-        return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
+        with self._saving("not all of it was pruned"):
+            return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
 
     def delete(self, run_id: str) -> Pruned:
         """Delete a run with all its branches, finished or not. Raises RefError, and BranchConflictError if it runs."""
         if not self._store.branches(run_id):
             raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
-        return delete(self._store, run_id)
+        with self._saving("the run was not deleted"):
+            return delete(self._store, run_id)
 
-    def export(self, ref: str, path: str | os.PathLike[str]) -> str:
+    def export(self, ref: str | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
         """Write the whole run that a ref names, all branches of it, to one JSON file. Returns its digest.
 
         Raises RefError, JournalCorrupt if the run is not sound, OSError; then there is no such file.
         """
-        return export_run(self._store, self._find(ref).run_id, Path(path))
+        with self._saving("the run was not exported"):
+            return export_run(self._store, self._find(ref).run_id, Path(path))
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
         """Bring in a run that `export` wrote, whole or not at all: it goes on, forks and lists as the original.
@@ -222,7 +233,8 @@ class History:
             RunExists: its run_id is taken by a run that stands elsewhere. JournalCorrupt, SchemaTooNew: it is not as
             it was written, or by a newer crewlite. RefError: there is no such file. OSError: it cannot be saved.
         """
-        run_id = import_run(self._store, Path(path))
+        with self._saving("the run was not imported"):
+            run_id = import_run(self._store, Path(path))
         branches = [info.branch for info in self._store.branches(run_id)]
         return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
 
@@ -232,14 +244,31 @@ class History:
         With `repair`, what can be mended is. What is damaged is set aside, never deleted, and a branch then ends at its
         newest sound commit. A branch that somebody is at work on is left alone.
         """
-        found = doctor(self._store, repair=repair)
+        with self._saving("not all of it was repaired"):
+            found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the store may know what is no longer so
             self._store.close()
             self._store = self._provider.open(self._location)
         return found
 
-    def _find(self, ref: str) -> Located:
-        return locate(ref, self._location, self._provider, None)
+    def _find(self, ref: str | Checkpoint | RunHistory) -> Located:
+        if isinstance(ref, RunHistory):
+            return Located(self._provider, self._location, ref.run_id, ref.branch)
+        text = ref.ref if isinstance(ref, Checkpoint) else ref
+        if not isinstance(text, str):
+            raise RefError(repr(text), "is no ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
+        return locate(text, self._location, self._provider, None)
+
+    @contextlib.contextmanager
+    def _saving(self, what: str) -> Iterator[None]:
+        """Tell an error of the disk with what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, CrewliteError):
+                raise
+            problem = f"{what} ({error}). Nothing is lost: see that it can be written, and do it again"
+            raise StoreError(self._location, problem) from error
 
     def close(self) -> None:
         """Let go of the location."""

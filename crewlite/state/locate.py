@@ -45,16 +45,29 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
     """
     if text.endswith(".json"):
         return _file(text)
-    if os.path.isdir(os.path.join(text, "journal")) or is_database(text):
-        chosen = _existing(text, text, provider if not is_database(text) else None)
-        return _newest(_open(chosen, text), chosen, text, identity)
+    if is_database(text) or (os.sep in text and _is_store(text)):
+        return _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
     if hash_ and path and ("@" not in path or os.path.exists(path)):  # else an address: main@task#2
         return _place_in(_existing(text, path, provider), path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")
-    chosen = _existing(text, location, provider)
-    return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
+    try:
+        chosen = _existing(text, location, provider)
+        return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
+    except RefError:
+        if not _is_store(text):  # a bare word names a run, a branch or a place first, and only then a directory
+            raise
+        return _newest_at(text, provider, identity)
+
+
+def _is_store(text: str) -> bool:
+    return os.path.isdir(os.path.join(text, "journal"))
+
+
+def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
+    chosen = _existing(text, text, provider if not is_database(text) else None)
+    return _newest(_open(chosen, text), chosen, text, identity)
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

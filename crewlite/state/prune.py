@@ -165,6 +165,8 @@ def _head(own: list[Entry]) -> Head:
 
 
 def _seconds(older_than: timedelta | datetime) -> float:
+    if isinstance(older_than, timedelta) and not timedelta(0) <= older_than < timedelta(days=365_000):
+        raise ConfigError(f"older_than is {older_than!r}; wanted how long ago, such as timedelta(days=30)")
     moment = now() - older_than if isinstance(older_than, timedelta) else older_than
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ConfigError(f"older_than is {older_than!r}; wanted a timedelta, or a datetime with a time zone")

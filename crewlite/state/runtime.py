@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from crewlite.codec import decode, encode
-from crewlite.errors import RefError
+from crewlite.errors import ConfigError, RefError
 from crewlite.refs import check_name
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
@@ -92,6 +92,8 @@ class RuntimeState:
         record = self._journal.record
         if label is not None:
             check_name("label", label)
+        if metadata is not None and not isinstance(metadata, dict):
+            raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
         if label and any(place.get("label") == label for place in record.places.values()):
             raise RefError(label, "labels another place of this run already; choose another label")
         about = {"finished_tasks": self._finished, "tokens": self.usage.total_tokens}

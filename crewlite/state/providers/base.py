@@ -131,7 +131,11 @@ class Store(Protocol):
         """
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """All branches, newest run first, those of a run in the order they were made; or only one run's."""
+        """All branches, newest run first, those of a run in the order they were made; or only one run's.
+
+        The list of all leaves out what cannot be read, with a warning. Of one run that is JournalCorrupt or
+        SchemaTooNew: nothing may be taken away that a branch stands on which nobody can read now.
+        """
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """Places whose id contains `part`, newest first; at most `limit`, all older than the place `before`."""

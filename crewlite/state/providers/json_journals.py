@@ -118,8 +118,15 @@ class JournalFiles:
                 except FileNotFoundError:
                     continue  # removed while we were looking
                 except (Unsound, SchemaTooNew, OSError) as problem:
+                    if run_id:
+                        raise _told(problem, path) from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
         return in_order(infos)
+
+
+def _told(problem: Exception, path: Path) -> Exception:
+    """The error for a journal that does not begin as one."""
+    return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(f"{path}, line 1", str(problem), None)
 
 
 def is_torn(tail: bytes, offset: int) -> bool:

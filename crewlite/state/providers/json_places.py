@@ -103,7 +103,7 @@ class PlaceFiles:
     def files(self) -> dict[str, Path]:
         """The checkpoint files, by the id in their name."""
         try:
-            names = os.listdir(self._root)
+            names = [inside.name for inside in os.scandir(self._root) if not inside.is_dir(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
             return {}
         return {found[1]: self._root / name for name in names if (found := _NAME.fullmatch(name))}

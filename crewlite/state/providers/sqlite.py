@@ -264,6 +264,9 @@ class SqliteStore:
                 check_follows(first, [], run, name, first.seq)
                 found.append(branch_info(first))
             except (Unsound, SchemaTooNew) as problem:
+                if run_id is not None:
+                    newer = isinstance(problem, SchemaTooNew)
+                    raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
 
