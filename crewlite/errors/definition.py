@@ -1,0 +1,102 @@
+"""A definition, a setting or an input that cannot work: told before anything is paid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from crewlite.errors.root import CrewliteError
+
+
+class ConfigError(CrewliteError, ValueError):
+    """A definition or a setting cannot work; found before anything was paid."""
+
+    code = "config"
+
+
+class NoModel(ConfigError):
+    """Agents without a model. Nothing is ever billed to a model nobody chose."""
+
+    code = "no_model"
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        names = ", ".join(repr(agent) for agent in agents)
+        super().__init__(
+            f"No model for {names}. Give the agent or the crew an `llm=`, or set CREWLITE_MODEL "
+            f"(CREWLITE_MODEL=offline answers without a network)."
+        )
+        self.agents = tuple(agents)
+
+
+class BindMissing(ConfigError):
+    """A definition cannot be rebuilt from its record alone: what was live in it is to be passed."""
+
+    code = "bind_missing"
+
+    def __init__(self, where: str, missing: Mapping[str, str], hints: Sequence[str] = ()) -> None:
+        listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
+        also = f" And {'; '.join(hints)}" if hints else ""
+        super().__init__(
+            f"The {where} was made with what no record holds. Pass it: bind={{{listing}}}. The last word of a path "
+            f"binds every such part of that name; None leaves one out.{also}"
+        )
+        self.where, self.missing = where, tuple(missing)
+
+
+class NotCodable(CrewliteError, TypeError):
+    """A value that no record can hold. `path` leads to it."""
+
+    code = "not_codable"
+
+    def __init__(self, path: str, value: object, why: str = "") -> None:
+        found = type(value).__qualname__
+        super().__init__(
+            f"{path or 'the value'} is a {found}, which cannot be recorded{f' ({why})' if why else ''}. "
+            f"Wanted: plain data, a dataclass, an enum or a pydantic model. Next: return the data, not the live object."
+        )
+        self.path, self.found = path, found
+
+
+class MissingInput(CrewliteError, KeyError):
+    """A `{placeholder}` that the inputs do not fill."""
+
+    code = "missing_input"
+
+    def __init__(self, name: str, *, where: str, given: Sequence[str]) -> None:
+        have = ", ".join(given) or "none"
+        self.message = (
+            f"{where} asks for {{{name}}}, which the inputs do not hold (given: {have}). "
+            f"Pass kickoff(inputs={{{name!r}: ...}}), or write {{{{{name}}}}} for the braces themselves."
+        )
+        super().__init__(self.message)
+        self.name, self.where, self.given = name, where, tuple(given)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class UnknownProvider(ConfigError):
+    """The name of a model begins with no provider that is known."""
+
+    code = "unknown_provider"
+
+    def __init__(self, model: str, close: Sequence[str] = ()) -> None:
+        meant = f" Did you mean {' or '.join(close)}?" if close else ""
+        super().__init__(
+            f"No provider is known for model {model!r}.{meant} Wanted: provider/model, such as openai/gpt-4o, "
+            f"anthropic/claude-sonnet-4-5 or ollama_chat/llama3; or offline. For a server of your own that speaks "
+            f"OpenAI's protocol: LLM(model='openai/NAME', base_url='http://...')."
+        )
+        self.model, self.close = model, tuple(close)
+
+
+class MissingKey(ConfigError):
+    """A model whose service wants a key, and none was given; found before anything was paid."""
+
+    code = "missing_key"
+
+    def __init__(self, model: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"Model {model!r} needs a key, and there is none. Set {' or '.join(names)} in the environment, or pass "
+            f"LLM(model={model!r}, api_key=...). A key that is passed is never written or shown."
+        )
+        self.model, self.names = model, tuple(names)

@@ -1,0 +1,92 @@
+"""A model that could not be asked, or did not answer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from crewlite.errors.root import CrewliteError
+
+
+class LLMError(CrewliteError, RuntimeError):
+    """A model call failed."""
+
+    code = "llm"
+
+
+class LLMUnavailable(LLMError, ConnectionError):
+    """The model may answer later: rate limit, server error, lost connection. `retry_after` is in seconds."""
+
+    code = "llm_unavailable"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LLMTimeout(LLMUnavailable, TimeoutError):
+    """A model did not answer in time (seconds)."""
+
+    code = "llm_timeout"
+
+    def __init__(self, model: str, limit: float, what: str = "timeout") -> None:
+        waited = "gave no whole reply within" if what == "timeout" else "was silent in the middle of a reply for"
+        super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or kick off the run again to go on.")
+        self.model, self.limit = model, limit
+
+
+class LLMRejected(LLMError):
+    """A model's service refused the request; the same request would be refused again. `status` is HTTP's."""
+
+    code = "llm_rejected"
+    advice: ClassVar[str] = "Mend the request or the settings of the model, then kick off the run again to go on."
+
+    def __init__(self, model: str, status: int | None, said: str) -> None:
+        super().__init__(f"{model} refused the request{f' (status {status})' if status else ''}: {said}. {self.advice}")
+        self.model, self.status, self.said = model, status, said
+
+
+class LLMAuthError(LLMRejected, PermissionError):
+    """The service does not take the key, or the key may not do this."""
+
+    code = "llm_auth"
+    advice = "Look at the key, what it may do and what is left on the account; then kick off the run again to go on."
+
+
+class ContextOverflow(LLMRejected):
+    """The conversation is longer than the model can take."""
+
+    code = "context_overflow"
+    advice = (
+        "Give the task less context, let its tools return less (max_tool_output), or take a model with a larger "
+        "context; then kick off the run again to go on."
+    )
+
+
+class ContentRefused(LLMError):
+    """The model, or a filter of its service, refused to answer. Asking again is not tried."""
+
+    code = "content_refused"
+
+    def __init__(self, model: str, said: str) -> None:
+        super().__init__(f"{model} refused to answer: {said}. Change the task or the model, then kick off again.")
+        self.model, self.said = model, said
+
+
+class LLMEmptyReply(LLMError):
+    """The model answered with nothing."""
+
+    code = "llm_empty_reply"
+
+    def __init__(self, model: str) -> None:
+        super().__init__(f"{model} gave an empty reply: no text and no tool call. Kick off the run again to retry.")
+        self.model = model
+
+
+class ScriptExhausted(LLMError):
+    """A ScriptedLLM was asked more often than it has replies."""
+
+    code = "script_exhausted"
+
+    def __init__(self, calls: int) -> None:
+        super().__init__(f"ScriptedLLM has {calls} replies and was called once more. Add a reply, or pass a function.")
+        self.calls = calls

@@ -1,0 +1,132 @@
+"""What is recorded cannot be found, read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite.errors.root import CrewliteError
+
+
+class RefError(CrewliteError, LookupError):
+    """A ref names nothing, or more than one thing."""
+
+    code = "ref"
+
+    def __init__(self, ref: str, problem: str, candidates: Sequence[str] = ()) -> None:
+        listing = f" Candidates: {', '.join(candidates[:12])}." if candidates else ""
+        super().__init__(f"{ref!r} {problem}.{listing}")
+        self.ref, self.candidates = ref, tuple(candidates)
+
+
+class StoreError(CrewliteError, OSError):
+    """A write or a read of the store failed."""
+
+    code = "store"
+
+    def __init__(self, location: str, problem: str) -> None:
+        super().__init__(f"{location}: {problem}")
+        self.location, self.problem = location, problem
+
+
+class StoreUnusable(StoreError):
+    """The store cannot work at all; found at kickoff, before anything was paid."""
+
+    code = "store_unusable"
+
+
+class StoreBusy(StoreError):
+    """Others have been writing to the store all the time that was waited for. Nothing was changed: try again."""
+
+    code = "store_busy"
+
+    def __init__(self, location: str, seconds: float) -> None:
+        super().__init__(
+            location,
+            f"others have been writing to it for {seconds:g} s, and nothing was changed. Try again; if that does not "
+            f"help, some program holds it without moving: end that",
+        )
+        self.seconds = seconds
+
+
+class JournalCorrupt(CrewliteError, ValueError):
+    """A journal does not say what was written to it. `sound` is the newest place before the damage."""
+
+    code = "journal_corrupt"
+
+    def __init__(self, where: str, problem: str, sound: str | None) -> None:
+        newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
+        super().__init__(
+            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole, let "
+            f"History(location).doctor(repair=True) save what is sound, or start again with another run_id."
+        )
+        self.where, self.sound = where, sound
+
+
+class SchemaTooNew(JournalCorrupt):
+    """Written by a newer crewlite; left untouched."""
+
+    code = "schema_too_new"
+
+    def __init__(self, where: str, found: object, known: int) -> None:
+        CrewliteError.__init__(
+            self,
+            f"{where} has schema {found}; this crewlite reads up to {known}. "
+            f"It was left untouched: upgrade crewlite to use it.",
+        )
+        self.where, self.sound, self.found, self.known = where, None, found, known
+
+
+class CheckpointMismatch(JournalCorrupt):
+    """A checkpoint file that its journal contradicts: edited by hand, or torn from its journal."""
+
+    code = "checkpoint_mismatch"
+
+
+class BranchConflictError(CrewliteError, RuntimeError):
+    """Somebody else moved the branch first; nothing of theirs was overwritten."""
+
+    code = "branch_conflict"
+
+    def __init__(
+        self,
+        run_id: str,
+        branch: str,
+        *,
+        expected: int | None = None,
+        found: int | str | None = None,
+        holder: str = "this process",
+    ) -> None:
+        where = f"is being run by {holder}" if found is None else f"is at {found}, not at {expected}"
+        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
+        super().__init__(
+            f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. Wait for it to end, then "
+            f"kick off again with {again}; or fork the run, to go on beside it."
+        )
+        self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
+
+
+class BranchExists(CrewliteError, ValueError):
+    """A fork under a name that is taken."""
+
+    code = "branch_exists"
+
+    def __init__(self, run_id: str, branch: str) -> None:
+        super().__init__(
+            f"Run {run_id!r} has a branch {branch!r} already, and two lines of work in one would be mixed up. Choose "
+            f"another branch=, or none; to go on with that one, kick off from_checkpoint='{run_id}/{branch}'."
+        )
+        self.run_id, self.branch = run_id, branch
+
+
+class RunExists(CrewliteError, ValueError):
+    """An import of a run whose run_id is taken by one that stands elsewhere."""
+
+    code = "run_exists"
+
+    def __init__(self, run_id: str, location: str, path: str, *, found: str, wanted: str) -> None:
+        super().__init__(
+            f"Run {run_id!r} is in {location} already and is not as {path} has it (digests {found[:8]}, "
+            f"{wanted[:8]}). Nothing was changed. Import it into another location; or, if the one that is there is "
+            f"not needed any more, History({location!r}).delete({run_id!r}) first."
+        )
+        self.run_id, self.location, self.path, self.found, self.wanted = run_id, location, path, found, wanted

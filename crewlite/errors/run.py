@@ -1,0 +1,139 @@
+"""A run that cannot begin, go on or end as it was asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite.errors.root import CrewliteError
+
+
+class PlaceIsBehind(CrewliteError, RuntimeError):
+    """The branch went on beyond the place asked for."""
+
+    code = "place_is_behind"
+
+    def __init__(self, place: str, *, run_id: str, branch: str, after: Sequence[str], head: str) -> None:
+        super().__init__(
+            f"Place {place} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and resuming "
+            f"there would abandon recorded work. To go on from the head, resume from {head!r} or with "
+            f"run_id={run_id!r}; to start again at this place, fork it: crew.fork({place!r})."
+        )
+        self.place, self.run_id, self.branch, self.after, self.head = place, run_id, branch, tuple(after), head
+
+
+class InDoubt(CrewliteError, RuntimeError):
+    """A call declared effect="once" was cut in the middle: nobody can know whether it took effect."""
+
+    code = "in_doubt"
+
+    def __init__(self, address: str, what: str) -> None:
+        super().__init__(
+            f"{what} at {address} was cut in the middle, and it is declared effect='once'. Look whether it took "
+            f"effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
+            f"or rerun=[{address!r}] if it did not."
+        )
+        self.address, self.what = address, what
+
+
+class RunMismatch(CrewliteError, ValueError):
+    """The recorded run is not the run that was asked for."""
+
+    code = "run_mismatch"
+
+
+class InputsChanged(RunMismatch):
+    """A resume with other inputs than the recorded ones."""
+
+    code = "inputs_changed"
+
+    def __init__(self, run_id: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"Run {run_id!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
+            f"inputs or with the recorded ones; to try other inputs, fork the run: "
+            f"crew.fork({run_id!r}).kickoff(inputs), or use another run_id."
+        )
+        self.run_id, self.names = run_id, tuple(names)
+
+
+class TaskGone(RunMismatch):
+    """Finished tasks that nothing in the definition answers to."""
+
+    code = "task_gone"
+
+    def __init__(self, run_id: str, tasks: Sequence[str]) -> None:
+        super().__init__(
+            f"Run {run_id!r} has finished {', '.join(tasks)}, but no task of this crew answers to it. Bring the task "
+            f"back (matched by name, else by description, else by order), or start a new run_id."
+        )
+        self.run_id, self.tasks = run_id, tuple(tasks)
+
+
+class TaskDrifted(RunMismatch):
+    """A finished task whose question changed, with on_drift="error"."""
+
+    code = "task_drifted"
+
+    def __init__(self, run_id: str, address: str) -> None:
+        super().__init__(
+            f"{address} of run {run_id!r} is finished, but what it asks has changed since. Undo the change, or set "
+            f"on_drift='keep' (keep the recorded answer) or on_drift='rerun' (run it and its dependents again)."
+        )
+        self.run_id, self.address = run_id, address
+
+
+class OnLoopThread(CrewliteError, RuntimeError):
+    """A blocking verb was called on the thread that would have to do the work."""
+
+    code = "on_loop_thread"
+
+    def __init__(self, verb: str) -> None:
+        super().__init__(f"{verb}() was called on crewlite's own loop, where it would wait for itself: await a{verb}()")
+        self.verb = verb
+
+
+class MaxIterations(CrewliteError, RuntimeError):
+    """An agent used up its turns without an answer."""
+
+    code = "max_iterations"
+
+    def __init__(self, agent: str, limit: int) -> None:
+        super().__init__(
+            f"Agent {agent!r} gave no final answer in {limit} turns (max_iter). Raise max_iter, or look at the tool "
+            f"calls it repeats: History(location).run(run_id).steps"
+        )
+        self.agent, self.limit = agent, limit
+
+
+class StepTimeout(CrewliteError, TimeoutError):
+    """A step did not end within its limit (seconds). Work in a blocked thread is abandoned, not killed."""
+
+    code = "step_timeout"
+
+    def __init__(self, what: str, limit: float) -> None:
+        super().__init__(
+            f"{what} did not end within {limit:g} s. Raise its limit, or kick off the same run again to go on."
+        )
+        self.what, self.limit = what, limit
+
+
+class Redacted(CrewliteError, RuntimeError):
+    """Stands for an error whose text held a configured secret."""
+
+    code = "redacted"
+
+    def __init__(self, error_type: str, message: str) -> None:
+        super().__init__(f"{error_type}: {message}")
+        self.error_type = error_type
+
+
+class OutputInvalid(CrewliteError, ValueError):
+    """A task's answer does not have the shape it was asked for."""
+
+    code = "output_invalid"
+
+    def __init__(self, task: str, problem: str, *, tries: int) -> None:
+        super().__init__(
+            f"{task}: the answer does not fit after {tries} tries: {problem}. Kick off the run again for a new "
+            f"attempt, or relax the schema."
+        )
+        self.task, self.problem, self.tries = task, problem, tries
