@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crewlite.durable import idempotency_key as idempotency_key
     from crewlite.events.event_bus import event_bus as event_bus
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
+    from crewlite.llm.model import LLM as LLM
     from crewlite.recovery import FailurePolicy as FailurePolicy
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
@@ -42,6 +43,7 @@ _HOMES = {
     "CrewOutput": "crewlite.crew.output",
     "FailurePolicy": "crewlite.recovery",
     "History": "crewlite.state.history",
+    "LLM": "crewlite.llm.model",
     "LLMReply": "crewlite.llm.base",
     "LiteAgentOutput": "crewlite.agent.output",
     "Process": "crewlite.crew.crew",

@@ -45,6 +45,11 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
+async def on_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Do `work` on the background loop, whichever loop awaits it. If the caller is cancelled, so is the work."""
+    return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))
+
+
 async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
     """Await `work` for at most `limit` seconds. Work that does not stop when cancelled is left behind.
 

@@ -112,6 +112,10 @@ class Scope(Protocol):
     def idempotency_key(self) -> str:
         """The same for every try of this step, another for every other step."""
 
+    @property
+    def past(self) -> Sequence[str]:
+        """The kinds of the failures of this step's attempts so far."""
+
     def take(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
 
@@ -133,6 +137,7 @@ class _Plain:
 
     address = ""
     idempotency_key = ""
+    past = ()
 
     def take(self, kind: str, name: str | None = None) -> str:
         return f"{kind}:{name}" if name else kind

@@ -56,6 +56,7 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
     done: dict[Task, Given] = {}
     changed: set[Task] = set()
     outputs = []
+    await _ready(cast, addresses, run)
     for number, (task, agent, llm) in enumerate(cast):
         address = addresses[number] if addresses else scope.take("task", task.name)
         wanted = done if task.context is None else task.context
@@ -69,6 +70,14 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)
     return outputs
+
+
+async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> None:
+    """See that every model which is still to be asked can be, before the first one is paid."""
+    left = [llm for n, (_, _, llm) in enumerate(cast) if not run or not addresses or addresses[n] not in run.record.outcomes]
+    for llm in {id(llm): llm for llm in left}.values():
+        for model in (llm, *llm.fallbacks):
+            await model.ready()
 
 
 def _asked(task: Task, agent: Agent, inputs: dict[str, Any]) -> Any:

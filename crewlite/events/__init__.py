@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         LLMCallCompletedEvent as LLMCallCompletedEvent,
         LLMCallFailedEvent as LLMCallFailedEvent,
         LLMCallStartedEvent as LLMCallStartedEvent,
+        LLMStreamChunkEvent as LLMStreamChunkEvent,
+        LLMThinkingChunkEvent as LLMThinkingChunkEvent,
     )
     from crewlite.events.types.logging_events import (
         AgentLogsExecutionEvent as AgentLogsExecutionEvent,

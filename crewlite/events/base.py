@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,9 @@ class BaseEvent(BaseModel):
     """The root of all events: subscribing to it hears everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    fleeting: ClassVar[bool] = False
+    """Heard and not kept: no history holds it, and it names a checkpoint only for who names it in `on_events`."""
 
     type: str = "event"
     """Its name: what `on_events` takes."""

@@ -30,6 +30,8 @@ CheckpointEventType = Literal[
     "llm_call_started",
     "llm_call_completed",
     "llm_call_failed",
+    "llm_stream_chunk",
+    "llm_thinking_chunk",
     "tool_usage_started",
     "tool_usage_finished",
     "tool_usage_error",

@@ -6,11 +6,12 @@ tool's `tool_call_id`.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -19,6 +20,16 @@ from crewlite.errors import ConfigError, LLMEmptyReply, LLMError
 from crewlite.usage import Usage
 
 Message = dict[str, Any]
+
+ToolProtocol = Literal["native", "text"]
+"""How a model asks for tools: in its replies' own tool calls, or in writing (see `protocol`)."""
+
+
+class OnChunk(Protocol):
+    """Takes the pieces of a reply as they come."""
+
+    def __call__(self, text: str, thinking: bool = False) -> Awaitable[None]:
+        """A piece of the text, or of what the model thinks before it."""
 
 
 class ToolCall(BaseModel):
@@ -55,6 +66,10 @@ class LLMReply(BaseModel):
     usage: Usage = Field(default_factory=Usage)
     finish_reason: str | None = None
     response_id: str | None = None
+    model: str | None = None
+    """Which model replied, if it is not the one that was asked: a fallback."""
+    carried: dict[str, Any] | None = None
+    """What the model's service wants to see again with the next call, as it is: signed thoughts."""
 
     @field_validator("text", mode="before")
     @classmethod
@@ -73,6 +88,8 @@ class LLMReply(BaseModel):
                 }
                 for n, call in enumerate(self.tool_calls, 1)
             ]
+        if self.carried:
+            message["carried"] = self.carried
         return message
 
 
@@ -96,12 +113,17 @@ class BaseLLM:
 
     `context` holds what else is known, and only what the signature takes is passed: `tools` (schemas of the tools on
     offer, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema of the
-    answer wanted, or None). Return text, a ToolCall or several, or an LLMReply with usage.
+    answer wanted, or None), `on_chunk` (to be called, or by `acall` awaited, with each piece of a streamed reply),
+    `stop` (texts to stop at). Return text, a ToolCall or several, or an LLMReply with usage.
 
     Raise LLMUnavailable for what may work later (rate limits, server errors), any other error for what will not.
     """
 
     model: str = "custom"
+    tool_protocol: ToolProtocol = "native"
+    """ "text" for a model that has no tool calls of its own: tools and calls are then told in writing."""
+    fallbacks: tuple[BaseLLM, ...] = ()
+    """Models to ask when this one fails for good, in order."""
 
     def __init__(self, model: str | None = None) -> None:
         if model is not None:
@@ -120,10 +142,27 @@ class BaseLLM:
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, `call` does it."""
+        if on_chunk := context.get("on_chunk"):
+            context["on_chunk"] = _from_a_thread(on_chunk)
         return await background.in_thread(self.call, messages, **context_for(type(self).call, context))
+
+    async def ready(self) -> None:
+        """Make what calls need. Raises what would make every call fail; awaited before anything is paid."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
+
+
+def _from_a_thread(on_chunk: OnChunk) -> Any:
+    here = asyncio.get_running_loop()
+
+    def told(text: str, thinking: bool = False) -> None:
+        async def tell() -> None:
+            await on_chunk(text, thinking)
+
+        asyncio.run_coroutine_threadsafe(tell(), here).result()
+
+    return told
 
 
 @cache

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events
 from crewlite.durable import Intent, Stamp, Step
-from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply
-from crewlite.recovery import DEFAULT
+from crewlite.errors import LLMError
+from crewlite.lazy import lazy
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, context_for, whole_reply
+from crewlite.recovery import DEFAULT, Ladder
+
+if TYPE_CHECKING:
+    from crewlite.llm import protocol
+else:
+    protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class _Voice:
     def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
         return events.LLMCallCompletedEvent(
             **stamp,
-            model=self.source.model,
+            model=value.model or self.source.model,
             agent_role=self.agent,
             response=value.text,
             tool_calls=tuple({"name": call.name, "arguments": call.arguments} for call in value.tool_calls),
@@ -53,13 +61,19 @@ def ask(
     template: str = "",
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> Awaitable[LLMReply]:
-    """Ask a model and wait for its whole reply; from the record if this call was answered before."""
+    """Ask a model, then its fallbacks, and wait for a whole reply; from the record if this call was answered before."""
     snapshot = tuple(messages)
-    context = {"tools": list(tools), "agent": agent, "response_schema": response_schema}
+    ladder = Ladder(1 + len(llm.fallbacks), DEFAULT)
 
     async def work() -> LLMReply:
-        reply = await llm.acall([dict(m) for m in snapshot], **context_for(type(llm).acall, context))
-        return whole_reply(reply, llm.model)
+        asked = (llm, *llm.fallbacks)[ladder.way(durable.scope().past)]
+        await asked.ready()
+        chunks = _Chunks(asked, agent)
+        try:
+            reply = await _answer(asked, snapshot, tools, agent, response_schema, chunks)
+        finally:
+            chunks.over = True
+        return reply if asked is llm else reply.model_copy(update={"model": asked.model})
 
     step = Step(
         kind="llm",
@@ -72,10 +86,52 @@ def ask(
         decode=_decode,
         usage=_usage,
         means={"model": llm.model, "template": template},
-        remedies=DEFAULT,
+        remedies=ladder,
         intends=intends,
     )
     return durable.scope().step(step)
+
+
+async def _answer(
+    llm: BaseLLM,
+    messages: tuple[Message, ...],
+    tools: Sequence[dict[str, Any]],
+    agent: str,
+    response_schema: dict[str, Any] | None,
+    on_chunk: OnChunk,
+) -> LLMReply:
+    """Ask once, in the way this model takes tools."""
+    context: dict[str, Any] = {"agent": agent, "response_schema": response_schema, "on_chunk": on_chunk}
+    written = bool(tools) and llm.tool_protocol == "text"
+    if written:
+        said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
+    else:
+        said, context = [dict(message) for message in messages], context | {"tools": list(tools)}
+    reply = whole_reply(await llm.acall(said, **context_for(type(llm).acall, context)), llm.model)
+    return protocol.read(reply) if written else reply
+
+
+class _Chunks:
+    """Tells the pieces of one reply, on the loop of the run it belongs to, until the call is over."""
+
+    def __init__(self, llm: BaseLLM, agent: str) -> None:
+        self._llm, self._agent, self._scope, self.over = llm, agent, durable.scope(), False
+        self._home = asyncio.get_running_loop()
+
+    async def __call__(self, text: str, thinking: bool = False) -> None:
+        if self.over:  # a thread that outlived its timeout
+            raise LLMError(f"{self._llm.model}: nobody waits for this reply any more")
+        cls = events.LLMThinkingChunkEvent if thinking else events.LLMStreamChunkEvent
+        about = {"model": self._llm.model, "agent_role": self._agent}
+
+        async def tell() -> None:
+            chunk = self._scope.mask(text)
+            await self._scope.announce(self._llm, lambda stamp: cls(**stamp, **about, chunk=chunk))
+
+        if asyncio.get_running_loop() is self._home:
+            await tell()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(tell(), self._home))
 
 
 def _encode(reply: LLMReply) -> Any:
@@ -86,6 +142,10 @@ def _encode(reply: LLMReply) -> Any:
         data["finish"] = reply.finish_reason
     if reply.response_id:
         data["id"] = reply.response_id
+    if reply.model:
+        data["model"] = reply.model
+    if reply.carried:
+        data["carried"] = reply.carried
     return codec.encode(data)
 
 
@@ -96,6 +156,8 @@ def _decode(data: Any) -> LLMReply:
         tool_calls=tuple(ToolCall(*call) for call in plain.get("tool_calls", ())),
         finish_reason=plain.get("finish"),
         response_id=plain.get("id"),
+        model=plain.get("model"),
+        carried=plain.get("carried"),
     )
 
 

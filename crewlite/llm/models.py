@@ -11,9 +11,10 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 
 if TYPE_CHECKING:
-    from crewlite.llm import offline
+    from crewlite.llm import model, offline
 else:
-    offline = lazy("crewlite.llm.offline")  # only for those who ask for it by name
+    model = lazy("crewlite.llm.model")  # only for those who ask for one by name
+    offline = lazy("crewlite.llm.offline")
 
 Model = BaseLLM | str | None
 
@@ -24,16 +25,12 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
         if isinstance(own, BaseLLM):
             return own
         if isinstance(own, str):
-            return _named(own, agent)
+            return named(own)
         if own is not None:
             raise ConfigError(f"Agent {agent!r} has llm={own!r}; wanted a BaseLLM or the name of a model")
     raise NoModel([agent])
 
 
-def _named(name: str, agent: str) -> BaseLLM:
-    if name == "offline":
-        return offline.OfflineLLM()
-    raise ConfigError(
-        f"Agent {agent!r} asks for model {name!r}; this release knows the name 'offline' and objects of your own: "
-        f"subclass BaseLLM and pass llm=YourLLM()"
-    )
+def named(name: str) -> BaseLLM:
+    """The model of this name: `offline`, or `provider/model`."""
+    return offline.OfflineLLM() if name == "offline" else model.LLM(name)

@@ -7,9 +7,13 @@ from typing import Literal
 
 from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable, text_of
 
-FailureKind = Literal["unavailable", "timeout", "empty", "refused", "bug"]
-"""unavailable: may work later (rate limit, server error, lost connection). timeout: took too long. empty: a reply
-without content. refused: crewlite's own typed refusals, which trying again does not mend. bug: anything else."""
+FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
+"""unavailable: may work later (rate limit, server error, lost connection). later: the other side asks to wait longer
+than a run should. timeout: took too long. empty: a reply without content. refused: crewlite's own typed refusals, which
+trying again does not mend. bug: anything else."""
+
+LONGEST_WAIT = 60.0
+"""Seconds that a run waits at most before it tries again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,10 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """Classify by type, never by words found in a text."""
-        return cls(_kind(error), type(error).__qualname__, text_of(error), getattr(error, "retry_after", None))
+        kind, wait = _kind(error), getattr(error, "retry_after", None)
+        if kind == "unavailable" and wait is not None and wait > LONGEST_WAIT:
+            kind = "later"
+        return cls(kind, type(error).__qualname__, text_of(error), wait)
 
 
 def _kind(error: BaseException) -> FailureKind:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from crewlite.recovery.failure import Failure, FailureKind
+from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Rule:
     kinds: frozenset[FailureKind]
     retries: int
     base: float = 1.0
-    cap: float = 60.0
+    cap: float = LONGEST_WAIT
 
     def __post_init__(self) -> None:
         if self.retries < 0:
@@ -54,8 +54,8 @@ class FailurePolicy:
     """An ordered list of rules; the first that covers the failure and is not spent decides, else it is given up.
 
     >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
-    >>> policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ())
-    Retry(delay=7, kind='unavailable')
+    >>> 7 <= policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ()).delay <= 7.7
+    True
     >>> policy.decide(Failure("bug", "KeyError", "x"), ())
     Abort()
     """
@@ -78,19 +78,68 @@ class FailurePolicy:
 
         `past` holds the kinds of the failures that were retried before.
         """
-        tried = [Retry(kind=kind) for kind in get_args(FailureKind) for _ in range(list(past).count(kind))]
-        remedy = self.decide(Failure.of(error), tried, key=key)
+        remedy = self.decide(Failure.of(error), _retried(past), key=key)
         return remedy.delay if isinstance(remedy, Retry) else None
+
+    def retries(self, kind: str, past: Sequence[str]) -> bool:
+        """Whether a failure of this kind is tried again, after failures of those kinds were."""
+        found = [known for known in get_args(FailureKind) if known == kind]
+        return any(isinstance(self.decide(Failure(known, "", ""), _retried(past)), Retry) for known in found)
+
+
+def _retried(past: Sequence[str]) -> list[Remedy]:
+    return [Retry(kind=kind) for kind in get_args(FailureKind) for _ in range(list(past).count(kind))]
 
 
 def _delay(rule: Rule, failure: Failure, tries: int, key: str) -> float:
-    if failure.retry_after is not None:
-        return min(failure.retry_after, rule.cap)
     if failure.kind == "empty":
         return 0.0
     seed = int.from_bytes(hashlib.blake2b(f"{key}/{tries}".encode(), digest_size=4).digest(), "big")
-    jitter = 0.5 + seed / 2**33  # 0.5 to 1: runs that failed together do not come back together
-    return float(min(rule.base * 2.0 ** min(tries, 60), rule.cap) * jitter)
+    chance = seed / 2**32  # runs that failed together do not come back together
+    if failure.retry_after is not None:
+        return min(failure.retry_after * (1 + chance / 10), rule.cap)  # never sooner than asked
+    return min(rule.base * 2.0 ** min(tries, 60), rule.cap) * (1 + chance) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Several ways to do one thing: when the budget of one is spent, the next begins, with a budget of its own.
+
+    Which way an attempt takes follows from the kinds of the failures before it alone, so a resume goes on where the
+    attempts of its earlier life ended.
+
+    >>> two = Ladder(2, FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),)))
+    >>> [two.way(["unavailable"] * n) for n in range(4)]
+    [0, 0, 1, 1]
+    """
+
+    ways: int
+    policy: FailurePolicy
+
+    def way(self, past: Sequence[str]) -> int:
+        """The number, from 0, of the way that the next attempt takes after these failures."""
+        return self._at(past)[0]
+
+    def kind(self, error: BaseException) -> FailureKind:
+        """What sort of failure an error is."""
+        return self.policy.kind(error)
+
+    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
+        """Seconds to wait before the next attempt, or None to give up. A bug is not tried another way."""
+        way, tried = self._at(past)
+        delay = self.policy.delay(error, tried, key)
+        if delay is None and way + 1 < self.ways and self.kind(error) != "bug":
+            return 0.0
+        return delay
+
+    def _at(self, past: Sequence[str]) -> tuple[int, list[str]]:
+        way, tried = 0, list[str]()
+        for kind in past:
+            if self.policy.retries(kind, tried):
+                tried.append(kind)
+            else:
+                way, tried = way + 1, []
+        return min(way, self.ways - 1), tried
 
 
 DEFAULT = FailurePolicy(

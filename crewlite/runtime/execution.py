@@ -67,6 +67,7 @@ class Execution(Generic[T]):
         await self._begin()
         while True:
             frame, clock = self.outer.child(self, number), time.perf_counter()
+            frame.past = tuple(past)
             try:
                 with durable.entered(frame):
                     value = await within(step.work(), step.timeout, _what(step))

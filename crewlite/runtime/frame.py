@@ -36,6 +36,7 @@ class Frame:
         "idempotency_key",
         "live",
         "name",
+        "past",
         "run",
         "settings",
         "started",
@@ -49,6 +50,8 @@ class Frame:
         self.settings = settings
         """What this step and those around it say about checkpoints, from the inside out."""
         self.idempotency_key = run.idempotency_key(address) if address else ""
+        self.past: tuple[str, ...] = ()
+        """The kinds of the failures of this step's attempts so far."""
         self.started: str | None = None
         """The event of this step's start."""
         self.live = False
@@ -99,7 +102,7 @@ class Frame:
         """Say something that is no step's outcome. It rides with the next commit, unless it names a checkpoint."""
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
-        if setting := run.subscriber.wants(event.type, (*says, *self.settings)):
+        if setting := run.subscriber.wants(event.type, (*says, *self.settings), fleeting=event.fleeting):
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.ride(event)

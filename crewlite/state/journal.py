@@ -79,6 +79,8 @@ class Journal:
 
     def ride(self, event: BaseEvent) -> None:
         """Let an event be recorded with the next commit."""
+        if event.fleeting:
+            return
         self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
 
     def again(self, address: str, kind: str) -> None:

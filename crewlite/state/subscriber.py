@@ -30,15 +30,15 @@ class CheckpointSubscriber:
     asleep: bool = False
     """The run has its result already; nothing new will be named."""
 
-    def wants(self, kind: str, outward: tuple[Setting, ...]) -> CheckpointConfig | bool:
-        """The setting under which an event of this type names a checkpoint, else False."""
+    def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
+        """The setting under which an event of this type names a checkpoint, else False. "*" is no fleeting one."""
         for setting in () if self.asleep else outward:
             if setting is None:
                 continue
             if isinstance(setting, bool):
                 return setting and kind in self.natural
             events = self.natural if setting.on_events is True else setting.on_events
-            return setting if kind in events or "*" in events else False
+            return setting if kind in events or ("*" in events and not fleeting) else False
         return False
 
     def place(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, LLMUnavailable, StepTimeout
-from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Retry, Rule
+from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Ladder, Retry, Rule
 
 
 def unavailable(retry_after=None):
@@ -89,9 +89,49 @@ def test_an_empty_reply_is_asked_for_again_at_once():
     assert DEFAULT.delay(LLMEmptyReply("m"), [], "k") == 0.0
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(7, 7), (0, 0), (0.25, 0.25), (3600, 60)])
-def test_what_the_other_side_asks_for_is_waited_up_to_the_cap(asked, waits):
-    assert DEFAULT.decide(unavailable(asked), ()).delay == waits
+@pytest.mark.parametrize("asked", [7, 0, 0.25, 60])
+def test_what_the_other_side_asks_for_is_waited_and_never_less_or_a_tenth_more(asked):
+    waits = {DEFAULT.decide(unavailable(asked), (), key=str(n)).delay for n in range(200)}
+    assert min(waits) >= asked
+    assert max(waits) <= min(asked * 1.1, 60)
+    assert len(waits) > 100 or asked in (0, 60)
+
+
+def test_a_wait_that_is_longer_than_a_run_should_last_is_not_begun():
+    assert Failure.of(LLMUnavailable("429", retry_after=61)).kind == "later"
+    assert DEFAULT.delay(LLMUnavailable("429", retry_after=61), [], "task:a/llm#1") is None
+
+
+LADDER = Ladder(3, DEFAULT)
+
+
+def failures(error, ways=LADDER):
+    """The way of each attempt, until none is left."""
+    past, taken = [], []
+    while True:
+        taken.append(ways.way(past))
+        if ways.delay(error, past, "key") is None:
+            return taken
+        past.append(ways.kind(error))
+
+
+def test_each_way_has_the_whole_budget_before_the_next_begins():
+    assert failures(LLMUnavailable("503")) == [0] * 4 + [1] * 4 + [2] * 4
+    assert failures(LLMEmptyReply("m")) == [0, 0, 1, 1, 2, 2]
+    assert failures(LLMError("no such model")) == [0, 1, 2]
+    assert failures(LLMUnavailable("429", retry_after=3600)) == [0, 1, 2]
+    assert failures(LLMError("no such model"), Ladder(1, DEFAULT)) == [0]
+
+
+def test_a_bug_is_not_tried_another_way():
+    assert failures(KeyError("x")) == [0]
+
+
+@given(st.lists(st.sampled_from(["unavailable", "later", "timeout", "empty", "refused"]), max_size=20))
+def test_the_way_follows_from_the_failures_alone_and_never_goes_back(past):
+    ways = [LADDER.way(past[:n]) for n in range(len(past) + 1)]
+    assert ways == sorted(ways)
+    assert set(ways) <= {0, 1, 2}
 
 
 @given(st.integers(0, 12), st.text(max_size=20), st.floats(0.001, 5), st.floats(0.001, 90))

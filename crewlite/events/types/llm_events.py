@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from crewlite.events.base import BaseEvent
 
@@ -38,3 +38,21 @@ class LLMCallFailedEvent(_LLMEvent):
     type: Literal["llm_call_failed"] = "llm_call_failed"
     error: str
     error_type: str
+
+
+class _ChunkEvent(_LLMEvent):
+    fleeting: ClassVar[bool] = True
+
+    chunk: str
+
+
+class LLMStreamChunkEvent(_ChunkEvent):
+    """A piece of a streamed reply. Not kept: what is recorded is the whole reply."""
+
+    type: Literal["llm_stream_chunk"] = "llm_stream_chunk"
+
+
+class LLMThinkingChunkEvent(_ChunkEvent):
+    """A piece of what a model thinks before it replies. Not kept."""
+
+    type: Literal["llm_thinking_chunk"] = "llm_thinking_chunk"

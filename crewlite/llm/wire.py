@@ -1,0 +1,117 @@
+"""Requests and replies as litellm has them, and as crewlite has them.
+
+Whatever a tool returned goes out fenced, as data that is not to be obeyed, and cleaned of what cannot be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from crewlite.errors import ContentRefused, LLMUnavailable
+from crewlite.llm.base import LLMReply, Message, ToolCall
+from crewlite.usage import Usage
+
+_LONE = re.compile("[\ud800-\udfff]")  # half a character: no encoding can send it, no file can keep it
+_UNSAFE = re.compile(r"[^\w .:-]")
+_FENCE = re.compile(r"<(/?)(tool_output)", re.IGNORECASE)
+
+
+def messages_for(messages: Iterable[Message], provider: str) -> list[Message]:
+    """The conversation as it is sent."""
+    return [_sent(message, provider) for message in messages]
+
+
+def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON schema as the answer's format."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema)}}
+
+
+def reply_of(response: Any, model: str, provider: str, cost: float | None) -> LLMReply:
+    """The reply in a response. Raises ContentRefused, and LLMUnavailable for a response without any."""
+    choices = getattr(response, "choices", None) or []
+    message = getattr(choices[0], "message", None) if choices else None
+    if message is None:
+        raise LLMUnavailable(f"{model} sent a response without a reply. Kick off the run again to go on.")
+    reason, text = getattr(choices[0], "finish_reason", None), clean(getattr(message, "content", None) or "")
+    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
+    calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
+    if refusal or (reason == "content_filter" and not text and not calls):
+        raise ContentRefused(model, clean(str(refusal)) if refusal else "a content filter of its service stepped in")
+    return LLMReply(
+        text=text,
+        tool_calls=calls,
+        usage=_usage(getattr(response, "usage", None), cost),
+        finish_reason=reason,
+        response_id=getattr(response, "id", None),
+        carried=_carried(message, provider),
+    )
+
+
+def clean(text: str) -> str:
+    """The text with halves of characters replaced, as everything else can be sent and kept."""
+    return _LONE.sub("\ufffd", text)
+
+
+def fenced(text: str, tool: str) -> str:
+    """A tool's output between marks that it cannot close itself."""
+    inside, name = _FENCE.sub(r"&lt;\1\2", text), _UNSAFE.sub("_", tool)
+    return f'<tool_output tool="{name}">\n{inside}\n</tool_output>'
+
+
+def _sent(message: Message, provider: str) -> Message:
+    sent: Message = _cleaned({name: value for name, value in message.items() if name not in ("carried", "name")})
+    if message.get("role") == "tool":
+        sent["content"] = fenced(str(sent.get("content") or ""), clean(str(message.get("name") or "")))
+    if message.get("tool_calls"):
+        sent["content"] = sent.get("content") or None
+        sent["tool_calls"] = [_as_text(call) for call in sent["tool_calls"]]
+    carried = message.get("carried") or {}
+    return sent | (carried["fields"] if carried.get("provider") == provider else {})
+
+
+def _as_text(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function["arguments"]
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return call | {"function": function | {"arguments": text}}
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {_cleaned(name): _cleaned(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_cleaned(item) for item in value]
+    return value
+
+
+def _call(call: Any) -> ToolCall:
+    function = call.function
+    return ToolCall(clean(function.name or ""), clean(function.arguments or ""), call.id)
+
+
+def _carried(message: Any, provider: str) -> dict[str, Any] | None:
+    """What the service wants to see again with the next call: its signed thoughts."""
+    blocks = getattr(message, "thinking_blocks", None)
+    return {"provider": provider, "fields": {"thinking_blocks": _cleaned(blocks)}} if blocks else None
+
+
+def _usage(usage: Any, cost: float | None) -> Usage:
+    return Usage(
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(getattr(usage, "prompt_tokens_details", None), "cached_tokens"),
+        reasoning_tokens=_count(getattr(usage, "completion_tokens_details", None), "reasoning_tokens"),
+        requests=1,
+        cost=cost,
+    )
+
+
+def _count(details: Any, name: str) -> int:
+    count = getattr(details, name, None)
+    return count if isinstance(count, int) else 0
