@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -60,6 +60,17 @@ class Intent:
 
     address: str
     effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step as the run's record knows it, wherever in the run it is."""
+
+    address: str
+    begun: bool
+    """It happened, happens, or is sure to: its intent or its start is recorded. A prune leaves that standing."""
+    outcome: Json = None
+    """As recorded; None while there is none, and where a prune has left it out."""
 
 
 def same(value: Any) -> Any:
@@ -125,6 +136,12 @@ class Scope(Protocol):
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
 
+    def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
+        """The steps of this kind and of one of these names that the whole run has recorded, in the order they ended.
+
+        Those that have not ended come last.
+        """
+
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""
 
@@ -147,6 +164,9 @@ class _Plain:
 
     def in_doubt(self, address: str) -> bool:
         return False
+
+    def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
+        return ()
 
     def mask(self, text: str) -> str:
         return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -29,7 +29,7 @@ from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.tools.base import BaseTool
-from crewlite.tools.function import tool as make_tool
+from crewlite.tools.toolbox import as_tools
 
 _SILENT = frozenset(
     name for name in checkpoint_event_types() if name.startswith(("task_", "crew_", "agent_execution_"))
@@ -49,6 +49,10 @@ class Agent(Definition):
     llm: BaseLLM | str | None = None
     """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
     tools: tuple[BaseTool, ...] = ()
+    """Also plain functions, and tools of LangChain, CrewAI and LlamaIndex."""
+    max_tool_output: int | None = Field(default=20_000, ge=100)
+    """Characters of a tool's result that the model is shown; of longer ones head and tail. None shows all. All of it is
+    recorded either way."""
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
     max_execution_time: float | None = Field(default=None, gt=0)
@@ -194,7 +198,18 @@ class Agent(Definition):
     ) -> Step[LiteAgentOutput]:
         system = system_prompt(self.role, self.goal, self.backstory, tools=bool(self.tools))
         opening = ({"role": "system", "content": system}, *messages)
-        job = Work(self, self.role, llm, self.tools, opening, self.max_iter, self.verbose, shape, f"agent {self.role}")
+        job = Work(
+            self,
+            self.role,
+            llm,
+            self.tools,
+            opening,
+            self.max_iter,
+            self.verbose,
+            shape,
+            f"agent {self.role}",
+            self.max_tool_output,
+        )
 
         def output(answer: Answer) -> LiteAgentOutput:
             more = {"token_usage": run.record.usage, "run_id": run.run_id, "durability": run.durability} if run else {}
@@ -243,23 +258,6 @@ class _LiteVoice:
         return events.LiteAgentExecutionErrorEvent(
             **stamp, agent_role=self.source.role, error=error, error_type=error_type
         )
-
-
-def as_tools(value: object) -> object:
-    """Functions become tools; what is a tool stays one."""
-    if isinstance(value, BaseTool) or _is_function(value):
-        raise ConfigError("tools is one tool; wanted a list: tools=[...]")
-    if not isinstance(value, list | tuple):
-        return value
-    made = tuple(make_tool(item) if _is_function(item) else item for item in value)
-    names = [item.name for item in made if isinstance(item, BaseTool)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"two tools are named {', '.join(twice)}; a model could not tell them apart")
-    return made
-
-
-def _is_function(item: object) -> bool:
-    return isinstance(item, Callable) and not isinstance(item, BaseTool | type)  # type: ignore[arg-type]
 
 
 def _as_format(value: object) -> type[BaseModel] | None:

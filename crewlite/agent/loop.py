@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -19,7 +18,11 @@ from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.tools.base import BaseTool
-from crewlite.tools.call import PlannedCall, plan_call
+from crewlite.tools.call import PlannedCall
+from crewlite.tools.plan import plan_calls
+from crewlite.tools.result import ToolResult
+from crewlite.tools.shorten import shortened
+from crewlite.tools.toolbox import Toolbox
 
 PROMPTS = "crewlite.agent"
 _TRIES = 3  # answers, before one that does not fit is given up
@@ -40,11 +43,13 @@ class Work:
     shape: Shape | None = None
     title: str = ""
     """What errors and logs call it."""
+    max_tool_output: int | None = None
+    """Characters of a tool's result that the model is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the agent said last, and the value read out of it."""
+    """What the agent said last, or what its tool gave as the answer, and the value read out of it."""
 
     text: str
     value: BaseModel | None = None
@@ -57,26 +62,22 @@ def system_prompt(role: str, goal: str, backstory: str, *, tools: bool) -> str:
 
 async def work(job: Work) -> Answer:
     """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises."""
-    tools = {tool.name: tool for tool in job.tools}
-    offered = [tool.schema_for_model for tool in job.tools]
-    messages, misfits = list(job.messages), 0
+    tools, messages, misfits = Toolbox(job.tools), list(job.messages), 0
     await _log_start(job)
     for _ in range(job.max_iter):
-        reply, calls = await _turn(job, messages, tools, offered)
+        reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
         if job.verbose:
             await _log(job, reply)
-        if calls:
-            results = await durable.together([call.make() for call in calls])
-            messages += [
-                {"role": "tool", "tool_call_id": call.id, "name": call.step.name, "content": result.text}
-                for call, result in zip(calls, results, strict=True)
-            ]
+        results = await durable.together([call.make() for call in calls]) if calls else []
+        messages += [_told(job, call, result) for call, result in zip(calls, results, strict=True)]
+        answer = _answer(reply, calls, results)
+        if answer is None:
             continue
         if job.shape is None:
-            return Answer(reply.text)
+            return Answer(answer)
         try:
-            return Answer(reply.text, job.shape.read(reply.text))
+            return Answer(answer, job.shape.read(answer))
         except Misshapen as problem:
             misfits += 1
             if misfits == _TRIES:
@@ -86,21 +87,32 @@ async def work(job: Work) -> Answer:
     raise MaxIterations(job.role, job.max_iter)
 
 
-async def _turn(
-    job: Work, messages: Sequence[Message], tools: dict[str, BaseTool], offered: list[dict[str, Any]]
-) -> tuple[LLMReply, list[PlannedCall]]:
+def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[ToolResult]) -> str | None:
+    """The answer, if this turn brought one: the reply, or the first result of a tool that answers by itself."""
+    if not calls:
+        return reply.text
+    return next((result.text for call, result in zip(calls, results, strict=True) if call.answers(result)), None)
+
+
+def _told(job: Work, call: PlannedCall, result: ToolResult) -> Message:
+    """How the model hears of a result."""
+    text = shortened(result.text, job.max_tool_output, call.address)
+    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text}
+
+
+async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
     """One reply, and the calls it asks for: their intents are on disk with it, before any of them is made."""
     scope = durable.scope()
     planned: list[PlannedCall] = []
 
     def intends(reply: LLMReply) -> list[Intent]:
-        planned[:] = [plan_call(scope, call, n, tools, job) for n, call in enumerate(reply.tool_calls, 1)]
+        planned[:] = plan_calls(scope, reply.tool_calls, tools, job)
         return [call.intent for call in planned if call.intent]
 
     reply = await ask(
         job.llm,
         messages,
-        tools=offered,
+        tools=[tool.schema_for_model for tool in tools.tools],
         agent=job.role,
         response_schema=job.shape.schema if job.shape else None,
         template=templates.version(PROMPTS, "system.j2"),

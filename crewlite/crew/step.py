@@ -74,7 +74,8 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
 
 async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> None:
     """See that every model which is still to be asked can be, before the first one is paid."""
-    left = [llm for n, (_, _, llm) in enumerate(cast) if not run or not addresses or addresses[n] not in run.record.outcomes]
+    done = run.record.outcomes if run and addresses else {}
+    left = [llm for n, (_, _, llm) in enumerate(cast) if not addresses or addresses[n] not in done]
     for llm in {id(llm): llm for llm in left}.values():
         for model in (llm, *llm.fallbacks):
             await model.ready()

@@ -45,15 +45,19 @@ class ToolCall(BaseModel):
         super().__init__(name=name, arguments=_as_dict(arguments), id=id)
 
 
+UNREAD = ("not JSON", "not an object")
+"""Keys under which the text of arguments stands that are no JSON object."""
+
+
 def _as_dict(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
     """Arguments as a dict. JSON text is read; what is no JSON object fits no tool, and the model is told."""
     if not isinstance(arguments, str):
         return arguments or {}
     try:
-        read = json.loads(arguments or "{}")
-    except ValueError:
-        return {"not JSON": arguments}
-    return read if isinstance(read, dict) else {"not an object": arguments}
+        read = json.loads(arguments.strip() or "{}")
+    except (ValueError, RecursionError):
+        return {UNREAD[0]: arguments}
+    return read if isinstance(read, dict) else {UNREAD[1]: arguments}
 
 
 class LLMReply(BaseModel):

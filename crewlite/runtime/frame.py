@@ -7,11 +7,12 @@ asked for ─► recorded, same question? ── yes ─► answer: no call, no 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from crewlite import codec, events
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Call, Stamp, Step
 from crewlite.errors import CrewliteError, JournalCorrupt, TaskDrifted
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
@@ -93,6 +94,19 @@ class Frame:
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
         return address in self.run.doubts
+
+    def calls(self, kind: str, names: Collection[str]) -> list[Call]:
+        """The steps of this kind and of one of these names that the whole run has recorded; the unfinished ones last.
+
+        Events outlive a prune, so what was begun is known also where nothing else of it is.
+        """
+        record = self.run.record
+        named = re.compile(rf"(?:^|/){kind}:(?:{'|'.join(map(re.escape, names))})(?:#\d+)?\Z").search
+        started = (event.address for event in record.events if event.type.endswith("_started"))
+        begun = dict.fromkeys(address for address in (*record.intents, *started) if named(address))
+        ended = {address: record.value(address) for address in record.outcomes if named(address)}
+        found = [Call(address, address in begun, value) for address, value in ended.items()]
+        return found + [Call(address, True) for address in begun if address not in ended]
 
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""

@@ -25,7 +25,8 @@ class CheckpointConfig(Described):
     location: str = "./.checkpoints"
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
     on_events: tuple[str, ...] | Literal[True] = ("task_completed",)
-    """Events that name a checkpoint: names, event classes, "*" for all; True for the root's natural one."""
+    """Events that name a checkpoint: names, event classes; True for the root's natural one; "*" for all but signals
+    and the chunks of streams."""
     provider: Any = None
     """A BaseProvider; None goes by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
     max_checkpoints: int | None = Field(default=None, ge=1)

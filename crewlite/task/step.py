@@ -130,8 +130,18 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     )
     system = system_prompt(filled.role, filled.goal, filled.backstory, tools=bool(tools))
     opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
+    title = f"task {task.title!r}"
     job = Work(
-        agent, filled.role, llm, tools, opening, agent.max_iter, agent.verbose, task.shape, f"task {task.title!r}"
+        agent,
+        filled.role,
+        llm,
+        tools,
+        opening,
+        agent.max_iter,
+        agent.verbose,
+        task.shape,
+        title,
+        agent.max_tool_output,
     )
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}

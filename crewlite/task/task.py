@@ -8,13 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from crewlite.agent.agent import Agent, as_tools
+from crewlite.agent.agent import Agent
 from crewlite.agent.shape import Shape
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.tools.base import BaseTool
+from crewlite.tools.toolbox import as_tools
 
 
 class Task(Definition):
@@ -29,7 +30,7 @@ class Task(Definition):
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._ -]{1,100}$")
     """What it is called in addresses (`task:research`), results (`result["research"]`) and on resume."""
     tools: tuple[BaseTool, ...] = ()
-    """Beside the agent's own."""
+    """Beside the agent's own, and instead of one of the same name. As for Agent, also functions and others' tools."""
     context: tuple[Task, ...] | None = None
     """Tasks whose outputs it is given; None: all before it; []: none."""
     output_pydantic: type[BaseModel] | None = None

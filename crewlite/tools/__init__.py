@@ -2,6 +2,7 @@
 
 from crewlite.durable import Effect, idempotency_key
 from crewlite.tools.base import BaseTool
+from crewlite.tools.foreign import adopt
 from crewlite.tools.function import FunctionTool, tool
 
-__all__ = ["BaseTool", "Effect", "FunctionTool", "idempotency_key", "tool"]
+__all__ = ["BaseTool", "Effect", "FunctionTool", "adopt", "idempotency_key", "tool"]

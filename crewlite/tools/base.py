@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from crewlite import background
 from crewlite.definition import Described
 from crewlite.durable import Effect
 from crewlite.errors import ConfigError
+from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
 
 
@@ -48,13 +50,28 @@ class BaseTool(Described):
     effect: Effect = "idempotent"
     """What a repeated call would do: "none" (nothing), "idempotent" (no harm, given the same idempotency key), "once"
     (harm: after a cut in the middle the run stops and asks)."""
-    timeout: float | None = None
-    """Seconds for one call; a call that takes longer is an error the model hears of."""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds for one call; a call that takes longer is an error the model hears of. With effect="once" the run stops
+    and asks instead, as nobody knows whether it took effect."""
+    result_as_answer: bool = False
+    """Its result is the agent's answer as it is; the model is not asked again."""
+    max_usage_count: int | None = Field(default=None, ge=1)
+    """Calls of a tool of this name that one run may make, by whichever agent; further ones are refused."""
+    cache_function: Callable[[dict[str, Any], Any], bool] | None = None
+    """Called with the arguments and the result of a call: whether the same call, made again in this run, is given this
+    result instead. None: never."""
 
     @model_validator(mode="after")
-    def _has_code(self) -> BaseTool:
+    def _can_work(self) -> BaseTool:
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
+        if self.cache_function and self.effect == "once":
+            raise ConfigError(
+                f"tool {self.name!r} is declared effect='once' and has a cache_function, but a call that must happen "
+                f"is not answered with an earlier result: leave one of them out"
+            )
+        if self.cache_function and is_async(self.cache_function):
+            raise ConfigError(f"tool {self.name!r}: cache_function is async; wanted a plain function that says a bool")
         return self
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -69,18 +86,31 @@ class BaseTool(Described):
         return self.args_schema or arguments_model(self.name, self._code())
 
     @cached_property
+    def safe_name(self) -> str:
+        """The name it is offered under: as it is, if services for models take it, else one that is made from it."""
+        return safe_name(self.name)
+
+    @cached_property
     def schema_for_model(self) -> dict[str, Any]:
         """How the tool is offered to a language model."""
         parameters = self.arguments.model_json_schema()
         parameters.pop("title", None)
-        function = {"name": self.name, "description": self.description, "parameters": parameters}
+        function = {"name": self.safe_name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of its arguments, as a model passes them."""
+        return tuple(field.alias or name for name, field in self.arguments.model_fields.items())
+
+    def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the code gets them. Raises pydantic.ValidationError."""
+        checked = self.arguments.model_validate(arguments)
+        return {name: getattr(checked, name) for name in type(checked).model_fields}
 
     async def arun(self, **arguments: Any) -> Any:
         """Check the arguments and run. Raises pydantic.ValidationError, TimeoutError, and what the tool raises."""
-        checked = self.arguments.model_validate(arguments)
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
-        return await background.within(self._arun(**values), self.timeout, f"tool {self.name}")
+        return await background.within(self._arun(**self.check(arguments)), self.timeout, f"tool {self.name}")
 
     def _code(self) -> Any:
         overridden = type(self)._arun is not BaseTool._arun

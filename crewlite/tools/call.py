@@ -2,84 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from pydantic import ValidationError
-
-from crewlite import codec, durable, events
-from crewlite.durable import Effect, Intent, Scope, Stamp, Step
-from crewlite.errors import BranchConflictError, InDoubt, JournalCorrupt, RunMismatch, StoreError, text_of
-from crewlite.events.base import BaseEvent
-from crewlite.ids import now
+from crewlite import background, codec, durable, events
+from crewlite.durable import Effect, Intent, Step, Voice
+from crewlite.errors import (
+    BranchConflictError,
+    InDoubt,
+    JournalCorrupt,
+    RunMismatch,
+    StepTimeout,
+    StoreError,
+    text_of,
+)
 from crewlite.llm.base import ToolCall
 from crewlite.tools.base import BaseTool, as_text
+from crewlite.tools.result import ToolResult, key_of
 
-if TYPE_CHECKING:
-    Refused = events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    """What the model is told. `error` is the type of what went wrong, if anything did."""
-
-    text: str
-    error: str | None = None
-
-
-class Named(Protocol):
-    """Who calls."""
-
-    @property
-    def source(self) -> object:
-        """The live agent."""
-
-    @property
-    def role(self) -> str:
-        """What it is called."""
-
-
-class _Voice:
-    """Events of a call that really happens."""
-
-    def __init__(self, tool: BaseTool, about: dict[str, Any], resumed_call: bool) -> None:
-        self.source: object = tool
-        self._about = about
-        self._in_doubt = resumed_call
-        self.began: datetime = now()
-
-    def started(self, stamp: Stamp) -> BaseEvent:
-        self.began = now()
-        return events.ToolUsageStartedEvent(**stamp, **self._about, in_doubt=self._in_doubt)
-
-    def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        if value.error:
-            return self.failed(stamp, value.text, value.error)
-        return events.ToolUsageFinishedEvent(
-            **stamp, **self._about, output=value.text, started_at=self.began, finished_at=now()
-        )
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
-        return events.ToolUsageErrorEvent(**stamp, **self._about, error=error, error_type=error_type)
-
-
-class _Refusal:
-    """The one event of a call that never happens."""
-
-    def __init__(self, source: object, event: type[Refused], about: dict[str, Any]) -> None:
-        self.source, self._event, self._about = source, event, about
-
-    def started(self, stamp: Stamp) -> None:
-        return None
-
-    def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        return self.failed(stamp, value.text, value.error or "")
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
-        return self._event(**stamp, **self._about, error=error)
+log = logging.getLogger("crewlite.tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,79 +31,85 @@ class PlannedCall:
     """A call that a reply asked for, with the address it will have."""
 
     id: str
+    name: str
+    """As the reply has it."""
+    tool: BaseTool | None
     step: Step[ToolResult]
     intent: Intent | None
-    """None: nothing will happen, as the tool does not exist or the arguments do not fit."""
+    """None: nothing will happen, as it is refused or answered with an earlier result."""
+
+    @property
+    def address(self) -> str:
+        """Where it is recorded."""
+        return self.step.address or ""
 
     def make(self) -> Awaitable[ToolResult]:
         """Make the call; from the record if it was made before."""
         return durable.scope().step(self.step)
 
-
-def plan_call(scope: Scope, call: ToolCall, number: int, tools: Mapping[str, BaseTool], agent: Named) -> PlannedCall:
-    """Take the address of the reply's call `number`, and see whether it can be made."""
-    address = scope.take("tool", call.name)
-    about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": agent.role}
-    tool = tools.get(call.name)
-    problem = _unknown(call, tools) if tool is None else _misfit(call, tool)
-    if tool is None or problem:
-        event = events.ToolSelectionErrorEvent if tool is None else events.ToolValidateInputErrorEvent
-        result = ToolResult(problem or "", "ToolSelectionError" if tool is None else "ToolValidateInputError")
-
-        async def refuse() -> ToolResult:
-            return result
-
-        step = _step(call, address, refuse, _Refusal(agent.source, event, about), "none")
-        return PlannedCall(call.id or f"call_{number}", step, None)
-    about["tool_class"] = type(tool).__name__
-    voice = _Voice(tool, about, scope.in_doubt(address))
-    step = _step(call, address, lambda: _use(tool, call, about), voice, tool.effect)
-    return PlannedCall(call.id or f"call_{number}", step, Intent(address, tool.effect))
+    def answers(self, result: ToolResult) -> bool:
+        """Whether this result is the agent's answer."""
+        return self.tool is not None and self.tool.result_as_answer and not result.error
 
 
-def _step(call: ToolCall, address: str, work: Any, voice: Any, effect: Effect) -> Step[ToolResult]:
+def call_step(
+    call: ToolCall,
+    address: str,
+    tool: BaseTool | None,
+    work: Callable[[], Awaitable[ToolResult]],
+    voice: Voice,
+    effect: Effect = "none",
+) -> Step[ToolResult]:
+    """The step of a call, whatever is to become of it. Its question: the name and the arguments."""
     return Step(
         kind="tool",
-        name=call.name,
+        name=tool.name if tool else call.name,
         work=work,
         question=codec.encode([call.name, call.arguments]),
         voice=voice,
-        encode=lambda result: {"text": result.text} | ({"error": result.error} if result.error else {}),
-        decode=lambda data: ToolResult(data["text"], data.get("error")),
+        encode=ToolResult.encode,
+        decode=ToolResult.decode,
         answer=lambda value: ToolResult(as_text(value)),
         address=address,
         effect=effect,
     )
 
 
-async def _use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
+async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
+    """Let the tool work. Raises InDoubt, and what stops a run; anything else is told to the model."""
     try:
-        return ToolResult(as_text(await tool.arun(**call.arguments)))
+        result = await tool.arun(**call.arguments)
+        text = as_text(result)
     except (InDoubt, RunMismatch, StoreError, BranchConflictError, JournalCorrupt):
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
-        kind, text = type(error).__name__, text_of(error)
-        trace = traceback.format_exc()
-        scope = durable.scope()
-        await scope.announce(
-            tool,
-            lambda stamp: events.ToolExecutionErrorEvent(
-                **stamp, **about, error=scope.mask(text), error_type=kind, traceback=scope.mask(trace)
-            ),
-        )
-        return ToolResult(f"Tool {call.name} failed: {kind}: {text}", kind)
+        return await _failed(tool, error, traceback.format_exc(), about)
+    return ToolResult(text, reusable=key_of(call.arguments) if await _may_be_reused(tool, call, result) else None)
 
 
-def _unknown(call: ToolCall, tools: Mapping[str, BaseTool]) -> str:
-    known = ", ".join(sorted(tools)) or "none"
-    return f"There is no tool {call.name!r}. Tools you can use: {known}."
+async def _failed(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> ToolResult:
+    scope, kind, text = durable.scope(), type(error).__name__, text_of(error)
+    await scope.announce(
+        tool,
+        lambda stamp: events.ToolExecutionErrorEvent(
+            **stamp, **about, error=scope.mask(text), error_type=kind, traceback=scope.mask(trace)
+        ),
+    )
+    if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
+        if tool.effect == "once":
+            raise InDoubt(scope.address, error.what) from error
+        may = " It may still take effect." if tool.effect == "idempotent" else ""
+        return ToolResult(f"Tool {tool.safe_name} failed: it did not end within {error.limit:g} s.{may}", kind)
+    return ToolResult(f"Tool {tool.safe_name} failed: {kind}: {text}", kind)
 
 
-def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
+async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool:
+    """What the tool's cache_function says; no, if it raises."""
+    if tool.cache_function is None:
+        return False
     try:
-        tool.arguments.model_validate(call.arguments)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        wanted = ", ".join(tool.arguments.model_fields)
-        return f"The arguments do not fit {call.name}: {problems}. It takes: {wanted or 'no arguments'}."
-    return None
+        return bool(await background.in_thread(tool.cache_function, dict(call.arguments), result))
+    except Exception as error:  # noqa: BLE001 - the border: the call has its result, whatever this raises
+        problem = f"the cache_function of tool {tool.name!r} raised {type(error).__name__}: {text_of(error)}"
+        log.warning("%s; the result is used, and not kept for the same call", durable.scope().mask(problem))
+        return False

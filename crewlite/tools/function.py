@@ -33,7 +33,14 @@ class FunctionTool(BaseTool):
 def tool(name: Callable[..., Any], /) -> FunctionTool: ...
 @overload
 def tool(
-    name: str | None = None, /, *, effect: Effect = "idempotent", timeout: float | None = None
+    name: str | None = None,
+    /,
+    *,
+    effect: Effect = "idempotent",
+    timeout: float | None = None,
+    result_as_answer: bool = False,
+    max_usage_count: int | None = None,
+    cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     name: str | Callable[..., Any] | None = None,
@@ -41,6 +48,9 @@ def tool(
     *,
     effect: Effect = "idempotent",
     timeout: float | None = None,
+    result_as_answer: bool = False,
+    max_usage_count: int | None = None,
+    cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, sync or async. Its docstring tells the model what it does.
 
@@ -53,16 +63,23 @@ def tool(
 
     `@tool("other name", effect="once", timeout=30)` sets what the signature cannot say: see BaseTool for the words.
     """
+    more = {
+        "effect": effect,
+        "timeout": timeout,
+        "result_as_answer": result_as_answer,
+        "max_usage_count": max_usage_count,
+        "cache_function": cache_function,
+    }
     if callable(name):
-        return _make(name, None, effect, timeout)
-    return lambda fn: _make(fn, name, effect, timeout)
+        return _make(name, None, more)
+    return lambda fn: _make(fn, name, more)
 
 
-def _make(fn: Callable[..., Any], name: str | None, effect: Effect, timeout: float | None) -> FunctionTool:
+def _make(fn: Callable[..., Any], name: str | None, more: dict[str, Any]) -> FunctionTool:
     title = name or getattr(fn, "__name__", type(fn).__name__)
     description = summary(inspect.getdoc(fn) or "")
     if not description:
         raise ConfigError(f"Tool {title!r} has no docstring; write one: it is what the model reads")
-    made = FunctionTool(name=title, description=description, func=fn, effect=effect, timeout=timeout)
+    made = FunctionTool(name=title, description=description, func=fn, **more)
     _ = made.arguments  # an unusable signature is told here, not in the middle of a run
     return made

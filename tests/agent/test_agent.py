@@ -311,6 +311,27 @@ def test_plain_functions_become_tools():
     assert who.llm.calls[1][-1]["content"] == "3"
 
 
+def test_a_tool_may_answer_for_a_lone_agent_also_after_a_stop(config):
+    class Stop(Exception):
+        pass
+
+    said = []
+
+    @tool(result_as_answer=True)
+    def conclude(word: str) -> str:
+        """Conclude."""
+        said.append(word)
+        return f"{word}!"
+
+    who = agent(ToolCall("conclude", {"wrd": "x"}), Stop(), ToolCall("conclude", {"word": "so"}), tools=[conclude])
+    who = who.model_copy(update={"checkpoint": config()})
+    with pytest.raises(Stop):
+        who.kickoff("go", run_id="r")
+    assert who.kickoff(run_id="r").raw == "so!"
+    assert who.kickoff(run_id="r").raw == "so!"
+    assert (said, len(who.llm.calls)) == (["so"], 3)
+
+
 def test_a_config_for_a_crew_warns_on_a_lone_agent(caplog, tmp_path):
     agent("x", checkpoint=CheckpointConfig(location=tmp_path / "s")).kickoff("go")
     assert "task_completed never happens" in caplog.text

@@ -23,10 +23,11 @@ class ToolUsageStartedEvent(_ToolEvent):
 
 
 class ToolUsageFinishedEvent(_ToolEvent):
-    """A tool's result is recorded."""
+    """A tool's result is recorded. `from_cache`: it is an earlier one of this run; no call was started for it."""
 
     type: Literal["tool_usage_finished"] = "tool_usage_finished"
     output: str
+    from_cache: bool = False
     started_at: datetime
     finished_at: datetime
 
@@ -56,7 +57,7 @@ class ToolValidateInputErrorEvent(_ToolEvent):
 
 
 class ToolSelectionErrorEvent(_ToolEvent):
-    """The model asked for a tool that this agent does not have."""
+    """The model asked for a tool that this agent does not have, or that has reached its `max_usage_count`."""
 
     type: Literal["tool_selection_error"] = "tool_selection_error"
     error: str

@@ -1,0 +1,42 @@
+"""Names of tools: people choose any, services for models take few.
+
+`^[a-zA-Z0-9_-]{1,64}$` is what all of them take. A name that fits stays as it is; the safe name of another one depends
+on nothing but that name, so a resumed run offers the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+
+_FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_REST = re.compile(r"[^a-zA-Z0-9_-]+")
+_OF_ADDRESSES = re.compile(r"[/#!]")
+
+
+def safe_name(name: str) -> str:
+    """The name to offer a tool under.
+
+    >>> safe_name("search"), safe_name("Search the web!"), safe_name("Marée à Brest")
+    ('search', 'Search_the_web', 'Maree_a_Brest')
+
+    Where letters would be lost, or the name is too long, a digest of it keeps it apart from others.
+
+    >>> safe_name("潮汐 tide")
+    'tide_2b716e'
+    """
+    if _FITS.fullmatch(name):
+        return name
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    safe = _REST.sub("_", plain).strip("_")
+    lost = any(letter.isalnum() and not letter.isascii() for letter in plain)
+    if safe and len(safe) <= 64 and not lost:
+        return safe
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
+    return f"{safe[:57] or 'tool'}_{digest}"
+
+
+def address_name(name: str) -> str:
+    """A name as it stands in the address of a call, where some characters mean something."""
+    return _OF_ADDRESSES.sub("_", name)

@@ -1,0 +1,167 @@
+"""What is to become of the calls that a reply asks for: made, answered with an earlier result, or refused.
+
+All of it is decided in call order before the first one is made, and what is to be made is recorded together with the
+reply. So calls that go on side by side cannot slip through a limit, and a resumed run decides as it did: what was
+begun once is made, whatever else has been recorded since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from crewlite import events
+from crewlite.durable import Call, Intent, Scope
+from crewlite.errors import text_of
+from crewlite.llm.base import UNREAD, ToolCall
+from crewlite.tools.base import BaseTool
+from crewlite.tools.call import PlannedCall, call_step, use
+from crewlite.tools.naming import address_name
+from crewlite.tools.result import ToolResult, key_of
+from crewlite.tools.toolbox import Toolbox
+from crewlite.tools.voice import Made, Refused, Reused
+
+_SHOWN = 40  # characters of what could not be read
+
+
+class Named(Protocol):
+    """Who calls."""
+
+    @property
+    def source(self) -> object:
+        """The live agent."""
+
+    @property
+    def role(self) -> str:
+        """What it is called."""
+
+
+def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, agent: Named) -> list[PlannedCall]:
+    """Take the addresses of a reply's calls, and decide on each."""
+    plan = _Plan(scope, tools, agent)
+    return [plan.decide(call, number) for number, call in enumerate(calls, 1)]
+
+
+class _Plan:
+    """The calls of one reply, as far as they are decided."""
+
+    def __init__(self, scope: Scope, tools: Toolbox, agent: Named) -> None:
+        self._scope, self._tools, self._agent = scope, tools, agent
+        self._granted: defaultdict[str, set[str]] = defaultdict(set)
+        """Addresses of calls of this reply that are to be made, by tool: no record has them yet."""
+
+    def decide(self, call: ToolCall, number: int) -> PlannedCall:
+        address = self._scope.take("tool", address_name(call.name))
+        tool, label = self._tools.find(call.name), call.id or f"call_{number}"
+        about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._agent.role}
+        if tool is None:
+            known = ", ".join(self._tools.names) or "none"
+            problem = f"There is no tool {call.name!r}. Tools you can use: {known}."
+            return self._refused(call, label, address, None, problem, about)
+        about["tool_name"] = tool.name
+        if misfit := _misfit(call, tool):
+            return self._refused(call, label, address, tool, misfit, about, events.ToolValidateInputErrorEvent)
+        about["tool_class"] = type(tool).__name__
+        begun, ended = self._earlier(tool)
+        if address not in begun:
+            if earlier := _reusable(tool, call, address, ended):
+                return _reused(call, label, address, tool, earlier, about)
+            if tool.max_usage_count is not None and len(begun) >= tool.max_usage_count:
+                return self._refused(call, label, address, tool, _used_up(tool), about)
+        self._granted[tool.name].add(address)
+        voice = Made(tool, about, self._scope.in_doubt(address))
+        step = call_step(call, address, tool, lambda: use(tool, call, about), voice, tool.effect)
+        return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect))
+
+    def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
+        """The calls of a tool that the run has begun, and those it has recorded; none where nobody needs to know."""
+        if tool.max_usage_count is None and tool.cache_function is None:
+            return set(), ()
+        found = self._scope.calls("tool", {address_name(tool.name), tool.safe_name})
+        return {call.address for call in found if call.begun} | self._granted[tool.name], found
+
+    def _refused(
+        self,
+        call: ToolCall,
+        label: str,
+        address: str,
+        tool: BaseTool | None,
+        problem: str,
+        about: dict[str, Any],
+        event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] = (
+            events.ToolSelectionErrorEvent
+        ),
+    ) -> PlannedCall:
+        result = ToolResult(problem, event.__name__.removesuffix("Event"))
+        voice = Refused(self._agent.source, about, event)
+        return PlannedCall(label, call.name, tool, call_step(call, address, tool, _giving(result), voice), None)
+
+
+def _reused(
+    call: ToolCall, label: str, address: str, tool: BaseTool, earlier: ToolResult, about: dict[str, Any]
+) -> PlannedCall:
+    step = call_step(call, address, tool, _giving(earlier), Reused(tool, about))
+    return PlannedCall(label, call.name, tool, step, None)
+
+
+def _giving(result: ToolResult) -> Any:
+    async def give() -> ToolResult:
+        return result
+
+    return give
+
+
+def _reusable(tool: BaseTool, call: ToolCall, address: str, ended: Sequence[Call]) -> ToolResult | None:
+    """The first result of the run that may answer this call. The text is copied: its place may be done anew."""
+    if tool.cache_function is None:
+        return None
+    key = key_of(call.arguments)
+    for earlier in ended:
+        kept = earlier.outcome if isinstance(earlier.outcome, dict) else {}
+        if earlier.address != address and kept.get("reusable") == key and isinstance(kept.get("text"), str):
+            return ToolResult(kept["text"], reusable=key, cached=kept.get("cached") or earlier.address)
+    return None
+
+
+def _used_up(tool: BaseTool) -> str:
+    limit = tool.max_usage_count
+    times = "once" if limit == 1 else f"{limit} times"
+    return (
+        f"Tool {tool.safe_name} was used {times} in this run, which is its limit (max_usage_count={limit}), so it was "
+        f"not called. Go on without it."
+    )
+
+
+def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
+    """What is wrong with the arguments, for the model to read."""
+    wanted = f"It takes: {', '.join(tool.takes) or 'no arguments'}."
+    if len(call.arguments) == 1 and (key := next(iter(call.arguments))) in UNREAD and key not in tool.takes:
+        return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {wanted}"
+    try:
+        tool.check(call.arguments)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        return f"The arguments do not fit {tool.safe_name}: {problems}. {wanted}"
+    except Exception as error:  # noqa: BLE001 - the border: validators are the tool's own, and may raise anything
+        return f"The arguments do not fit {tool.safe_name}: {type(error).__name__}: {text_of(error)}. {wanted}"
+    return None
+
+
+def _unread(text: str) -> str:
+    """Why this text is no JSON object, and where it broke off."""
+    try:
+        read = json.loads(text)
+    except json.JSONDecodeError as problem:
+        if problem.msg.startswith("Unterminated") or problem.pos >= len(text.rstrip()):
+            return f"not a JSON object: they break off after {text.rstrip()[-_SHOWN:]!r}. Send them again, whole"
+        after = text[: problem.pos][-_SHOWN:]
+        at = f"at character {problem.pos + 1}, after {after!r}" if after.strip() else f"at {text[:_SHOWN]!r}"
+        return f"not a JSON object: {problem.msg} {at}. Send them again as one JSON object"
+    except RecursionError:
+        return "not a JSON object that can be read: it is nested too deeply. Send a flatter one"
+    kind = {list: "a list", str: "a text", bool: "a truth value", type(None): "null"}.get(type(read), "a number")
+    return f"not a JSON object, but {kind}. Send them again as one JSON object, by name"

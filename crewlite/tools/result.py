@@ -1,0 +1,36 @@
+"""What a call came to, and how it is recorded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import codec
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What the model is told. `error` is the type of what went wrong, if anything did."""
+
+    text: str
+    error: str | None = None
+    reusable: str | None = None
+    """If it may answer the same call again: the digest of the arguments (`key_of`)."""
+    cached: str | None = None
+    """The address of the earlier call whose result this is."""
+
+    def encode(self) -> dict[str, Any]:
+        """As recorded."""
+        more = {"error": self.error, "reusable": self.reusable, "cached": self.cached}
+        return {"text": self.text} | {name: value for name, value in more.items() if value}
+
+    @classmethod
+    def decode(cls, data: Any) -> ToolResult:
+        """As it was recorded. Raises LookupError, TypeError for what is none."""
+        return cls(data["text"], data.get("error"), data.get("reusable"), data.get("cached"))
+
+
+def key_of(arguments: dict[str, Any]) -> str:
+    """A digest of arguments, whatever their order."""
+    return codec.digest(json.dumps(codec.encode(arguments), sort_keys=True))

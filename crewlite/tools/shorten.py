@@ -1,0 +1,26 @@
+"""Long results: recorded whole, shown to the model by head and tail.
+
+What is left out follows from the text and the limit alone, so a resumed agent reads the same.
+"""
+
+from __future__ import annotations
+
+_HEAD = 2 / 3  # of the limit; the rest is the tail
+
+
+def shortened(text: str, limit: int | None, address: str) -> str:
+    """`text`, or its head and tail of `limit` characters together, with a line between them that says so.
+
+    >>> head, note, tail = shortened("abcdefghijkl", 6, "task:t/tool:read").splitlines()
+    >>> head, tail, note[:60]
+    ('abcd', 'kl', '[6 of 12 characters are left out here. The whole is recorded')
+    """
+    if limit is None or len(text) <= limit:
+        return text
+    head = round(limit * _HEAD)
+    tail = limit - head
+    note = (
+        f"[{len(text) - limit:,} of {len(text):,} characters are left out here. The whole is recorded at {address}. "
+        f"To read more of it, call the tool again with narrower arguments.]"
+    )
+    return f"{text[:head]}\n{note}\n{text[-tail:]}"

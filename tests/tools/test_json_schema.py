@@ -1,0 +1,76 @@
+"""Arguments that a JSON schema describes: names and plain types are checked, the rest is let through."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from crewlite.errors import ConfigError
+from crewlite.tools.json_schema import model_of
+from crewlite.tools.naming import address_name, safe_name
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string"}, ["a"], [1, None]),
+        ({"type": "integer"}, [1, "1"], ["x", 1.5]),
+        ({"type": "number"}, [1, 1.5], ["x"]),
+        ({"type": "boolean"}, [True], ["perhaps"]),
+        ({"type": ["string", "null"]}, ["a", None], [1]),
+        ({"type": "array", "items": {"type": "integer"}}, [[1, 2], []], [["x"], 1]),
+        ({"type": "array"}, [[1, "x"]], ["x"]),
+        ({"type": "object"}, [{"a": 1}], ["x"]),
+        ({"enum": ["a", 1, None]}, ["a", 1, None], ["b", 2]),
+        ({"const": "a"}, ["a"], ["b"]),
+        ({"enum": [{"a": 1}]}, [{"a": 1}, "anything"], []),
+        ({"anyOf": [{"type": "string"}]}, ["a", 1], []),
+        ({"$ref": "#/$defs/X"}, ["a", 1], []),
+        (True, ["a", 1], []),
+    ],
+    ids=str,
+)
+def test_plain_types_are_checked(schema, good, bad):
+    model = model_of("t", {"type": "object", "properties": {"x": schema}, "required": ["x"]})
+    for value in good:
+        model.model_validate({"x": value})
+    for value in bad:
+        with pytest.raises(ValidationError):
+            model.model_validate({"x": value})
+    with pytest.raises(ValidationError):
+        model.model_validate({})
+
+
+def test_unknown_names_are_refused_unless_the_schema_is_open():
+    closed = model_of("t", {"properties": {"x": {}}})
+    with pytest.raises(ValidationError, match="y"):
+        closed.model_validate({"y": 1})
+    for schema in ({}, {"properties": {"x": {}}, "additionalProperties": True}, {"type": "object"}):
+        assert model_of("t", schema).model_validate({"y": 1}).model_dump(exclude_unset=True) == {"y": 1}
+    with pytest.raises(ConfigError, match="takes 'array' by its schema; wanted an object"):
+        model_of("t", {"type": "array"})
+
+
+def test_names_that_services_take_stay_and_others_become_one_of_their_own():
+    names = [
+        "search",
+        "Search the web",
+        "Marée",
+        "поиск",
+        "карта",
+        "潮",
+        "x" * 65,
+        "x" * 66,
+        "!",
+        "?",
+        "a/b",
+        "a b" * 40,
+    ]
+    safe = [safe_name(name) for name in names]
+    assert safe[:3] == ["search", "Search_the_web", "Maree"]
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in safe)
+    assert len(set(safe)) == len(names)
+    assert [safe_name(name) for name in safe] == safe
+    assert (address_name("a/b#2!3"), address_name("Search the web")) == ("a_b_2_3", "Search the web")
