@@ -8,6 +8,9 @@ Kill it anywhere and run the same line again: it goes on where it stopped.
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,6 +18,8 @@ import click
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
 from crewlite.cli.stream import told
 from crewlite.errors import CrewliteError
+from crewlite.events import BaseEvent, LLMCallStartedEvent, ToolUsageStartedEvent
+from crewlite.events.event_bus import event_bus
 
 QUESTION = "What do these documents say about liberty, and about the power of government?"
 
@@ -100,18 +105,29 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
+@contextlib.contextmanager
+def _paced(seconds: float) -> Iterator[None]:
+    """Have each call wait, once it is told, so that there is something to watch."""
+
+    def wait(source: object, event: BaseEvent) -> None:
+        time.sleep(seconds)
+
+    with event_bus.on(LLMCallStartedEvent, wait), event_bus.on(ToolUsageStartedEvent, wait):
+        yield
+
+
 @click.command()
 @click.option("--directory", type=click.Path(file_okay=False), default=".", help="Where the brief and its record go.")
 @click.option("--run-id", default="brief", show_default=True, help="Name of the run; the same name goes on with it.")
 @click.option("--question", default=QUESTION, help="What the brief is to answer.")
-@click.option("--model", envvar="CREWLITE_MODEL", default="offline", show_default=True)
-@click.option("--events", is_flag=True, help="Print a JSON line for each step, and nothing else.")
+@click.option("--model", default="offline", show_default=True, help="The model that everybody asks.")
+@click.option("--events", is_flag=True, help="Print a JSON line for each event, and nothing else.")
 @click.option("--pace", default=0.0, help="Seconds to wait before each call; with --events.")
 def main(directory: str, run_id: str, question: str, model: str, events: bool, pace: float) -> None:
     """Write a cited brief, or go on with one."""
     crew = brief_crew(directory, llm=model, verbose=not events)
     try:
-        with told(pace) if events else contextlib.nullcontext():
+        with told(sys.stdout) if events else contextlib.nullcontext(), _paced(pace):
             result = crew.kickoff(inputs={"question": question}, run_id=run_id)
     except CrewliteError as error:
         raise click.ClickException(str(error)) from error

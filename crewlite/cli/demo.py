@@ -7,7 +7,6 @@ from what the processes told and from the record on disk.
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crewlite.cli.exits import Failed
+from crewlite.cli.shell import shell_line
 from crewlite.events.console import printable, say
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
@@ -31,6 +32,9 @@ rich_table = lazy("rich.table")
 rich_text = lazy("rich.text")
 
 _PACE = 0.1  # seconds that each call takes longer, so that a kill can meet it
+_BEGINNINGS = ("llm_call_started", "tool_usage_started")
+_ENDS = ("llm_call_completed", "tool_usage_finished", "tool_usage_error", "task_completed", "crew_kickoff_completed")
+_MEANING = dict.fromkeys(_BEGINNINGS, "begun") | dict.fromkeys(_ENDS, "ran") | {"step_replayed": "reused"}
 _SAID = {"ran": ("done", "recorded"), "reused": ("reused", "answered from the record")}
 _COLOURS = {"ran": "green", "reused": "yellow", "cut": "red"}
 
@@ -42,12 +46,14 @@ class _Life:
     begun: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
     reused: set[str] = field(default_factory=set)
+    killed: bool = False
 
     def hear(self, line: str) -> tuple[str, str]:
-        """Take in a line. Returns what happened, and the address of the step."""
+        """Take in a line. Returns what happened ("" if nothing that counts), and the address of the step."""
         told = json.loads(line)
-        what, address = told["what"], told["address"]
-        {"begun": self.begun, "ran": self.ran, "reused": self.reused}[what].add(address)
+        what, address = _MEANING.get(told["type"], ""), told["address"] or ""
+        if what:
+            {"begun": self.begun, "ran": self.ran, "reused": self.reused}[what].add(address)
         return what, address
 
     def did(self, address: str) -> str:
@@ -61,8 +67,8 @@ class _Life:
 
 @click.command()
 @click.option("--directory", type=click.Path(file_okay=False), help="Where to work. [default: a temporary directory]")
-@click.option("--kill-after", type=click.IntRange(1, 14), default=9, show_default=True, help="Steps before the kill.")
-@click.option("--model", default="offline", show_default=True, help="The model that the crew asks.")
+@click.option("--kill-after", type=click.IntRange(1), default=9, show_default=True, help="Steps before the kill.")
+@click.option("--model", default="offline", show_default=True, help="The model that the crew asks; a real one is paid.")
 def demo(directory: str | None, kill_after: int, model: str) -> None:
     """Run a crew, kill it half way, let it go on: nothing recorded runs again."""
     where = Path(directory or tempfile.mkdtemp(prefix="crewlite-demo-")).absolute()
@@ -73,6 +79,9 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
 
     _head(console, f"1. A crew starts; after {kill_after} recorded steps it is killed in a call.")
     first = _live(console, module, kill_after)
+    if not first.killed:
+        few = f"The crew had its result after {len(first.ran)} recorded steps, before it was to be killed: nothing was."
+        say(console, "said", f"{few} To see a kill: --kill-after {max(1, len(first.ran) // 2)}")
     _head(console, "2. What is on disk.")
     recorded = _on_disk(console, where, run_id)
     _head(console, "3. The same command again.")
@@ -82,38 +91,48 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     _head(console, "5. The brief.")
     _show(console, where / "brief.md")
     _head(console, "To do it by hand: press Ctrl-C anywhere, and run the same line again.")
-    joined = subprocess.list2cmdline if sys.platform == "win32" else shlex.join
-    again = joined([sys.executable, *module[:4], "--run-id", "by-hand"])
-    console.print(printable(f"  {again}", console), markup=False, soft_wrap=True)
+    by_hand = [*module[:4], "--run-id", "by-hand", *(() if model == "offline" else ("--model", model))]
+    console.print(printable(f"  {_by_hand(by_hand)}", console), markup=False, soft_wrap=True)
     sys.exit(0 if sound else 1)
 
 
 def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _Life:
-    """Run the crew in a process of its own, and kill that, if asked to. Raises ClickException if it ends otherwise."""
-    life, killed = _Life(), False
+    """Run the crew in a process of its own, and kill that when it has come so far, if asked to.
+
+    Raises Failed if it fails.
+    """
+    life = _Life()
     command = [sys.executable, *module, "--events", "--pace", str(_PACE)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") as child:  # noqa: S603 - ours
         assert child.stdout
         for line in child.stdout:
             what, address = life.hear(line)
-            if what in _SAID and not killed:
+            if what in _SAID and not life.killed:
                 mark, words = _SAID[what]
                 say(console, mark, f"{address or 'the crew'} {words}", depth=1)
-            if what == "begun" and kill_after is not None and len(life.ran) >= kill_after and not killed:
+            if what == "begun" and kill_after is not None and len(life.ran) >= kill_after and not life.killed:
                 child.kill()  # SIGKILL: nothing in that process can notice, tidy up or save
-                killed = True
-    if killed != (kill_after is not None) or (child.returncode == 0) == killed:
-        raise click.ClickException(
-            f"the crew's process ended with exit code {child.returncode}, which was not the plan"
+                life.killed = True
+    if child.returncode == 0:
+        life.killed = False  # it had ended by then
+    elif not life.killed:
+        raise Failed(
+            f"the crew stopped by itself, with exit code {child.returncode}; what it said is above. "
+            f"What it recorded is kept; to go on with it: {_by_hand(module)}"
         )
-    if killed:
+    if life.killed:
         cut = ", ".join(sorted(life.begun - life.ran)) or "nothing"
         say(console, "failed", f"killed (exit code {child.returncode}) in the middle of {cut}", depth=1)
     return life
 
 
+def _by_hand(module: Sequence[str]) -> str:
+    """The line that runs the crew, to be copied."""
+    return shell_line([sys.executable, *module])
+
+
 def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
-    """Show what the killed process left. Returns the addresses of the steps that are recorded."""
+    """Show what the first process left. Returns the addresses of the steps that are recorded."""
     with History(where / ".checkpoints") as history:
         run = history.run(run_id)
         finished = [step for step in run.steps if step.status == "finished"]
@@ -143,7 +162,8 @@ def _compare(console: Console, where: Path, run_id: str, first: _Life, second: _
     if twice := sorted(recorded & second.ran):
         say(console, "failed", f"recorded, and yet run again: {', '.join(twice)}")
         return False
-    say(console, "done", f"Recorded before the kill: {len(recorded)} steps. None of them ran again.")
+    when = "before the kill" if first.killed else "by the first process"
+    say(console, "done", f"Recorded {when}: {len(recorded)} steps. None of them ran again.")
     say(console, "done", f"Paid once, not twice: {saved:,} tokens.")
     return True
 

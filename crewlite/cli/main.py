@@ -5,13 +5,19 @@ from __future__ import annotations
 import click
 
 from crewlite import __version__
-from crewlite.cli.demo import demo
+from crewlite.cli.late import LateGroup
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LateGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    late={
+        "checkpoint": ("crewlite.cli.checkpoint.group:checkpoint", "Look at what is recorded, and care for it."),
+        "completion": ("crewlite.cli.completion:completion", "Print the script that completes crewlite in a shell."),
+        "demo": ("crewlite.cli.demo:demo", "Run a crew, kill it half way, let it go on: nothing recorded runs again."),
+        "run": ("crewlite.cli.run:run", "Kick off a crew or an agent, and print its answer."),
+    },
+)
 @click.version_option(__version__, "-V", "--version", prog_name="crewlite")
 def main() -> None:
     """Crews of LLM agents whose runs survive being killed."""
-
-
-main.add_command(demo)

@@ -1,46 +1,74 @@
-"""A run told to another process: one JSON line when a step begins, one when it is recorded or reused."""
+"""Runs told to another process: one JSON line for each event, as it happens."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import time
+import threading
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, TextIO
 
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.events.types.crew_events import CrewKickoffCompletedEvent
-from crewlite.events.types.llm_events import LLMCallCompletedEvent, LLMCallStartedEvent
-from crewlite.events.types.step_events import StepReplayedEvent
-from crewlite.events.types.task_events import TaskCompletedEvent
-from crewlite.events.types.tool_events import ToolUsageErrorEvent, ToolUsageFinishedEvent, ToolUsageStartedEvent
 
-_BEGINNINGS = (LLMCallStartedEvent, ToolUsageStartedEvent)
-_ENDS = (
-    LLMCallCompletedEvent,
-    ToolUsageFinishedEvent,
-    ToolUsageErrorEvent,
-    TaskCompletedEvent,
-    CrewKickoffCompletedEvent,
-)
+_ALWAYS = ("type", "address", "run_id", "branch", "timestamp", "resumed")
+_LEFT_OUT = {*BaseEvent.model_fields, "messages", "task_prompt", "traceback", "task_description"}
+_LONGEST = 2_000  # characters of a text within an event
 
 
 @contextlib.contextmanager
-def told(pace: float) -> Iterator[None]:
-    """Tell the runs in the block on stdout. Each call waits `pace` seconds, so that there is something to watch."""
-    with contextlib.ExitStack() as subscriptions:
-        for cls in _BEGINNINGS:
-            subscriptions.enter_context(event_bus.on(cls, lambda _, event: _begun(event, pace)))
-        for end in _ENDS:
-            subscriptions.enter_context(event_bus.on(end, lambda _, event: _tell("ran", event)))
-        subscriptions.enter_context(event_bus.on(StepReplayedEvent, lambda _, event: _tell("reused", event)))
-        yield
+def told(out: TextIO) -> Iterator[Stream]:
+    """Tell the runs in the block on a stream."""
+    stream = Stream(out)
+    with event_bus.on(BaseEvent, lambda _, event: stream.tell(as_data(event))):
+        yield stream
 
 
-def _begun(event: BaseEvent, pace: float) -> None:
-    _tell("begun", event)
-    time.sleep(pace)
+class Stream:
+    """JSON lines. May be written to from any thread; once nobody reads it any more, what is told is lost."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out: TextIO | None = out
+        self._lock = threading.Lock()
+
+    def tell(self, data: dict[str, Any]) -> None:
+        """Write one line."""
+        line = json.dumps(data)
+        with self._lock:
+            if self._out is None:
+                return
+            try:
+                self._out.write(f"{line}\n")
+                self._out.flush()
+            except (OSError, ValueError):  # the reader has gone; the run is worth more than the telling
+                self._out = None
 
 
-def _tell(what: str, event: BaseEvent) -> None:
-    print(json.dumps({"what": what, "address": event.address}), flush=True)
+def as_data(event: BaseEvent) -> dict[str, Any]:
+    """What an event says, as plain and small data. Long texts are cut, and "cut" names them; no live objects."""
+    data: dict[str, Any] = {name: _plain(getattr(event, name)) for name in _ALWAYS}
+    if not event.resumed:
+        del data["resumed"]
+    cut = []
+    for name in type(event).model_fields:
+        if name in _LEFT_OUT:
+            continue
+        value = _plain(getattr(event, name))
+        if isinstance(value, str) and len(value) > _LONGEST:
+            value = f"{value[: _LONGEST - 3]}..."
+            cut.append(name)
+        data[name] = value
+    return data | ({"cut": cut} if cut else {})
+
+
+def _plain(value: object) -> Any:
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)

@@ -1,17 +1,21 @@
-"""Live progress on the terminal: a subscriber like any other, one line for each thing that happens.
+"""Live progress: a subscriber like any other, one line for each thing that happens.
 
-Whatever came from a model, a tool or a user is shown as text only: no markup, no control characters.
+On a terminal, `crewlite.events.live` shows below them what runs right now. Whatever came from a model, a tool or a user
+is shown as text only: no markup, no control characters.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlite import events
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.events.live import foot_of
+from crewlite.events.underway import Underway
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
@@ -33,20 +37,39 @@ _LONGEST = 100  # characters of a text that is quoted
 _Line = tuple[str, str] | None
 
 
+_watched: contextvars.ContextVar[bool] = contextvars.ContextVar("crewlite_watched", default=False)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Show every run that is kicked off in the block, verbose or not."""
+    token = _watched.set(True)
+    try:
+        yield
+    finally:
+        _watched.reset(token)
+
+
 @contextlib.contextmanager
 def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
     """Show the events of one run during the block, if `verbose`. `run_id` tells which, once it is known."""
-    if not verbose:
+    if not verbose and not _watched.get():
         yield
         return
-    console = rich.Console(highlight=False)
+    console, run = rich.Console(highlight=False), Underway()
+    with foot_of(console, run) as foot:
 
-    def hear(source: object, event: BaseEvent, state: Any) -> None:
-        if event.run_id is not None and event.run_id == run_id() and (said := _line(event, state)):
-            say(console, *said, depth=0 if event.address == "" else (event.address or "").count("/") + 1)
+        def hear(source: object, event: BaseEvent, state: Any) -> None:
+            if event.run_id is None or event.run_id != run_id():
+                return
+            run.hear(event, state)
+            if said := _line(event, state):
+                depth = 0 if event.address == "" else (event.address or "").count("/") + 1
+                with foot.above() if foot else contextlib.nullcontext():
+                    say(foot.console if foot else console, *said, depth=depth)
 
-    with event_bus.on(BaseEvent, hear):
-        yield
+        with event_bus.on(BaseEvent, hear):
+            yield
 
 
 def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
@@ -146,7 +169,8 @@ def _of_record(event: BaseEvent) -> _Line:
         case events.CheckpointFailedEvent():
             return "failed", f"not saved: {_error(event)}"
         case events.CheckpointRestoreCompletedEvent():
-            return "reused", f"{event.finished_steps} recorded steps from {event.location}"
+            steps = "step" if event.finished_steps == 1 else "steps"
+            return "reused", f"{event.finished_steps} recorded {steps} from {event.location}"
     return None
 
 

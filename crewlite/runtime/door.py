@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -40,6 +41,11 @@ def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on
             until = time.monotonic() + GRACE
             waiting.cut(future)
             if not ended.wait(max(0.0, until - time.monotonic())):
-                print("The run did not stop within 2 s; what it recorded is safe.", file=sys.stderr)
-            print(f"\nInterrupted. {how_to_go_on()}", file=sys.stderr)
+                _say("The run did not stop within 2 s; what it recorded is safe.")
+            _say(f"\nInterrupted. {how_to_go_on()}")
             raise
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may be what has gone
+        print(text, file=sys.stderr)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -70,6 +72,39 @@ class Progress:
     run_id: str | None = None
     location: str | None = None
     branch: str = "main"
+    how_to_go_on: Callable[[], str] | None = None
+    """Says it to people who did not kick off in Python."""
+
+
+_followed: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("crewlite_followed", default=None)
+_refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
+
+
+@contextlib.contextmanager
+def followed(progress: Progress) -> Iterator[None]:
+    """Let the next kickoff in the block tell its progress here."""
+    token = _followed.set(progress)
+    try:
+        yield
+    finally:
+        _followed.reset(token)
+
+
+@contextlib.contextmanager
+def refused(why: str) -> Iterator[None]:
+    """Nothing is kicked off in the block: it is a ConfigError that says why."""
+    token = _refusal.set(why)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
+
+
+def _new_progress() -> Progress:
+    """Of the kickoff that is followed, once: those that it leads to are others."""
+    progress = _followed.get()
+    _followed.set(None)
+    return progress or Progress()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +117,7 @@ class Request:
     answers: Mapping[str, Any] | None = None
     rerun: Iterable[str] = ()
     """One address, or several; kept as a tuple, as it is looked at more than once."""
-    progress: Progress = field(default_factory=Progress)
+    progress: Progress = field(default_factory=_new_progress)
 
     def __post_init__(self) -> None:
         if not isinstance(self.rerun, Iterable):
@@ -105,6 +140,8 @@ class Request:
 
     def how_to_go_on(self, kind: str) -> str:
         """The line that resumes an interrupted run."""
+        if self.progress.how_to_go_on:
+            return self.progress.how_to_go_on()
         if self.progress.location is None:
             return "Nothing was saved: give it checkpoint=True to be able to go on."
         if self.progress.branch != "main":
@@ -127,6 +164,8 @@ class Plan:
 
 def plan(root: Root[Any], request: Request) -> Plan:
     """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
+    if why := _refusal.get():
+        raise ConfigError(why)
     config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
     _one_store(root, config)
     override = request.from_checkpoint

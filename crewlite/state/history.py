@@ -53,6 +53,16 @@ class StepView:
     """The tries that failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a fork stands on."""
+
+    branch: str
+    seq: int
+    checkpoint_id: str | None
+    """The checkpoint there, or the newest before; None if there is none."""
+
+
 class RunHistory:
     """One branch of one run, as it was when it was first looked at."""
 
@@ -76,6 +86,22 @@ class RunHistory:
         if self._record.finished:
             return "finished"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+
+    @property
+    def started_at(self) -> datetime:
+        """When the branch was begun."""
+        return datetime.fromisoformat(self._record.started_at)
+
+    @property
+    def base(self) -> Base | None:
+        """Of a fork, what it stands on."""
+        base = self._record.run.get("base")
+        return Base(base["branch"], base["seq"], (base["place"] or {}).get("id")) if base else None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Addresses of the finished tasks, in the order they finished."""
+        return tuple(address for address in self._record.tasks if address in self._record.outcomes)
 
     @cached_property
     def digest(self) -> str:
@@ -165,6 +191,16 @@ class History:
         """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
         found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
+
+    def checkpoint(self, ref: str | Checkpoint = "latest") -> Checkpoint:
+        """The checkpoint that a ref names; of a run or branch, its newest. Raises RefError."""
+        found = self._find(ref)
+        places = RunHistory(self._store, found.run_id, found.branch).checkpoints()
+        for place in reversed(places):
+            if found.place in (None, place.id):
+                return place
+        name = f"{found.run_id}/{found.branch}"
+        raise RefError(str(ref), f"names no checkpoint: {name} has {len(places) or 'none'}", [p.id for p in places])
 
     def places(self, *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """The checkpoints of all runs, newest first; at most `limit`, all older than the one whose id is `before`.
@@ -257,7 +293,10 @@ class History:
         text = ref.ref if isinstance(ref, Checkpoint) else ref
         if not isinstance(text, str):
             raise RefError(repr(text), "is no ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
-        return locate(text, self._location, self._provider, None)
+        found = locate(text, self._location, self._provider, None)
+        if os.path.realpath(found.location) != os.path.realpath(self._location) and found.provider != self._provider:
+            raise RefError(text, f"is kept at {found.location}, not here: History({found.location!r}) has it")
+        return found
 
     @contextlib.contextmanager
     def _saving(self, what: str) -> Iterator[None]:

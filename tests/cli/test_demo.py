@@ -86,10 +86,36 @@ def test_it_fits_eighty_columns_and_a_stream_without_ticks(tmp_path):
     assert max(map(len, table)) <= 80
 
 
+def test_a_crew_that_ends_before_the_kill_is_said_to_have_done_so(tmp_path):
+    ended = run("demo", "--directory", str(tmp_path), "--kill-after", "99")
+    out = ended.stdout.decode("utf-8")
+    assert ended.returncode == 0, ended.stderr.decode()
+    told = re.search(
+        r"The crew had its result after (\d+) recorded steps, before it was to be killed: nothing was", out
+    )
+    assert told
+    assert "killed (exit code" not in out
+    assert f"Recorded by the first process: {told[1]} steps. None of them ran again." in out
+
+
+def test_no_model_is_taken_from_the_environment(tmp_path):
+    ended = run("demo", "--directory", str(tmp_path), "--kill-after", "2", CREWLITE_MODEL="nobody")
+    assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_a_crew_that_stops_by_itself_is_said_to_have_done_so_and_how_to_go_on(tmp_path):
+    ended = run("demo", "--directory", str(tmp_path), "--model", "nobody")
+    said = ended.stderr.decode()
+    assert "the crew stopped by itself, with exit code 1" in said
+    assert re.search(
+        r"to go on with it: \S+ -m crewlite.cli.brief --directory \S+ --run-id demo-\w+ --model nobody", said
+    )
+
+
 def test_a_model_nobody_knows_is_a_plain_error(tmp_path):
     ended = run("demo", "--directory", str(tmp_path), "--model", "nobody")
     assert ended.returncode == 1
-    assert b"asks for model 'nobody'" in ended.stderr
+    assert b"No provider is known for model 'nobody'" in ended.stderr
     assert b"Traceback" not in ended.stderr
 
 

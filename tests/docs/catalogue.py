@@ -1,4 +1,7 @@
-"""The tables of docs/events.md, errors.md and definitions.md, made from the classes. Refresh them: python -m tests.docs.catalogue"""
+"""What is made from the code: tables of docs/events.md, errors.md, definitions.md, checkpointing.md; help in cli.md.
+
+Refresh it: python -m tests.docs.catalogue
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,31 @@ import importlib
 import inspect
 from pathlib import Path
 
+import click
+from pydantic import BaseModel
+
 from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, errors
+from crewlite.cli.late import LateGroup
+from crewlite.cli.main import main
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
-from crewlite.events.registry import load
+from crewlite.events.registry import checkpoint_event_types, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code by: python -m tests.docs.catalogue -->", "<!-- end of what is made -->"
-TABLES = ("events.md", "errors.md", "definitions.md")
+TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md")
 
 
 def table_of(page: str) -> str:
     """What stands between the marks of a page."""
-    return {"events.md": _events, "errors.md": _errors, "definitions.md": _definitions}[page]()
+    made = {
+        "events.md": _events,
+        "errors.md": _errors,
+        "definitions.md": _definitions,
+        "checkpointing.md": _checkpointing,
+        "cli.md": _help,
+    }
+    return made[page]()
 
 
 def refreshed(page: str, text: str) -> str:
@@ -58,15 +73,58 @@ def _events() -> str:
 def _definitions() -> str:
     lines: list[str] = []
     for cls in (Agent, Task, Crew, CheckpointConfig, BaseTool):
-        said, about = _said(cls), (inspect.getdoc(cls) or "").splitlines()[0]
-        lines += ["", f"### {cls.__name__}", "", about, "", "| field | default | |", "|---|---|---|"]
-        for name, kind in cls.__annotations__.items():
-            if name not in cls.model_fields:
-                continue
-            field = cls.model_fields[name]
-            default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
-            shown = f"`{name}: {kind}`".replace("|", "\\|")
-            lines.append(f"| {shown} | {default} | {said.get(name, '')} |")
+        lines += ["", f"### {cls.__name__}", "", (inspect.getdoc(cls) or "").splitlines()[0], "", *_fields_of(cls)]
+    return "\n".join(lines).lstrip() + "\n"
+
+
+def _fields_of(cls: type[BaseModel]) -> list[str]:
+    said, lines = _said(cls), ["| field | default | |", "|---|---|---|"]
+    for name, kind in cls.__annotations__.items():
+        if name not in cls.model_fields:
+            continue
+        field = cls.model_fields[name]
+        default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
+        shown = f"`{name}: {kind}`".replace("|", "\\|")
+        lines.append(f"| {shown} | {default} | {said.get(name, '')} |")
+    return lines
+
+
+def _checkpointing() -> str:
+    lines = ["### CheckpointConfig", "", *_fields_of(CheckpointConfig), "", "### Event types", ""]
+    lines += [
+        "What `on_events` accepts. The fields of each are in [the catalogue](events.md#catalogue).",
+        "",
+    ]
+    families: dict[str, list[str]] = {}
+    for cls in load().values():
+        if cls is not BaseEvent and (kind := cls.model_fields["type"].default) in checkpoint_event_types():
+            family = cls.__module__.rpartition(".")[2].removesuffix("_events")
+            families.setdefault(family, []).append(f"`{kind}`")
+    lines += [f"- {family}: {', '.join(kinds)}" for family, kinds in sorted(families.items())]
+    lines += ["", "### Commands", "", "| command | |", "|---|---|"]
+    root = click.Context(main, info_name="crewlite", **main.context_settings)
+    group = main.get_command(root, "checkpoint")
+    assert isinstance(group, LateGroup)
+    ctx = click.Context(group, info_name="checkpoint", parent=root)
+    lines.append("| `crewlite checkpoint` | The tree of the runs kept here. |")
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command
+        pieces = command.collect_usage_pieces(click.Context(command, info_name=name, parent=ctx))
+        words = " ".join(["crewlite checkpoint", name, *(piece for piece in pieces if piece != "[OPTIONS]")])
+        lines.append(f"| `{words}` | {group.late[name][1]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _help() -> str:
+    lines: list[str] = []
+    waiting = [(main, click.Context(main, info_name="crewlite", terminal_width=80, **main.context_settings))]
+    while waiting:
+        command, ctx = waiting.pop(0)
+        lines += ["", f"### {ctx.command_path}", "", "```", command.get_help(ctx), "```"]
+        if isinstance(command, click.Group):
+            below = [(command.get_command(ctx, name), name) for name in command.list_commands(ctx)]
+            waiting = [(sub, click.Context(sub, info_name=name, parent=ctx)) for sub, name in below if sub] + waiting
     return "\n".join(lines).lstrip() + "\n"
 
 

@@ -1,15 +1,17 @@
-"""The tables in docs/events.md and docs/errors.md say what the classes say."""
+"""The tables of the pages say what the classes say, and docs/cli.md what `--help` says."""
 
 from __future__ import annotations
 
+import click
 import pytest
 from catalogue import BEGIN, DOCS, END, TABLES, refreshed
 
+from crewlite.cli.main import main
 from crewlite.events.registry import load
 
 
 @pytest.mark.parametrize("page", TABLES)
-def test_a_table_is_what_the_classes_say(page):
+def test_what_is_made_from_the_code_is_what_the_code_says(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert text.count(BEGIN) == text.count(END) == 1
     assert text == refreshed(page, text), "refresh it: python -m tests.docs.catalogue"
@@ -18,3 +20,17 @@ def test_a_table_is_what_the_classes_say(page):
 def test_no_event_is_missing():
     text = (DOCS / "events.md").read_text(encoding="utf-8")
     assert [name for name in load() if name not in text] == []
+
+
+def test_no_command_is_missing_and_each_says_what_it_does():
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    waiting = [(main, click.Context(main, info_name="crewlite"))]
+    for command, ctx in waiting:
+        assert f"### {ctx.command_path}\n" in text
+        assert command.help, ctx.command_path
+        assert [
+            p.name for p in command.params if isinstance(p, click.Option) and not p.help and p.name != "model"
+        ] == []
+        if isinstance(command, click.Group):
+            below = [(command.get_command(ctx, name), name) for name in command.list_commands(ctx)]
+            waiting += [(sub, click.Context(sub, info_name=name, parent=ctx)) for sub, name in below]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from pages import PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, stray_code
 
 from crewlite.cli.main import main
@@ -120,12 +121,50 @@ def console(block: Block) -> None:
             targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert set(words[1:]) <= set(targets), command
         elif words[0] == "crewlite":
-            assert isinstance(main, click.Group)
-            assert len(words) == 1 or words[1] in main.commands or words[1].startswith("-"), command
+            if shown:
+                same(steady("\n".join(shown)), steady(terminal(words[1:], settings)))
+            else:
+                assert understood(words[1:]), command
         elif words[0] == "python" and Path(words[1]).exists():
             same("\n".join(shown), script(words[1:], settings))
         else:
             assert command in COMMANDS, f"{command!r} is covered by nothing: see COMMANDS"
+
+
+VARIES = [  # what is another each time: ids, moments, how long something took
+    (re.compile(r"\d{8}T\d{12}_[0-9a-f]{32}|\b[0-9a-f]{32}\b|\b[0-9a-f]{8}\b"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "WHEN"),
+    (re.compile(r" *\d[\d,.]* (ms|s|min)\b"), " TIME"),
+    (re.compile(r"(?<=ref {9})\S+(?=\.checkpoints)"), ""),
+]
+
+
+def steady(text: str) -> str:
+    """A text with what varies from run to run replaced, and columns that it made wider or narrower made alike."""
+    for pattern, word in VARIES:
+        text = pattern.sub(word, text)
+    return re.sub(r"(?<=\S) {2,}", "  ", text)
+
+
+def terminal(words: list[str], settings: dict[str, str]) -> str:
+    """What a crewlite command shows where the page is run: what it prints, and then what it says on stderr."""
+    done = CliRunner(env={"NO_COLOR": "1", **settings}).invoke(main, words, prog_name="crewlite")
+    assert done.exit_code in (0, 1), done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.stdout + done.stderr
+
+
+def understood(words: list[str]) -> bool:
+    """Whether crewlite knows a command of these words; it is not run."""
+    command: click.Command | None = main
+    ctx = click.Context(main, info_name="crewlite")
+    while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+        command, words = command.get_command(ctx, words[0]), words[1:]
+        if command is None:
+            return False
+        ctx = click.Context(command, parent=ctx)
+    known = {option for param in ctx.command.params for option in param.opts} | set(ctx.help_option_names)
+    return all(word.partition("=")[0] in known for word in words if word.startswith("-"))
 
 
 def script(words: list[str], settings: dict[str, str]) -> str:

@@ -10,7 +10,10 @@ import time
 
 import pytest
 
-from crewlite import History
+from crewlite import Agent, CheckpointConfig, History
+from crewlite.errors import ConfigError
+from crewlite.runtime.kickoff import Progress, Request, followed, refused
+from crewlite.testing import ScriptedLLM
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
@@ -80,3 +83,20 @@ def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
     code, said, _ = interrupt(start("none", "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Nothing was saved: give it checkpoint=True" in said
+
+
+def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_say_how_to_go_on(tmp_path):
+    progress = Progress(how_to_go_on=lambda: "Press the green button.")
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM(["x", "y"]), checkpoint=CheckpointConfig(location=tmp_path))
+    with followed(progress):
+        agent.kickoff("Well?", run_id="mine")
+        agent.kickoff("Well?", run_id="another")
+    assert (progress.run_id, progress.location) == ("mine", str(tmp_path))
+    assert Request(progress=progress).how_to_go_on("agent") == "Press the green button."
+
+
+def test_where_kickoffs_are_refused_nothing_is_begun(tmp_path):
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM([]), checkpoint=CheckpointConfig(location=tmp_path / "store"))
+    with refused("Not now."), pytest.raises(ConfigError, match=r"Not now\."):
+        agent.kickoff("Well?")
+    assert not (tmp_path / "store").exists()

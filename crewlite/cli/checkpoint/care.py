@@ -1,0 +1,208 @@
+"""Caring for what is kept: prune, delete, export, import, doctor."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.screen import Part, Screen
+from crewlite.cli.checkpoint.where import OPTIONS, Asked, ref_argument
+from crewlite.cli.exits import FAILED, aside
+from crewlite.cli.places import DATABASE, DIRECTORY
+from crewlite.errors import RefError
+from crewlite.ids import short
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.state.finding import Finding
+    from crewlite.state.prune import Pruned
+
+history = lazy("crewlite.state.history")
+
+_UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+_NAMED = 6  # runs and checkpoints that are named before the rest are counted
+
+
+class Span(click.ParamType[timedelta]):
+    """How long ago: a number and a unit, such as 7d, 24h or 30m."""
+
+    name = "span"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """The span that a text means."""
+        if isinstance(value, timedelta):
+            return value
+        found = re.fullmatch(r"(\d{1,6})([wdhms])", str(value).strip().lower())
+        if not found:
+            self.fail(f"{value!r} is not a span of time; wanted a number and a unit: 30m, 24h, 7d, 2w.", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+_YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+@click.command()
+@click.option("--keep-last", type=click.IntRange(min=1), metavar="N", help="Keep so many checkpoints of each branch.")
+@click.option("--older-than", type=Span(), metavar="SPAN", help="Delete finished runs unchanged for so long: 7d, 24h.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken away.")
+@_YES
+@OPTIONS
+def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
+    """Take away old checkpoints and old finished runs.
+
+    Labelled checkpoints and those that forks stand on stay, unfinished runs too, and every run that stays can be
+    resumed and forked. On a terminal it asks first.
+    """
+    if keep_last is None and older_than is None:
+        raise click.UsageError("say what may go: --keep-last 5, or --older-than 30d, or both.")
+    with asked.open() as place:
+        rehearsed = place.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
+        if not dry_run and (rehearsed.runs or rehearsed.checkpoints) and not yes and sees_terminal():
+            _tell(Screen(aside=True), rehearsed, rehearsal=True)
+            click.confirm("Go on?", abort=True, err=True)
+        done = rehearsed if dry_run else place.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
+        if asked.as_json:
+            return document.answer({"location": place.location, "dry_run": dry_run, **document.plain(done)})
+        _tell(Screen(), done, rehearsal=dry_run)
+    return None
+
+
+@click.command("delete")
+@ref_argument("run", "RUN", required=True)
+@_YES
+@OPTIONS
+def delete_(asked: Asked, run: str, yes: bool) -> None:
+    """Delete a run with all its branches.
+
+    Finished or not; not while somebody is at work on it. On a terminal it asks first.
+    """
+    with asked.open(run) as place:
+        name = place.ref or run
+        branches = [one.branch for one in place.history.runs() if one.run_id == name]
+        if branches and not yes and sees_terminal():
+            aside(f"{name} in {place.location}: {', '.join(branches)}")
+            click.confirm("Delete it?", abort=True, err=True)
+        done = place.history.delete(name)
+        if asked.as_json:
+            return document.answer({"location": place.location, **document.plain(done)})
+        _tell(Screen(), done, rehearsal=False)
+    return None
+
+
+def sees_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
+    would = "would be " if rehearsal else ""
+    if done.runs:
+        screen.line(f"{_count(done.runs, 'run')} {would}deleted: {_names(done.runs)}", whole=True)
+    if done.checkpoints:
+        ids = [short(one) for one in done.checkpoints]
+        screen.line(f"{_count(ids, 'checkpoint')} {would}taken away: {_names(ids)}", whole=True)
+    if done.freed:
+        screen.line(f"{_bytes(done.freed)} of journals {would}freed")
+    if not (done.runs or done.checkpoints or done.freed):
+        screen.line("nothing to take away")
+    if done.busy:
+        screen.line(f"left alone, as somebody is at work on them: {', '.join(done.busy)}", whole=True)
+
+
+def _count(things: tuple[str, ...] | list[str], name: str) -> str:
+    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _names(names: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+@click.command()
+@ref_argument("ref", "REF", required=True)
+@click.argument("file", type=click.Path(dir_okay=False))
+@OPTIONS
+def export(asked: Asked, ref: str, file: str) -> None:
+    """Write a whole run to one JSON file.
+
+    All branches of the run that REF names. It holds what the run recorded: share it as you would share that.
+    """
+    with asked.open(ref) as place:
+        run = place.history.run(place.ref or "latest")
+        digest = place.history.export(run, file)
+        if asked.as_json:
+            said = {"location": place.location, "run_id": run.run_id, "file": file, "digest": digest}
+            return document.answer(said)
+        Screen().line(f"exported {run.run_id} to {file}, digest {digest}", whole=True)
+    return None
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@OPTIONS
+def import_(asked: Asked, file: str) -> None:
+    """Bring in a run that export wrote.
+
+    Whole or not at all. A location that is not there yet is made: ./.checkpoints/ unless --location says otherwise.
+    """
+    location = asked.location or (DATABASE if not os.path.isdir(DIRECTORY) and os.path.exists(DATABASE) else DIRECTORY)
+    if not os.path.exists(file):
+        raise RefError(file, "does not exist")  # before a location is made for it
+    with history.History(location, make=True) as opened:
+        run = opened.import_run(file)
+        if asked.as_json:
+            return document.answer({"location": location, "digest": run.digest, **document.of_run(run)})
+        Screen().line(f"imported {run.run_id} ({run.status}) into {location}", whole=True)
+    return None
+
+
+@click.command()
+@click.option("--repair", is_flag=True, help="Mend what can be mended. What is damaged is set aside, never deleted.")
+@OPTIONS
+@click.pass_context
+def doctor(ctx: click.Context, asked: Asked, repair: bool) -> None:
+    """Find what is not as it was written, and mend it.
+
+    Ends with exit code 1 if something is wrong that was not mended.
+    """
+    with asked.open() as place:
+        found = place.history.doctor(repair=repair)
+        if asked.as_json:
+            document.answer({"location": place.location, "findings": found})
+        else:
+            _report(Screen(), place.location, found)
+    if not all(finding.repaired for finding in found):
+        ctx.exit(FAILED)
+
+
+def _report(screen: Screen, location: str, found: list[Finding]) -> None:
+    if not found:
+        screen.line(screen.mark("finished"), f" all is well in {location}", whole=True)
+    for finding in found:
+        mark = screen.mark("finished" if finding.repaired else "failed")
+        screen.line(mark, " ", (finding.what, "bold"), f"  {finding.where}", whole=True)
+        rows: list[tuple[str, Part]] = [
+            ("found", finding.problem),
+            ("done" if finding.repaired else "to do", finding.remedy),
+            ("sound up to", finding.sound or ""),
+        ]
+        screen.fields(rows, indent=2)
+    left = [finding for finding in found if not finding.repaired]
+    if left:
+        screen.line()
+        screen.line(f"{len(left)} of {len(found)} not mended" if len(left) < len(found) else f"{len(left)} found")

@@ -1,0 +1,38 @@
+"""Completing refs in a shell: runs, branches and short ids. Quick, and silent whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+
+from click.shell_completion import CompletionItem
+
+from crewlite.cli.places import location_or_detected
+from crewlite.ids import short
+from crewlite.lazy import lazy
+
+history = lazy("crewlite.state.history")
+
+_PLACES = 200  # of the newest, so that a shell never waits for a store that has grown
+
+
+def complete_ref(location: str | None, incomplete: str) -> list[CompletionItem]:
+    """What may be meant by the beginning of a ref at a location, or at that of this directory."""
+    if incomplete.startswith((".", os.sep, "~")):
+        return [CompletionItem(incomplete, type="file")]
+    with contextlib.suppress(Exception):  # whatever is wrong is told when the command is run, not while it is typed
+        return [item for item in _refs(location) if item.value.startswith(incomplete)]
+    return []
+
+
+def _refs(location: str | None) -> list[CompletionItem]:
+    logging.getLogger("crewlite").addHandler(logging.NullHandler())  # else a warning would land in the line
+    with history.History(location_or_detected(location)) as opened:
+        runs = opened.runs()
+        places = opened.places(limit=_PLACES)
+    names = {run.run_id: "run" for run in runs}
+    names |= {f"{run.run_id}/{run.branch}": "branch" for run in runs if run.branch != "main"}
+    ids = {short(place.id): f"{place.run_id}/{place.branch} {place.address or place.trigger}" for place in places}
+    found = {**names, "latest": "the newest run", **ids}
+    return [CompletionItem(name, help=about) for name, about in found.items() if name.isprintable()]

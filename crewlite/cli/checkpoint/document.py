@@ -1,0 +1,83 @@
+"""Answers in JSON: one document, the names of the Python API, every datetime in UTC, unknown costs null."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crewlite.errors import JournalCorrupt
+from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.history import RunHistory
+
+Json = Any
+
+
+def answer(document: Mapping[str, object]) -> None:
+    """Print a document. ASCII only: what a terminal would act upon stays an escape."""
+    click.echo(json.dumps(plain(document), indent=2))
+
+
+def plain(value: object) -> Json:
+    """Any recorded value as plain JSON. What JSON has no word for becomes a text."""
+    if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Usage):
+        return {**value.model_dump(), "total_tokens": value.total_tokens}
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).isoformat()
+    return _plain_whole(value)
+
+
+def _plain_whole(value: object) -> Json:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    dump = getattr(value, "model_dump", None)  # a registered model
+    return plain(dump(mode="python")) if callable(dump) else str(value)
+
+
+def of_checkpoint(place: Checkpoint) -> dict[str, object]:
+    """A checkpoint with everything it tells."""
+    return {**plain(place), "tasks": place.tasks}
+
+
+def of_places(places: Iterable[Checkpoint]) -> list[dict[str, object]]:
+    """Checkpoints without what is the same in all of a run."""
+    wanted = ("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks")
+    return [{name: getattr(place, name) for name in wanted} for place in places]
+
+
+def of_run(run: RunHistory, **more: object) -> dict[str, object]:
+    """A branch of a run. One that cannot be read has only its name and a `problem`."""
+    name: dict[str, object] = {"run_id": run.run_id, "branch": run.branch}
+    try:
+        status = run.status
+    except JournalCorrupt as error:
+        return {**name, "status": "damaged", "problem": str(error)}
+    said = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
+    return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}

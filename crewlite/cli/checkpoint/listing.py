@@ -1,0 +1,138 @@
+"""`crewlite checkpoint list`: checkpoints, or runs, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, cost
+from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument, refs
+from crewlite.cli.exits import aside
+from crewlite.errors import JournalCorrupt
+from crewlite.ids import short
+
+if TYPE_CHECKING:
+    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.history import RunHistory
+    from crewlite.state.providers import PlaceInfo
+
+_PLACES = (
+    Column("id"),
+    Column("run", least=16),
+    Column("branch", least=12),
+    Column("trigger", spare=2),
+    Column("at", least=12),
+    Column("when", spare=1),
+    Column("label", least=8),
+)
+_RUNS = (
+    Column("run", least=16),
+    Column("branch", least=12),
+    Column("status"),
+    Column("tasks", right=True, spare=1),
+    Column("tokens", right=True),
+    Column("cost", right=True, spare=3),
+    Column("when", spare=2),
+    Column("of", least=8, spare=4),
+)
+
+
+@click.command("list")
+@ref_argument("what", "[RUN_OR_LOCATION]")
+@click.option("--runs", "of_runs", is_flag=True, help="List runs and their branches instead.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
+@click.option("--all", "whole", is_flag=True, help="All of them.")
+@click.option("--before", metavar="ID", shell_complete=refs, help="Only checkpoints older than this: the next page.")
+@OPTIONS
+def list_(asked: Asked, what: str | None, of_runs: bool, limit: int, whole: bool, before: str | None) -> None:
+    """List checkpoints, newest first.
+
+    Of all runs kept at a location, or of one run or branch.
+    """
+    if of_runs and before:
+        raise click.UsageError("--before is the id of a checkpoint, --runs lists runs: take one of them.")
+    with asked.open(what) as place:
+        if of_runs:
+            _runs(asked, place, None if whole else limit)
+        else:
+            _checkpoints(asked, place, None if whole else limit, before)
+
+
+def _checkpoints(asked: Asked, place: Place, limit: int | None, before: str | None) -> None:
+    after = place.history.checkpoint(before).id if before and len(before) < 32 else before
+    more = None if limit is None else limit + 1
+    if place.ref is None:
+        found: Sequence[PlaceInfo | Checkpoint] = place.history.places(limit=more, before=after)
+    else:
+        found = _of_run(place, place.ref, after)
+    shown = found[:limit]
+    if asked.as_json:
+        listing = [{name: getattr(one, name) for name in _NAMES} for one in shown]
+        return document.answer({"location": place.location, "checkpoints": listing})
+    screen = Screen()
+    if shown:
+        screen.table(_PLACES, [_row(screen, one) for one in shown])
+    else:
+        aside(_nothing(place, "checkpoints", before))
+    if len(found) > len(shown):
+        aside(f"There are older ones: --before {short(shown[-1].id)}, or --all")
+    return None
+
+
+_NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
+
+
+def _of_run(place: Place, ref: str, before: str | None) -> list[PlaceInfo | Checkpoint]:
+    """The checkpoints of a run, newest first; of one branch, if the ref says which."""
+    run = place.history.run(ref)
+    whole = ref == run.run_id
+    branches = [one for one in place.history.runs() if one.run_id == run.run_id] if whole else [run]
+    found = {one.id: one for branch in branches for one in branch.checkpoints()}
+    return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
+
+
+def _row(screen: Screen, one: PlaceInfo | Checkpoint) -> list[Part]:
+    moment = one.created_at if isinstance(one.created_at, datetime) else datetime.fromisoformat(one.created_at)
+    when: Part = (screen.when(moment), "dim")
+    return [(short(one.id), "cyan"), one.run_id, one.branch, one.trigger, one.address, when, one.label or ""]
+
+
+def _runs(asked: Asked, place: Place, limit: int | None) -> None:
+    found = place.history.runs()
+    if place.ref is not None:
+        wanted = place.history.run(place.ref).run_id
+        found = [run for run in found if run.run_id == wanted]
+    shown = found[:limit]
+    if asked.as_json:
+        return document.answer({"location": place.location, "runs": [document.of_run(run) for run in shown]})
+    screen = Screen()
+    if shown:
+        screen.table(_RUNS, [_run_row(screen, run) for run in shown])
+    else:
+        aside(_nothing(place, "runs", None))
+    if len(found) > len(shown):
+        aside(f"There are {len(found) - len(shown)} older ones: --limit {len(found)}, or --all")
+    return None
+
+
+def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
+    try:
+        status, usage = run.status, run.usage
+        total = len(run.definition.get("tasks", ()))
+        tasks = f"{len(run.tasks)}/{total}" if total else ""
+        when: Part = (screen.when(run.started_at), "dim")
+        paid: Part = cost(usage.cost) or ("" if screen.terminal else "unknown")
+        name = f"{run.definition['kind']} {run.definition['name']}".rstrip()
+    except JournalCorrupt:
+        return [run.run_id, run.branch, ("damaged", STYLES["damaged"]), "", "", "", "", "see: doctor"]
+    return [run.run_id, run.branch, (status, STYLES[status]), tasks, f"{usage.total_tokens:,}", paid, when, name]
+
+
+def _nothing(place: Place, what: str, before: str | None) -> str:
+    older = " older than that" if before else ""
+    of = f" of {place.ref}" if place.ref else ""
+    return f"No {what}{of}{older} in {place.location}."

@@ -1,0 +1,224 @@
+"""Answers for people: lines, fields, tables and trees.
+
+On a terminal they fit its width; anywhere else they are plain and whole, one thing a line, for grep and awk. What was
+recorded is shown as text only, escaped, and in ASCII where the stream takes no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from crewlite.ids import now
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+rich = lazy("rich.console")
+rich_cells = lazy("rich.cells")
+rich_text = lazy("rich.text")
+events_console = lazy("crewlite.events.console")
+
+Part = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+STYLES = {
+    "finished": "green",
+    "unfinished": "yellow",
+    "failed": "red",
+    "in_doubt": "yellow",
+    "damaged": "bold red",
+}
+_MARKS = {  # as it should be, and where that cannot be shown
+    "finished": ("✓", "+"),
+    "unfinished": ("▸", ">"),
+    "failed": ("✗", "x"),
+    "in_doubt": ("?", "?"),
+    "damaged": ("!", "!"),
+    "place": ("●", "*"),
+    "open": ("○", "-"),
+}
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. On a terminal that is too narrow, one with a `least` shrinks to that many characters.
+
+    If that is not enough, those with a `spare` are left out, the greatest first; so are those with nothing in them.
+    """
+
+    name: str
+    right: bool = False
+    least: int = 0
+    spare: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """A line of a tree, and what hangs on it."""
+
+    parts: Sequence[Part]
+    below: list[Node] = field(default_factory=list)
+
+
+class Screen:
+    """Standard output, or with `aside` standard error."""
+
+    def __init__(self, *, aside: bool = False) -> None:
+        self._console = rich.Console(highlight=False, stderr=aside)
+        self.terminal: bool = self._console.file.isatty()  # not what FORCE_COLOR makes of a pipe
+        self.width: int = self._console.width
+
+    def line(self, *parts: Part, whole: bool = False) -> None:
+        """Print a line, cut to the width of a terminal unless it is to stay `whole`, as something to be copied is."""
+        text = self._text(parts)
+        if not self.terminal or whole:
+            text.rstrip()
+            self._console.print(text, soft_wrap=True)
+        else:
+            self._console.print(text, no_wrap=True, overflow="ellipsis" if self._takes("…") else "crop")
+
+    def block(self, text: str, indent: int = 0) -> None:
+        """Print a text of any length, line by line, wrapped by whoever shows it."""
+        for line in text.splitlines() or [""]:
+            self.line(" " * indent + line.replace("\t", "    "), whole=True)
+
+    def mark(self, name: str) -> Part:
+        """The sign for a status."""
+        fancy, plain = _MARKS[name]
+        return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "place" else "dim")
+
+    def when(self, moment: datetime) -> str:
+        """A moment: how long ago on a terminal, else in ISO 8601."""
+        return ago(moment) if self.terminal else iso(moment)
+
+    def fields(self, rows: Iterable[tuple[str, Part]], indent: int = 0) -> None:
+        """Print names and values. A long value goes on below itself."""
+        found = [(name, value) for name, value in rows if value]
+        width = max((len(name) for name, _ in found), default=0)
+        for name, value in found:
+            head = f"{' ' * indent}{name:<{width}}{_GAP}"
+            self._field(head, self._text([value]))
+
+    def _field(self, head: str, value: Text) -> None:
+        room = self.width - len(head)
+        if not self.terminal or room < 20 or (" " not in value.plain and value.cell_len > room):
+            return self.line((head, "dim"), value.plain, whole=True)
+        for number, part in enumerate(value.wrap(self._console, room)):
+            part.rstrip()
+            shown = rich_text.Text.assemble((head if number == 0 else " " * len(head), "dim"), part)
+            self._console.print(shown, no_wrap=True, overflow="ignore", crop=False)
+        return None
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
+        """Print a table with a line of names."""
+        cells = [[self._text([cell]) for cell in row] for row in rows]
+        chosen = list(range(len(columns)))
+        if self.terminal:
+            chosen = [n for n in chosen if any(row[n].plain for row in cells)] or chosen
+            while _needs(columns, cells, chosen) > self.width - indent:
+                out = max(chosen, key=lambda n: columns[n].spare)
+                if not columns[out].spare:
+                    break
+                chosen.remove(out)
+        widths = self._widths(columns, cells, chosen, indent)
+        heads = [rich_text.Text(column.name, style="bold") for column in columns]
+        for row in [heads, *cells]:
+            parts = [self._fit(row[n], widths[n], columns[n]) for n in chosen]
+            line = rich_text.Text(" " * indent) + rich_text.Text(_GAP).join(parts)
+            line.rstrip()
+            if self.terminal:
+                self._console.print(line, no_wrap=True, overflow="crop")
+            else:
+                self._console.print(line, soft_wrap=True)
+
+    def tree(self, roots: Sequence[Node]) -> None:
+        """Print trees."""
+        fork, last, through = ("├─ ", "└─ ", "│  ") if self._takes("├─└│") else ("|- ", "`- ", "|  ")
+        waiting: list[tuple[Node, str, str]] = [(root, "", "") for root in reversed(roots)]
+        while waiting:
+            node, before, beside = waiting.pop()
+            self.line((before, "dim"), *node.parts)
+            for number, below in enumerate(reversed(node.below)):
+                waiting.append((below, beside + (fork if number else last), beside + (through if number else "   ")))
+
+    def _text(self, parts: Sequence[Part]) -> Text:
+        pairs = [(part, "") if isinstance(part, str) else part for part in parts]
+        made: Text = rich_text.Text.assemble(*((self._shown(text), style) for text, style in pairs))
+        return made
+
+    def _shown(self, text: str) -> str:
+        shown: str = events_console.printable(text, self._console)
+        return shown
+
+    def _takes(self, text: str) -> bool:
+        return bool(events_console.encodable(text, self._console))
+
+    def _widths(
+        self, columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int], indent: int
+    ) -> dict[int, int]:
+        widths = {n: max([len(columns[n].name), *(row[n].cell_len for row in cells)]) for n in chosen}
+        over = sum(widths.values()) + len(_GAP) * (len(chosen) - 1) + indent - self.width
+        while self.terminal and over > 0:
+            wide = max(
+                (n for n in chosen if columns[n].least), key=lambda n: widths[n] - columns[n].least, default=None
+            )
+            if wide is None or widths[wide] <= columns[wide].least:
+                break
+            widths[wide] -= 1
+            over -= 1
+        return widths
+
+    def _fit(self, cell: Text, width: int, column: Column) -> Text:
+        cell = cell.copy()
+        if not self.terminal and not cell.plain:
+            cell.append("-")  # so that the words of a line can be counted
+        if cell.cell_len > width:
+            dots = "…" if self._takes("…") else "..."
+            cell.truncate(width - len(dots))
+            cell.append(dots)
+        space = " " * (width - cell.cell_len)
+        fitted: Text = rich_text.Text.assemble(*((space, cell) if column.right else (cell, space)))
+        return fitted
+
+
+def _needs(columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int]) -> int:
+    """The least width of a table."""
+    least = 0
+    for n in chosen:
+        natural = max([len(columns[n].name), *(row[n].cell_len for row in cells)])
+        least += min(natural, columns[n].least) if columns[n].least else natural
+    return least + len(_GAP) * (len(chosen) - 1)
+
+
+def ago(moment: datetime) -> str:
+    """How long ago something was."""
+    seconds = (now() - moment).total_seconds()
+    if seconds < 0:
+        return iso(moment)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now" if seconds < 5 else f"{int(seconds)} s ago"
+
+
+def iso(moment: datetime) -> str:
+    """A moment to the second, in UTC."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(milliseconds: float) -> str:
+    """How long something took."""
+    if milliseconds < 1_000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1_000
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
+
+
+def cost(value: float | None) -> str:
+    """A cost in US dollars; "" if it is unknown."""
+    return "" if value is None else f"${value:.4f}" if value < 1 else f"${value:,.2f}"

@@ -1,0 +1,220 @@
+"""`crewlite checkpoint show`: one run, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.info import command, compact, going_on, name_of, spent
+from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
+from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument
+from crewlite.cli.exits import Failed
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.state.history import RunHistory, StepView
+    from crewlite.state.record import Attempt
+
+record = lazy("crewlite.state.record")
+
+_STEPS = (
+    Column("step", least=16),
+    Column("kind", spare=3),
+    Column("status"),
+    Column("tries", right=True),
+    Column("time", right=True, spare=1),
+    Column("tokens", right=True),
+    Column("cost", right=True, spare=2),
+    Column("value", least=12),
+)
+_EVENTS = (Column("seq", right=True), Column("when"), Column("event", least=16), Column("address", least=16))
+_FIRST = 200  # characters of a value that its line in the table is made from
+
+
+@click.command()
+@ref_argument("what", "[RUN_OR_LOCATION]")
+@click.option("--step", "address", metavar="ADDRESS", help="Only this step: all that is recorded of it.")
+@click.option("--events", is_flag=True, help="Only the events, in order.")
+@OPTIONS
+def show(asked: Asked, what: str | None, address: str | None, events: bool) -> None:
+    """Show one run: its steps, failed attempts, events.
+
+    The newest run, unless a run, run/branch or a checkpoint of it is named.
+    """
+    if address is not None and events:
+        raise click.UsageError("--step shows one step, --events the history of all: take one of them.")
+    with asked.open(what) as place:
+        run = place.history.run(place.ref or "latest")
+        if address is not None:
+            _show_step(asked, place, run, address)
+        elif events:
+            _show_events(asked, place, run)
+        elif asked.as_json:
+            steps = [{**document.plain(step)} for step in run.steps]
+            document.answer({"location": place.location, **document.of_run(run, steps=steps, attempts=run.attempts)})
+        else:
+            _show_run(Screen(), place, run)
+
+
+def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
+    status = run.status
+    screen.line(
+        screen.mark(status), " ", (f"{run.run_id}/{run.branch}", "bold"), "  ", (status, STYLES[status]), whole=True
+    )
+    begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
+    base = run.base
+    stands = (
+        f"{base.branch} at {base.checkpoint_id[-8:] if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
+    )
+    rows: list[tuple[str, Part]] = [
+        ("because", _why(run) if status == "failed" else ""),
+        ("definition", name_of(run.definition)),
+        ("begun", begun),
+        ("forked from", stands),
+        ("inputs", compact(run.inputs) if run.inputs else "none"),
+        ("usage", spent(run.usage)),
+    ]
+    screen.fields(rows, indent=2)
+    screen.line()
+    screen.table(_STEPS, [_row(screen, run, address, step) for address, step in in_order(run.steps)])
+    if run.attempts:
+        screen.line()
+        screen.line(("failed attempts", "bold"))
+        for attempt in run.attempts:
+            _attempt(screen, run, attempt)
+    if status != "finished":
+        screen.line()
+        screen.line(("to go on  ", "dim"), command(place, "resume", going_on(run.run_id, run.branch)), whole=True)
+
+
+def _why(run: RunHistory) -> str:
+    """What the run failed of, in one line."""
+    last = [attempt for attempt in run.attempts if not attempt.address][-1]
+    return f"{last.error_type}: {last.message}".strip().partition("\n")[0][:_FIRST]
+
+
+def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]:
+    """The steps, each before what is inside it; None for one of which only what is inside it is recorded."""
+    views = {step.address: step for step in steps}
+    below: dict[str, list[str]] = {}
+    seen = {""}
+    for address in views:
+        while address not in seen:
+            seen.add(address)
+            below.setdefault(record.outer(address), []).append(address)
+            address = record.outer(address)  # noqa: PLW2901 - up to what is known
+    waiting = [""] if views else []
+    while waiting:
+        address = waiting.pop()
+        yield address, views.get(address)
+        waiting += reversed(below.get(address, []))
+
+
+def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -> list[Part]:
+    depth = address.count("/") + 1 if address else 0
+    own = address.rpartition("/")[2] if screen.terminal else address  # a pipe has room for the whole address
+    name = "  " * depth + (own or _root(run))
+    if step is None:
+        return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
+    tries = len(step.attempts) + (step.status == "finished")
+    tried = str(tries) if tries > 1 or not screen.terminal else ""
+    tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
+    numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(step.usage.cost)]
+    return [name, step.kind, (step.status, STYLES[step.status]), *numbers, _first_line(step)]
+
+
+def _root(run: RunHistory) -> str:
+    return f"the {run.definition['kind']}"
+
+
+def _first_line(step: StepView) -> str:
+    if step.status != "finished":
+        return step.attempts[-1].message.strip().partition("\n")[0][:_FIRST] if step.attempts else ""
+    if step.kind == "crew":
+        return ""  # its value is that of its tasks
+    value = step.value
+    if isinstance(value, dict):
+        value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
+    return (value if isinstance(value, str) else compact(value)).strip().partition("\n")[0][:_FIRST]
+
+
+def _calls(value: dict[str, Any]) -> str:
+    """The calls that a model asked for; "" if it asked for none."""
+    calls = value.get("tool_calls")
+    return ", ".join(f"{call[0]}({compact(call[1])})" for call in calls) if isinstance(calls, list) else ""
+
+
+def _attempt(screen: Screen, run: RunHistory, attempt: Attempt) -> None:
+    what = attempt.address or _root(run)
+    after = ", given up" if attempt.final else ", tried again"
+    screen.line(f"  {what}  ", (f"try {attempt.number}{after}", "dim"), whole=True)
+    message = f"because {attempt.cause} failed" if attempt.cause else f"{attempt.error_type}: {attempt.message}"
+    screen.block(message, indent=4)
+
+
+def _show_step(asked: Asked, place: Place, run: RunHistory, address: str) -> None:
+    step = _find(run, address)
+    if asked.as_json:
+        return document.answer({"location": place.location, "run_id": run.run_id, "branch": run.branch, "step": step})
+    screen = Screen()
+    screen.line((step.address or _root(run), "bold"), "  ", (step.status, STYLES[step.status]), whole=True)
+    used = step.usage
+    rows: list[tuple[str, Part]] = [
+        ("kind", step.kind),
+        ("time", duration(step.milliseconds)),
+        ("usage", spent(used) if used.requests else ""),
+    ]
+    screen.fields(rows, indent=2)
+    if step.status == "finished":
+        screen.line()
+        _value(screen, step.value)
+    for attempt in step.attempts:
+        screen.line()
+        _attempt(screen, run, attempt)
+        if attempt.traceback:
+            screen.block(attempt.traceback, indent=4)
+    return None
+
+
+def _find(run: RunHistory, address: str) -> StepView:
+    """The step of an address, or of the only one that ends so."""
+    steps = {step.address: step for step in run.steps}
+    wanted = "" if address in (_root(run), run.definition["kind"]) else address
+    if wanted in steps:
+        return steps[wanted]
+    ends = [step for name, step in steps.items() if wanted and name.endswith(f"/{wanted}")]
+    if len(ends) == 1:
+        return ends[0]
+    near = [step.address for step in ends] or [name for name in steps if name]
+    problem = f"names {len(ends)} steps" if ends else "names no step that is recorded"
+    raise Failed(f"{address!r} {problem} of {run.run_id}/{run.branch}. Candidates: {', '.join(near[:12])}.")
+
+
+def _value(screen: Screen, value: Any) -> None:
+    """A whole value: texts as they are, the rest as JSON."""
+    if isinstance(value, str):
+        return screen.block(value)
+    if not isinstance(value, dict):
+        return screen.block(compact(value))
+    for name, item in value.items():
+        if isinstance(item, str) and ("\n" in item or len(item) > screen.width - len(str(name)) - 2):
+            screen.line((f"{name}:", "bold"), whole=True)
+            screen.block(item, indent=2)
+        else:
+            screen.line((f"{name}:", "bold"), " ", item if isinstance(item, str) else compact(item), whole=True)
+    return None
+
+
+def _show_events(asked: Asked, place: Place, run: RunHistory) -> None:
+    events = run.events()
+    if asked.as_json:
+        return document.answer(
+            {"location": place.location, "run_id": run.run_id, "branch": run.branch, "events": events}
+        )
+    screen = Screen()
+    rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or _root(run)] for e in events]
+    screen.table(_EVENTS, rows)
+    return None

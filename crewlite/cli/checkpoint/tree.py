@@ -1,0 +1,147 @@
+"""`crewlite checkpoint tree`: runs, their forks where they branch off, and the checkpoints along each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.info import name_of
+from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
+from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument, refs
+from crewlite.cli.exits import aside
+from crewlite.errors import JournalCorrupt
+from crewlite.ids import short
+
+if TYPE_CHECKING:
+    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.history import RunHistory
+
+_RUNS = 10  # shown without --all
+_FIRST, _LAST = 2, 3  # checkpoints of a branch that are shown without --all
+
+
+@click.command()
+@ref_argument("what", "[RUN_OR_LOCATION]")
+@click.option("--run", "run", metavar="RUN", shell_complete=refs, help="Only this run.")
+@click.option("--all", "whole", is_flag=True, help="All runs and all checkpoints, not only the first and last.")
+@OPTIONS
+def tree(asked: Asked, what: str | None, run: str | None, whole: bool) -> None:
+    """Show runs, their forks and checkpoints as a tree."""
+    draw(asked, what, run=run, whole=whole)
+
+
+def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole: bool = False) -> None:
+    """Draw the tree of a location, or of one run in it."""
+    with asked.open(what) as place:
+        named = run or place.ref
+        wanted = place.history.run(named).run_id if named else None
+        branches = [one for one in place.history.runs() if wanted in (None, one.run_id)]
+        runs = [(run_id, list(group)) for run_id, group in groupby(branches, key=lambda one: one.run_id)]
+        shown = runs if whole else runs[:_RUNS]
+        if asked.as_json:
+            return _answer(place, shown)
+        if not runs:
+            aside(f"No runs in {place.location}.")
+        screen = Screen()
+        for number, (run_id, group) in enumerate(shown):
+            if number:
+                screen.line()
+            screen.tree([_Run(screen, run_id, group, whole).root])
+        if left := len(runs) - len(shown):
+            screen.line()
+            screen.line((f"... {left} older run{'s' if left > 1 else ''}: --all", "dim"))
+    return None
+
+
+def _answer(place: Place, runs: Sequence[tuple[str, Sequence[RunHistory]]]) -> None:
+    branches = []
+    for _, group in runs:
+        for one in group:
+            places = _own(one)
+            branches.append(document.of_run(one, checkpoints=document.of_places(places or ())))
+    document.answer({"location": place.location, "runs": branches})
+
+
+def _own(run: RunHistory) -> list[Checkpoint] | None:
+    """The checkpoints of the branch itself; None if it cannot be read."""
+    try:
+        return [place for place in run.checkpoints() if place.branch == run.branch]
+    except JournalCorrupt:
+        return None
+
+
+class _Run:
+    """One run as a tree. Forks hang on the checkpoint they stand on, or, without one, on their branch."""
+
+    def __init__(self, screen: Screen, run_id: str, branches: Sequence[RunHistory], whole: bool) -> None:
+        self._screen, self._whole = screen, whole
+        self._branches = {one.branch: (self._head(one), one) for one in branches}
+        self._places = {name: _own(one) for name, (_, one) in self._branches.items()}
+        self._forks: dict[tuple[str, str | None], list[Node]] = {}
+        self.root = Node([(run_id, "bold"), *self._about(branches)])
+        for name, (head, one) in self._branches.items():
+            self._hang(name, head, one)
+        for name, (head, _) in self._branches.items():
+            self._fill(name, head)
+
+    def _about(self, branches: Sequence[RunHistory]) -> list[Part]:
+        for one in branches:
+            try:
+                return ["  ", (f"{name_of(one.definition)}, begun {self._screen.when(one.started_at)}", "dim")]
+            except JournalCorrupt:
+                continue
+        return []
+
+    def _head(self, run: RunHistory) -> Node:
+        """The line of a branch."""
+        try:
+            status, usage, tasks = run.status, run.usage, run.tasks
+            total = len(run.definition.get("tasks", ()))
+        except JournalCorrupt as error:
+            said: list[Part] = [run.branch, "  ", ("damaged", STYLES["damaged"]), f": {error}"]
+            return Node([self._screen.mark("damaged"), " ", *said])
+        done = f", {len(tasks)} of {total} tasks" if total else ""
+        about: list[Part] = [(status, STYLES[status]), (f"{done}, {usage.total_tokens:,} tokens", "dim")]
+        return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
+
+    def _hang(self, name: str, head: Node, run: RunHistory) -> None:
+        """Hang a branch where it stands: on the run, or on a place of another branch."""
+        base = None if self._places[name] is None else run.base
+        if base is None or base.branch not in self._branches:
+            self.root.below.append(head)
+            return
+        there = [place.id for place in self._places[base.branch] or ()]
+        at = base.checkpoint_id if base.checkpoint_id in there else None
+        self._forks.setdefault((base.branch, at), []).append(head)
+
+    def _fill(self, name: str, head: Node) -> None:
+        """Hang the places of a branch on it, each with the forks that stand on it."""
+        head.below += self._forks.get((name, None), [])
+        places = self._places[name] or []
+        hidden = 0
+        for number, place in enumerate(places):
+            forks = self._forks.get((name, place.id), [])
+            if not (forks or place.label or self._shows(number, len(places))):
+                hidden += 1
+                continue
+            if hidden:
+                head.below.append(Node([(f"... {hidden} more", "dim")]))
+                hidden = 0
+            head.below.append(Node(self._place(place, last=number == len(places) - 1), forks))
+
+    def _shows(self, number: int, count: int) -> bool:
+        return self._whole or count <= _FIRST + _LAST + 1 or number < _FIRST or number >= count - _LAST
+
+    def _place(self, place: Checkpoint, *, last: bool) -> list[Part]:
+        plain = place.trigger == "task_completed" and place.address
+        at = plain or "  ".join(filter(None, (place.address, place.trigger)))
+        parts: list[Part] = [self._screen.mark("place"), " ", (short(place.id), "cyan"), f"  {at}"]
+        if last:
+            parts.append(("  head", "bold"))
+        if place.label:
+            parts.append((f"  label:{place.label}", "magenta"))
+        return [*parts, (f"  {self._screen.when(place.created_at)}", "dim")]

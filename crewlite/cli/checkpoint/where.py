@@ -1,0 +1,151 @@
+"""Where to look, and for what: from the words on the command line to an opened History and a ref within it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from crewlite.cli.checkpoint.complete import complete_ref
+from crewlite.cli.exits import Failed, aside
+from crewlite.cli.places import location_or_detected
+from crewlite.errors import RefError
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.state.history import History
+
+F = TypeVar("F", bound=Callable[..., Any])
+history = lazy("crewlite.state.history")
+
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An opened location, and the ref within it that was asked for, if one was."""
+
+    history: History
+    location: str
+    ref: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every command takes: where to look, and whether to answer in JSON."""
+
+    location: str | None
+    as_json: bool
+
+    @contextlib.contextmanager
+    def open(self, text: str | None = None) -> Iterator[Place]:
+        """Open what `text` leads to: a location, something in one, or, without it, the location itself.
+
+        Raises Failed if there is none to be found, RefError if it does not exist.
+        """
+        location, ref = self._lead(text)
+        with _warnings(), history.History(location) as opened:
+            try:
+                yield Place(opened, location, ref)
+            except RefError as error:
+                if error.candidates:
+                    raise
+                there = f"crewlite checkpoint list --runs --location {shlex.quote(location)}"
+                raise Failed(f"{error} What there is: {there}") from error
+
+    def _lead(self, text: str | None) -> tuple[str, str | None]:
+        """The location and the ref that a text means."""
+        if text is None:
+            return location_or_detected(self.location), None
+        if text.endswith(".json"):
+            return os.path.dirname(text) or ".", text
+        path, _, part = text.rpartition("#")
+        if path and part and os.path.exists(path):
+            return path, part
+        if text.lower().endswith(_DATABASES) or (os.path.isdir(text) and not _bare(text)):
+            return text, None
+        if os.path.isdir(text) and not self._names_something(text):
+            return text, None
+        return location_or_detected(self.location), text
+
+    def _names_something(self, word: str) -> bool:
+        """Whether a bare word names a run, a branch or a checkpoint: that goes before a directory of that name."""
+        try:
+            with history.History(location_or_detected(self.location)) as opened:
+                runs, places = opened.runs(), opened.places()
+        except (Failed, RefError):
+            return False
+        names = {run.run_id for run in runs} | {run.branch for run in runs if run.run_id == runs[0].run_id}
+        return word in names or any(word in place.id for place in places)
+
+
+def location_of(ctx: click.Context) -> str | None:
+    """The --location of a command, or of the group it was called through."""
+    location: str | None = _own_or_outer(ctx, "location")
+    return location
+
+
+def OPTIONS(function: F) -> F:  # noqa: N802 - reads as the declaration it stands among
+    """Give a command --location and --json; it is called with `asked`."""
+
+    @click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
+    @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+    @functools.wraps(function)
+    def command(location: str | None, as_json: bool, **fields: Any) -> Any:
+        ctx = click.get_current_context()
+        return function(asked=Asked(location_of(ctx), as_json or bool(_own_or_outer(ctx, "as_json"))), **fields)
+
+    return command  # type: ignore[return-value]
+
+
+def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable[[F], F]:
+    """An argument that takes a ref, and completes it."""
+    return click.argument(name, metavar=metavar, required=required, shell_complete=refs)
+
+
+def refs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes a ref: `shell_complete=refs`."""
+    return complete_ref(location_of(ctx), incomplete)
+
+
+def _own_or_outer(ctx: click.Context, name: str) -> Any:
+    at: click.Context | None = ctx
+    while at is not None:
+        if value := at.params.get(name):
+            return value
+        at = at.parent
+    return None
+
+
+def _bare(text: str) -> bool:
+    return os.sep not in text and not text.startswith(".")
+
+
+@contextlib.contextmanager
+def _warnings() -> Iterator[None]:
+    """Tell what is logged about the store, as text only; not what it says about classes this program does not know."""
+    log, codec = logging.getLogger("crewlite"), logging.getLogger("crewlite.codec")
+    before = log.propagate, codec.level
+    teller = _Teller(logging.WARNING)
+    log.addHandler(teller)
+    log.propagate = False
+    codec.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.removeHandler(teller)
+        log.propagate = before[0]
+        codec.setLevel(before[1])
+
+
+class _Teller(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        aside(f"Warning: {record.getMessage()}")

@@ -1,0 +1,186 @@
+"""Finding the crew or agent that is meant: `package.module:attribute` or `path/to/file.py:attribute`.
+
+Only what the user names, here or in pyproject.toml, is ever imported; what stands in a record never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import sysconfig
+import tomllib
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from crewlite import Agent, Crew
+from crewlite.cli.exits import Failed
+from crewlite.errors import text_of
+from crewlite.runtime.kickoff import refused
+
+Runnable = Crew | Agent
+_WANTED = "a Crew, an Agent, or a function without required arguments that returns one"
+_NOT_OURS = tuple(
+    os.path.join(os.path.abspath(path), "")
+    for path in (os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+)
+
+
+def find(target: str) -> Runnable:
+    """The definition that a target names.
+
+    Raises UsageError if it names none, Failed if the code that it names does not work.
+    """
+    where, colon, name = target.rpartition(":")
+    if not colon or not where or not all(part.isidentifier() for part in name.split(".")):
+        raise click.UsageError(f"{target!r} names no definition; wanted package.module:attribute or file.py:attribute")
+    with _of_the_user(where):
+        module = _module(where)
+        found = _attribute(module, name, target)
+        if not isinstance(found, Runnable) and callable(found) and not isinstance(found, type) and _is_ready(found):
+            found = found()
+    if not isinstance(found, Runnable):
+        raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
+    return found
+
+
+def of_the_project() -> str | None:
+    """The target that pyproject.toml of this directory names: `[tool.crewlite] crew = "..."`. Raises Failed."""
+    path = Path("pyproject.toml")
+    if not path.is_file():
+        return None
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("crewlite", {}).get("crew")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
+        raise Failed(f"pyproject.toml cannot be read: {error}") from error
+    if told is not None and not isinstance(told, str):
+        raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
+    return told
+
+
+def on_model(definition: Runnable, model: str) -> Runnable:
+    """The same with this model for everybody."""
+    if isinstance(definition, Agent):
+        return definition.model_copy(update={"llm": model})
+    people: dict[Agent, Agent] = {}
+    everybody = [*definition.agents, *(task.agent for task in definition.tasks if task.agent)]
+    for one in everybody:
+        people.setdefault(one, one.model_copy(update={"llm": model}))
+    tasks: dict[Any, Any] = {}
+    for task in definition.tasks:  # a task builds on earlier ones only
+        context = None if task.context is None else tuple(tasks[other] for other in task.context)
+        agent = people[task.agent] if task.agent else None
+        tasks[task] = task.model_copy(update={"agent": agent, "context": context})
+    agents = tuple(people[agent] for agent in definition.agents)
+    return definition.model_copy(update={"llm": model, "agents": agents, "tasks": tuple(tasks.values())})
+
+
+def culprit(error: BaseException) -> str:
+    """Where in the user's own code an error comes from, as ` (file, line n)`; "" if it does not."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f" ({_near(error.filename)}, line {error.lineno})"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = os.path.abspath(frame.filename)
+        if not frame.filename.startswith("<") and not path.startswith(_NOT_OURS):
+            return f" ({_near(path)}, line {frame.lineno})"
+    return ""
+
+
+@contextlib.contextmanager
+def _of_the_user(where: str) -> Iterator[None]:
+    """Run code of the user: it may kick nothing off, and its errors are told in one line. Raises Failed."""
+    why = (
+        f"{where} kicks off while it is imported, so it would run twice. Put that under "
+        f'`if __name__ == "__main__":`, and leave the definition where it is'
+    )
+    try:
+        with refused(why):
+            yield
+    except click.ClickException:
+        raise
+    except SystemExit as error:
+        raise Failed(f"{where} ends the program when it is imported (exit {error.code}){culprit(error)}") from error
+    except Exception as error:  # the border: whatever a module of the user raises
+        said = error.msg if isinstance(error, SyntaxError) else text_of(error)
+        raise Failed(f"{where} cannot be imported: {type(error).__name__}: {said}{culprit(error)}") from error
+
+
+def _module(where: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if where.endswith(".py") or os.sep in where or "/" in where:
+        return _file(Path(where))
+    try:
+        return importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where and not where.startswith(f"{error.name}."):
+            raise
+        file = f" There is {where}.py: {where}:NAME" if Path(f"{where}.py").exists() else ""
+        raise click.UsageError(
+            f"there is no module {error.name!r}, neither in {here} nor installed.{file} A file does as well: "
+            f"path/to/file.py:attribute"
+        ) from error
+
+
+def _file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {path}")
+    path = path.resolve()
+    name = path.stem if path.stem not in sys.modules else f"_{path.stem}_of_the_command"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise click.UsageError(f"{path} is no Python file; wanted one whose name ends in .py")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _attribute(module: ModuleType, name: str, target: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            close = difflib.get_close_matches(part, dir(found), n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"{target}: there is no {part!r} in it.{meant}{_what_there_is(module)}")
+        found = getattr(found, part)
+    return found
+
+
+def _is_ready(function: Any) -> bool:
+    """Whether it can be called without arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+
+
+def _what_there_is(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Runnable) and not name.startswith("_")]
+    return f" What there is: {', '.join(names)}." if names else ""
+
+
+def _called(found: object) -> str:
+    if inspect.isfunction(found):
+        return f"a function with the arguments {inspect.signature(found)}"
+    return f"the class {found.__name__}" if isinstance(found, type) else f"of type {type(found).__name__}"
+
+
+def _near(path: str) -> str:
+    """The path as seen from here, if it is below."""
+    with contextlib.suppress(ValueError):
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    return path

@@ -1,0 +1,62 @@
+"""How a command ends: its exit code, and an error told in one line on stderr, never as a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from typing import IO, Any
+
+import click
+
+from crewlite.errors import CrewliteError
+from crewlite.lazy import lazy
+
+rich = lazy("rich.console")
+events_console = lazy("crewlite.events.console")
+
+OK = 0
+"""It did what it was asked to."""
+FAILED = 1
+"""It could not, and said why."""
+USAGE = 2
+"""It was called in a way it does not know."""
+WAITS = 3
+"""The run waits for an input that only a human can give."""
+INTERRUPTED = 130
+"""Ctrl-C."""
+
+
+class Failed(click.ClickException):
+    """An error for the one who called the command. Whatever its text holds is shown as text only."""
+
+    exit_code = FAILED
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print `Error: <text>` on stderr."""
+        aside(f"Error: {self.message}", file)
+
+
+def aside(text: str, file: IO[Any] | None = None) -> None:
+    """Say something on stderr. Whatever it holds is shown as text only."""
+    console = rich.Console(stderr=file is None, file=file)
+    click.echo(events_console.printable(text, console), file=file, err=file is None)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Errors of crewlite and of the system end the command as `Failed`, Ctrl-C with 130; others are bugs and travel."""
+    try:
+        yield
+    except CrewliteError as error:
+        raise Failed(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever read the output has seen enough: click ends quietly
+            raise
+        raise Failed(str(error)) from error
+    except KeyboardInterrupt as interrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from interrupt
+    except click.Abort as abort:  # at a question: Ctrl-C, the end of input, or a no
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise click.exceptions.Exit(INTERRUPTED) from abort
+        raise

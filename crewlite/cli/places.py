@@ -1,0 +1,23 @@
+"""Where runs are kept, if the command line does not say: what this directory holds."""
+
+from __future__ import annotations
+
+import os
+
+from crewlite.cli.exits import Failed
+
+DIRECTORY, DATABASE = "./.checkpoints", "./.checkpoints.db"
+
+
+def location_or_detected(given: str | None) -> str:
+    """The location that was given, or else that of this directory. Raises Failed, saying where was looked."""
+    if given:
+        return given
+    if os.path.isdir(DIRECTORY):
+        return DIRECTORY
+    if os.path.exists(DATABASE):
+        return DATABASE
+    raise Failed(
+        f"no checkpoints here: there is neither {DIRECTORY}/ nor {DATABASE} in {os.getcwd()}. Go to where the run was "
+        f"kicked off, or say where it is kept: --location PATH."
+    )

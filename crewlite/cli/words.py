@@ -1,0 +1,77 @@
+"""What the library says to people who write Python, said to those at a command line."""
+
+from __future__ import annotations
+
+from crewlite.cli.definitions import culprit
+from crewlite.cli.shell import Again
+from crewlite.errors import (
+    BindMissing,
+    BranchConflictError,
+    BranchExists,
+    CrewliteError,
+    InDoubt,
+    InputsChanged,
+    MissingInput,
+    NoModel,
+    PlaceIsBehind,
+    text_of,
+)
+
+
+def said(error: BaseException, ref: str | None, again: Again) -> str:
+    """What an error says, with what to do about it on the command line. `ref` names the run, if there is one."""
+    if not isinstance(error, CrewliteError):
+        return f"{type(error).__name__}: {text_of(error)}{culprit(error)}"
+    return _with_advice(error, ref or "RUN", again) or text_of(error)
+
+
+def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
+    match error:
+        case InDoubt():
+            answered = again.line("resume", ref, "--answer", f"{error.address}=RESULT")
+            return (
+                f"{error.what} at {error.address} was cut in the middle, and it is declared effect='once'. Look "
+                f"whether it took effect. If it did: {answered} - if it did not: "
+                f"{again.line('resume', ref, '--rerun', error.address)}"
+            )
+        case MissingInput():
+            return (
+                f"{error.where} asks for {{{error.name}}}, which the inputs do not hold (given: "
+                f"{', '.join(error.given) or 'none'}). Say it: --input {error.name}=VALUE"
+            )
+        case NoModel():
+            names = ", ".join(repr(agent) for agent in error.agents)
+            return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."
+        case InputsChanged():
+            others = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
+            return (
+                f"Run {error.run_id!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
+                f"{again.line('resume', error.run_id)} - to try others: {again.line('fork', error.run_id, *others)}"
+            )
+        case PlaceIsBehind():
+            where = f"{error.run_id}/{error.branch}"
+            return (
+                f"Place {error.place} is behind the head of {where}: {', '.join(error.after)} came after it, and "
+                f"resuming there would abandon recorded work. To go on from the head: {again.line('resume', where)} - "
+                f"to start again at this place: {again.line('fork', error.place)}"
+            )
+        case BranchConflictError():
+            where = f"{error.run_id}/{error.branch}"
+            return (
+                f"{where} is being run by {error.holder}. Wait for it to end, then: {again.line('resume', where)} - "
+                f"or go on beside it: {again.line('fork', where)}"
+            )
+        case BranchExists():
+            where = f"{error.run_id}/{error.branch}"
+            return (
+                f"Run {error.run_id!r} has a branch {error.branch!r} already. Choose another --branch, or none; to go "
+                f"on with that one: {again.line('resume', where)}"
+            )
+        case BindMissing():
+            only_models = all(path.rpartition(".")[2] == "llm" for path in error.missing)
+            model = "" if again.model else " --model M gives every missing model." if only_models else ""
+            return (
+                f"The {error.where} was made with what no record holds: {', '.join(error.missing)}. Say where its "
+                f"definition is: --crew package.module:attribute, or crew in [tool.crewlite] of pyproject.toml.{model}"
+            )
+    return None

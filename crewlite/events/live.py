@@ -1,0 +1,289 @@
+"""The foot of a terminal: what runs right now, below the lines that scroll.
+
+The cursor waits on an empty line above the foot. So whatever writes to the terminal without asking (another process, a
+log that took hold of the stream early) lands there and stays, and after a change of the window's size all that is to be
+cleared is below the cursor. What the program itself prints comes out above, whole, as it was written; while it leaves
+a line open (a question, a progress bar of its own) the foot stands back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+from crewlite.events.underway import Underway, elapsed, spent, still_open
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+rich = lazy("rich.console")
+rich_text = lazy("rich.text")
+events_console = lazy("crewlite.events.console")
+
+_PERIOD = 0.2  # seconds between two looks at the clock
+_MOST = 6  # lines of what is open; of more, the newest
+_BELOW = "\r\x1b[J"  # clears the line of the cursor, and all below
+
+_foot: Foot | None = None  # a terminal has one, however many runs are shown at once
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def foot_of(console: Console, run: Underway) -> Iterator[Foot | None]:
+    """The foot of the console's terminal, showing a run among others during the block. None where there can be none."""
+    foot = _join(console, run)
+    try:
+        yield foot
+    finally:
+        if foot:
+            foot.leave(run)
+
+
+@contextlib.contextmanager
+def put_away() -> Iterator[None]:
+    """Have no foot during the block, in which nobody else writes: for a process that is about to stand still."""
+    foot = _foot
+    if foot is None:
+        yield
+        return
+    with foot.above():
+        yield
+
+
+def _join(console: Console, run: Underway) -> Foot | None:
+    global _foot
+    with _lock:
+        file = console.file
+        if isinstance(file, _Stream) and file.foot is _foot:
+            foot: Foot | None = file.foot
+        elif _foot is None and _has_foot(console):
+            foot = _foot = Foot(file)  # type: ignore[arg-type]
+        else:
+            foot = None
+        if foot:
+            foot.enter(run)
+        return foot
+
+
+def _has_foot(console: Console) -> bool:
+    """Whether this is a terminal whose cursor can be moved, whatever FORCE_COLOR says of a pipe."""
+    if not console.is_interactive or console.is_dumb_terminal or console.legacy_windows:
+        return False
+    try:
+        return console.file.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+class Foot:
+    """The lines at the foot of one terminal. May be used from any thread."""
+
+    def __init__(self, file: TextIO) -> None:
+        self.console: Console = rich.Console(file=file, highlight=False)
+        """Writes to the terminal itself; only within `above`."""
+        self._file = file
+        self.lock = threading.RLock()
+        """All writing is done under it."""
+        self._runs: list[Underway] = []
+        self._streams: list[_Stream] = []
+        self._line_open = False
+        self._drawn = ""
+
+    def enter(self, run: Underway) -> None:
+        """Show a run too."""
+        with self.lock:
+            self._runs.append(run)
+            if len(self._runs) > 1:
+                return
+            self._streams = [_Stream(self, name) for name in ("stdout", "stderr") if _is_terminal(getattr(sys, name))]
+            for stream in self._streams:
+                stream.stand_in()
+        atexit.register(self.end)
+        threading.Thread(target=self._keep_time, name="crewlite-foot", daemon=True).start()
+
+    def leave(self, run: Underway) -> None:
+        """Show a run no longer. After the last one the terminal is as if nothing had been."""
+        with self.lock:
+            if run in self._runs:
+                self._runs.remove(run)
+            if not self._runs:
+                self.end()
+
+    def end(self) -> None:
+        """Clear the foot and give the streams back. May be called twice."""
+        global _foot
+        with self.lock:
+            self._runs.clear()
+            self._clear()
+            for stream in self._streams:
+                stream.stand_down()
+            self._streams = []
+        atexit.unregister(self.end)
+        if _foot is self:
+            _foot = None
+
+    @contextlib.contextmanager
+    def above(self) -> Iterator[None]:
+        """Write whole lines to the terminal in the block: they stand above the foot."""
+        with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+            self._clear()
+            self._line_open = False
+            yield
+            self._draw()
+
+    def pass_on(self, file: TextIO, text: str) -> None:
+        """Write to a stream of the same terminal. A line that is left open keeps the foot away until it is closed."""
+        with self.lock:
+            with contextlib.suppress(OSError, ValueError):
+                self._clear()
+            file.write(text)
+            file.flush()
+            self._line_open = not text.endswith("\n")
+            with contextlib.suppress(OSError, ValueError):
+                self._draw()
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._drawn = ""
+            self._file.write(_BELOW)
+            self._file.flush()
+
+    def _draw(self) -> None:
+        if self._line_open or not self._runs:
+            return
+        drawn = self._lines()
+        if drawn == self._drawn:
+            return
+        before, self._drawn = (_BELOW if self._drawn else ""), drawn
+        if drawn:
+            rows = drawn.count("\n")
+            self._file.write(f"{before}{drawn}\x1b[{rows}A\r")
+        self._file.flush()
+
+    def _lines(self) -> str:
+        """All lines, each with its break before it. "" where there is no room for them."""
+        width, height = self.console.size
+        room = min(_MOST, height - 4)
+        if room < 1 or width < 20:
+            return ""
+        found = still_open(self._runs)
+        lines = [self._line("  " * one.depth, *self._of(one), elapsed(since), width) for one, since in found[-room:]]
+        hidden = f", {len(found) - room} more open" if len(found) > room else ""
+        lines.append(rich_text.Text(f"  {spent(self._runs)}{hidden}", style="dim"))
+        with self.console.capture() as captured:
+            for line in lines:
+                self.console.print(line, no_wrap=True, overflow="crop", width=width - 1)
+        return "\n" + captured.get().rstrip("\n")
+
+    def _of(self, one: Any) -> tuple[str, str]:
+        sign = "▸" if events_console.encodable("▸", self.console) else ">"
+        streamed = f", {one.streamed:,} characters" if one.streamed else ""
+        return sign, events_console.printable(f"{one.title}{streamed}", self.console)
+
+    def _line(self, indent: str, sign: str, title: str, time: str, width: int) -> Text:
+        """A line that gives up the end of its title rather than its time."""
+        dots = "…" if events_console.encodable("…", self.console) else "..."
+        text = rich_text.Text(title)
+        room = max(len(dots) + 1, width - 1 - len(indent) - len(time) - 4)
+        if text.cell_len > room:
+            text.truncate(room - len(dots))
+            text.append(dots)
+        line: Text = rich_text.Text.assemble(indent, (sign, "cyan"), " ", text, (f"  {time}", "dim"))
+        return line
+
+    def _keep_time(self) -> None:
+        wake = threading.Event()
+        while not wake.wait(_PERIOD):
+            with self.lock, contextlib.suppress(OSError, ValueError):
+                if not self._runs:
+                    return
+                self._draw()
+
+    def forget(self) -> None:
+        """In a forked child, which has no thread to draw and whose lock may be held for ever."""
+        self.lock, self._drawn = threading.RLock(), ""
+        self._runs.clear()
+        for stream in self._streams:
+            stream.stand_down()
+
+
+class _Stream:
+    """Stands in for sys.stdout or sys.stderr: what is printed comes out above the foot."""
+
+    def __init__(self, foot: Foot, name: str) -> None:
+        self.foot = foot
+        self._name, self._real = name, getattr(sys, name)
+        self._held, self._standing = "", False
+        self._copy: int | None = None
+
+    def stand_in(self) -> None:
+        setattr(sys, self._name, self)
+        self._standing = True
+
+    def stand_down(self) -> None:
+        if getattr(sys, self._name) is self:  # else the program has put another in its place
+            setattr(sys, self._name, self._real)
+        held, self._held, self._standing = self._held, "", False
+        with contextlib.suppress(OSError, ValueError):
+            self._real.write(held)
+            self._real.flush()
+        if self._copy is not None:
+            os.close(self._copy)
+            self._copy = None
+
+    def write(self, text: str) -> int:
+        """Hold back what is no whole line yet: it may be followed by the rest at once."""
+        with self.foot.lock:
+            if not self._standing:  # somebody has kept it, such as a log
+                return int(self._real.write(text))
+            whole, end, self._held = f"{self._held}{text}".rpartition("\n")
+            if end:
+                self.foot.pass_on(self._real, whole + end)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        with self.foot.lock:
+            held, self._held = self._held, ""
+            if held:
+                self.foot.pass_on(self._real, held)
+            else:
+                self._real.flush()
+
+    def fileno(self) -> int:
+        """A number of its own for the same terminal: with the real one, input() would go past this stream."""
+        if self._copy is None:
+            self._copy = os.dup(self._real.fileno())
+        return self._copy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def _forget() -> None:
+    global _foot, _lock
+    _lock = threading.Lock()
+    if _foot:
+        _foot.forget()
+        _foot = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

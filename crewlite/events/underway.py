@@ -1,0 +1,116 @@
+"""What is going on in a run at this moment, as far as its events tell: what is open, and what was spent so far.
+
+Plain data from events; how it looks on a terminal is `crewlite.events.live`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crewlite.events.base import BaseEvent
+
+if TYPE_CHECKING:
+    from crewlite.usage import Usage
+
+_CHUNKS = ("llm_stream_chunk", "llm_thinking_chunk")
+
+
+@dataclass(slots=True)
+class Open:
+    """Something that has begun and not ended."""
+
+    title: str
+    address: str
+    since: float
+    streamed: int = 0
+    """Characters that a model has sent so far."""
+
+    @property
+    def depth(self) -> int:
+        """How far inside the crew it is; a task is 1."""
+        return self.address.count("/") + 1
+
+
+class Underway:
+    """One run."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.since = clock()
+        self.open: dict[str, Open] = {}
+        """By the id of the event it began with, in the order they began."""
+        self.usage: Usage | None = None
+        self.checkpoints = 0
+
+    def hear(self, event: BaseEvent, state: Any) -> None:
+        """Take in an event of the run, and the state of the run at that moment if it came with one."""
+        if state is not None:
+            self.usage = state.usage
+        if event.type == "checkpoint_completed":
+            self.checkpoints += 1
+        elif event.type in _CHUNKS:
+            self._streamed(event)
+        elif event.started_event_id is not None:
+            self._ended(event.started_event_id)
+        elif title := _title(event):
+            self.open[event.event_id] = Open(title, event.address or "", self._clock())
+
+    def _streamed(self, event: BaseEvent) -> None:
+        for one in reversed(self.open.values()):
+            if one.address == event.address:
+                one.streamed += len(getattr(event, "chunk", ""))
+                return
+
+    def _ended(self, started: str) -> None:
+        ended = self.open.pop(started, None)
+        if ended is None:
+            return
+        for inner in [key for key, one in self.open.items() if one.address.startswith(f"{ended.address}/")]:
+            del self.open[inner]
+
+
+def still_open(runs: Iterable[Underway]) -> list[tuple[Open, float]]:
+    """What is open in several runs, and for how many seconds."""
+    return [(one, run._clock() - one.since) for run in list(runs) for one in list(run.open.values())]
+
+
+def spent(runs: Sequence[Underway]) -> str:
+    """What several runs came to so far: time, tokens, cost, checkpoints."""
+    usages = [run.usage for run in runs if run.usage is not None]
+    costs = [usage.cost for usage in usages if usage.cost is not None]
+    saved = sum(run.checkpoints for run in runs)
+    parts = [
+        f"{len(runs)} runs" if len(runs) > 1 else "",
+        elapsed(max((run._clock() - run.since for run in runs), default=0.0)),
+        f"{sum(usage.total_tokens for usage in usages):,} tokens",
+        f"${sum(costs):,.4f}" if costs else "",
+        f"{saved:,} checkpoint{'' if saved == 1 else 's'}" if saved else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def elapsed(seconds: float) -> str:
+    """A duration to the second, such as `7 s` or `2 min 05 s`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def _title(event: Any) -> str:
+    match event.type:
+        case "task_started":
+            name = f"task {event.task_name}" if event.task_name else str(event.address)
+            return f"{name}: {event.agent_role}" if event.agent_role else name
+        case "llm_call_started":
+            return f"model {event.model}"
+        case "tool_usage_started":
+            return f"tool {event.tool_name}"
+        case "step_started":
+            return f"{event.kind} {event.name}"
+    return ""

@@ -1,0 +1,154 @@
+"""A directory with a module of crews in it, as a user has one, and the real command to run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from crewlite.cli.main import main
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+
+CREWS = '''
+import asyncio, os
+from pathlib import Path
+from crewlite.state import InMemoryProvider, JsonProvider
+from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
+
+def note(text):
+    with open("calls.txt", "a") as file:
+        file.write(text + "\\n")
+
+class Counting(BaseLLM):
+    model = "counting"
+    async def acall(self, messages, **context):
+        asked = messages[1]["content"].split("\\n")[0]
+        note(asked)
+        if os.path.exists("hang") and Path("hang").read_text() in asked:
+            await asyncio.sleep(60)
+        if os.path.exists("fail") and Path("fail").read_text() in asked:
+            raise ValueError("no paper")
+        if "pay" in asked and messages[-1]["role"] != "tool":
+            return LLMReply(tool_calls=(ToolCall("charge", {"amount": "5"}),))
+        return LLMReply(text=f"[{asked}]", usage=Usage(prompt_tokens=100, completion_tokens=10, requests=1, cost=0.01))
+
+@tool(effect="once")
+def charge(amount: str) -> str:
+    """Charge."""
+    note("charged " + amount)
+    if os.path.exists("hang"):
+        import time
+        time.sleep(60)
+    return "paid"
+
+clerk = Agent(role="Clerk", goal="answer", llm=Counting())
+cashier = Agent(role="Cashier", goal="charge", llm=Counting(), tools=[charge])
+
+def tasks(*names, agent=clerk):
+    return [Task(name=n, description=f"Do {n} on {{topic}}", expected_output="text", agent=agent) for n in names]
+
+crew = Crew(name="report", tasks=tasks("one", "two", "three"))
+off = Crew(name="off", tasks=tasks("one"), checkpoint=False)
+hears = Crew(name="hears", tasks=tasks("one", "two"), checkpoint=CheckpointConfig(on_events=["SIGTERM"]))
+elsewhere = Crew(name="elsewhere", tasks=tasks("one", "two"), checkpoint=CheckpointConfig(location="else.db"))
+class Own:
+    name = "own"
+    def open(self, location):
+        return JsonProvider().open(location)
+
+own = Crew(name="own", tasks=tasks("one", "two"), checkpoint=CheckpointConfig(location="own", provider=Own()))
+memory = Crew(name="memory", tasks=tasks("one"), checkpoint=CheckpointConfig(provider=InMemoryProvider()))
+bill = Crew(name="bill", tasks=tasks("pay", agent=cashier))
+number = 3
+
+def made():
+    print("the module prints")
+    return crew
+
+def wants(topic):
+    return crew
+'''
+
+
+class Shop:
+    """The directory, and what is done in it."""
+
+    def __init__(self, path):
+        self.path = path
+        (path / "crews.py").write_text(CREWS, encoding="utf-8")
+
+    def environment(self, **more):
+        return {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+    def begin(self, *words, **environment):
+        return subprocess.Popen(
+            [*CREWLITE, *words],
+            cwd=self.path,
+            env=self.environment(**environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def do(self, *words, **environment):
+        process = self.begin(*words, **environment)
+        process.stdout, process.stderr = process.communicate(timeout=30)
+        return process
+
+    def ask(self, *words):
+        """As `do`, but in this process, which is quicker."""
+        modules, path = set(sys.modules), list(sys.path)
+        try:
+            done = CliRunner().invoke(main, words, prog_name="crewlite")
+        finally:
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                if str(self.path) in (getattr(sys.modules[name], "__file__", None) or ""):
+                    del sys.modules[name]
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+
+    def lines(self, *words):
+        """The JSON lines that a command tells."""
+        return [json.loads(line) for line in self.ask(*words, "--json").stdout.splitlines()]
+
+    def calls(self):
+        file = self.path / "calls.txt"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def paid(self):
+        """The calls since this was last asked."""
+        found = [call.removeprefix("Do ").partition(" on ")[0] for call in self.calls()]
+        (self.path / "calls.txt").unlink(missing_ok=True)
+        return found
+
+    def until(self, call):
+        """Wait until a call was made."""
+        end = time.monotonic() + 20
+        while not any(call in line for line in self.calls()):
+            assert time.monotonic() < end, self.calls()
+            time.sleep(0.01)
+
+    def hang(self, word):
+        (self.path / "hang").write_text(word)
+
+    def fail(self, word):
+        (self.path / "fail").write_text(word)
+
+    def heal(self):
+        for name in ("hang", "fail"):
+            (self.path / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)

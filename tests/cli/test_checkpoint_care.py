@@ -1,0 +1,188 @@
+"""prune, delete, export, import and doctor do what History does, say what they did, and end with the right code."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.cli.checkpoint import care
+from crewlite.cli.main import main
+from crewlite.testing import ScriptedLLM
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+
+
+def kick_off(location, run_id, *, count=3, fails=False):
+    agent = Agent(role="W", goal="w", llm=ScriptedLLM(["x"] * (count - fails) + [RuntimeError("no")] * fails))
+    tasks = [Task(name=f"t{n}", description=f"{n}", expected_output="t", agent=agent, context=[]) for n in range(count)]
+    crew = Crew(name="c", tasks=tasks, checkpoint=CheckpointConfig(location=location))
+    if fails:
+        with pytest.raises(RuntimeError):
+            crew.kickoff(run_id=run_id)
+    else:
+        crew.kickoff(run_id=run_id)
+
+
+@pytest.fixture(params=["json", "sqlite"])
+def location(request, tmp_path):
+    place = str(tmp_path / ("runs.db" if request.param == "sqlite" else "runs"))
+    kick_off(place, "one")
+    kick_off(place, "broken", fails=True)
+    return place
+
+
+def ask(*words, code=0, **fields):
+    done = CliRunner().invoke(main, ["checkpoint", *map(str, words)], prog_name="crewlite", **fields)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.stdout
+
+
+def places(location):
+    with History(location) as history:
+        return [(place.run_id, place.address) for place in reversed(history.places())]
+
+
+def runs(location):
+    with History(location) as history:
+        return {run.run_id for run in history.runs()}
+
+
+def test_prune_without_a_word_on_what_may_go_says_what_to_pass(location):
+    done = CliRunner().invoke(main, ["checkpoint", "prune", "--location", location])
+    assert done.exit_code == 2
+    assert "--keep-last 5, or --older-than 30d" in done.stderr
+
+
+def test_prune_keeps_the_last_checkpoints_and_says_what_it_took(location):
+    before = places(location)
+    text = ask("prune", "--keep-last", 1, "--dry-run", "--location", location)
+    assert re.match(r"3 checkpoints would be taken away: \w{8}, \w{8}, \w{8}\n", text)
+    assert places(location) == before
+    said = json.loads(ask("prune", "--keep-last", 1, "--json", "--location", location))
+    assert sorted(said) == ["busy", "checkpoints", "dry_run", "freed", "location", "runs"]
+    assert (len(said["checkpoints"]), said["runs"], said["dry_run"]) == (3, [], False)
+    assert places(location) == [("one", "task:t2"), ("broken", "task:t1")]
+    assert ask("prune", "--keep-last", 1, "--location", location) == "nothing to take away\n"
+
+
+def test_prune_deletes_old_finished_runs(location):
+    assert "nothing" in ask("prune", "--older-than", "7d", "--location", location)
+    assert ask("prune", "--older-than", "0s", "--location", location).startswith("1 run deleted: one\n")
+    assert runs(location) == {"broken"}
+
+
+@pytest.mark.parametrize("span", ["7", "d", "-1d", "1y", "7 days", "1e3d"])
+def test_a_span_that_is_none_is_a_wrong_usage(location, span):
+    done = CliRunner().invoke(main, ["checkpoint", "prune", "--older-than", span, "--location", location])
+    assert done.exit_code == 2
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n", 2), ("y", 1)])
+def test_on_a_terminal_prune_asks_first(location, answer, left, monkeypatch):
+    monkeypatch.setattr(care, "sees_terminal", lambda: True)
+    done = CliRunner().invoke(
+        main, ["checkpoint", "prune", "--older-than", "0s", "--location", location], input=f"{answer}\n"
+    )
+    assert done.exit_code == (0 if answer == "y" else 1)
+    assert "1 run would be deleted: one" in done.stderr
+    assert "Go on?" in done.stderr
+    assert len(runs(location)) == left
+
+
+def test_a_question_on_a_terminal_leaves_the_answer_in_json_alone(location, monkeypatch):
+    monkeypatch.setattr(care, "sees_terminal", lambda: True)
+    command = ["checkpoint", "prune", "--older-than", "0s", "--json", "--location", location]
+    done = CliRunner().invoke(main, command, input="y\n")
+    assert json.loads(done.stdout)["runs"] == ["one"]
+
+
+def test_delete_takes_a_whole_run_away(location):
+    assert ask("delete", "broken", "--yes", "--location", location).startswith("1 run deleted: broken\n")
+    assert runs(location) == {"one"}
+    done = CliRunner().invoke(main, ["checkpoint", "delete", "broken", "--location", location])
+    assert done.exit_code == 1
+    assert "'broken' names no run" in done.stderr
+    assert "one" in done.stderr
+
+
+def test_a_run_travels_by_export_and_import(location, tmp_path):
+    with History(location) as history:
+        digest = history.run("one").digest
+    file, other = tmp_path / "one.json", tmp_path / "other.db"
+    assert digest in ask("export", "one", file, "--location", location)
+    assert ask("import", file, "--location", other) == f"imported one (finished) into {other}\n"
+    said = json.loads(ask("import", file, "--location", other, "--json"))
+    assert (said["run_id"], said["status"], said["digest"]) == ("one", "finished", digest)
+    assert json.loads(ask("export", "latest", file, "--json", "--location", other))["digest"] == digest
+
+
+def test_import_of_nothing_makes_nothing(tmp_path):
+    done = CliRunner().invoke(main, ["checkpoint", "import", "nothing.json"])
+    assert done.exit_code == 1
+    assert "does not exist" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_import_goes_to_the_location_of_this_directory(tmp_path):
+    kick_off(str(tmp_path / "elsewhere"), "one")
+    ask("export", "one", "one.json", "--location", "elsewhere")
+    assert ask("import", "one.json") == "imported one (finished) into ./.checkpoints\n"
+    assert runs(".checkpoints") == {"one"}
+
+
+def damage(location):
+    """Change a recorded word of run `one`. A database is damaged through its own door."""
+    if location.endswith(".db"):
+        code = """import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE entry SET body = replace(body, 't1', 't9') WHERE seq = 5 "
+           "AND branch_id = (SELECT id FROM branch WHERE run_id = 'one')")
+db.commit()
+db.close()"""
+        subprocess.run([sys.executable, "-c", code, location], check=True)
+        return
+    path = Path(location, "journal", "one", "main.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:4], lines[4].replace("t1", "t9"), *lines[5:]]))
+
+
+def test_doctor_of_a_sound_location_says_so(location):
+    assert "all is well" in ask("doctor", "--location", location)
+    assert json.loads(ask("doctor", "--json", "--location", location)) == {"location": location, "findings": []}
+
+
+def test_doctor_finds_what_is_damaged_and_mends_it(location):
+    damage(location)
+    text = ask("doctor", "--location", location, code=1)
+    assert "damaged_journal" in text
+    assert "to do" in text
+    [found, *_] = json.loads(ask("doctor", "--json", "--location", location, code=1))["findings"]
+    assert sorted(found) == ["problem", "remedy", "repaired", "sound", "what", "where"]
+    assert "done" in ask("doctor", "--repair", "--location", location)
+    assert "all is well" in ask("doctor", "--location", location)
+
+
+def test_one_damaged_run_does_not_hide_the_others(location):
+    damage(location)
+    assert re.search(r"one +main +damaged", ask("list", "--runs", location))
+    tree = ask("tree", location)
+    assert re.search(r"! main  damaged: .*(checksum|entry|commit)", tree)
+    assert "✗ main  failed" in tree
+    said = {run["run_id"]: run for run in json.loads(ask("tree", location, "--json"))["runs"]}
+    assert (said["one"]["status"], said["broken"]["status"]) == ("damaged", "failed")
+    done = CliRunner().invoke(main, ["checkpoint", "show", "one", "--location", location])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: ")
+
+
+def test_the_real_command_ends_with_the_code_of_its_doctor(location):
+    damage(location)
+    command = [*CREWLITE, "checkpoint", "--location", location, "doctor"]
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 1
+    assert subprocess.run([*command, "--repair"], capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0

@@ -1,0 +1,414 @@
+"""list, info, tree and show say what is recorded, to people and to programs, and act upon nothing of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
+from crewlite.cli.main import main
+from crewlite.events import TaskCompletedEvent
+from crewlite.testing import ScriptedLLM, ToolCall
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+HOSTILE = "a\x1b[31mred\x1b[0m [bold]b[/bold] c\x00d \u202eevil\u202c \x9b2J e\u2028f \U0001f600 [/] end"
+
+
+@tool(effect="none")
+def search(query: str) -> str:
+    """Search."""
+    return f"found {query}"
+
+
+def crew_of(llm, location, count=3, **fields):
+    agent = Agent(role="Worker", goal="work", llm=llm, tools=[search])
+    names = ("facts", "style", "text") if count == 3 else [f"t{n}" for n in range(count)]
+    tasks = [Task(name=n, description=f"{n} {{topic}}", expected_output="text", agent=agent, context=[]) for n in names]
+    return Crew(name="reports", tasks=tasks, checkpoint=CheckpointConfig(location=location, **fields))
+
+
+def fill(location):
+    """A finished run with two forks, a failed run, one that was killed, one with twelve tasks."""
+    replies = [ToolCall("search", {"query": "tides"}), "tides come\nand go", "plain", "Tides come."]
+    crew_of(ScriptedLLM(replies), location).kickoff({"topic": "tides"}, run_id="report")
+    crew_of(ScriptedLLM(["flowery", "O!"]), location).fork("report/main@task:facts", branch="bold").kickoff()
+    with History(location) as history:
+        history.fork("report/bold", branch="bold/deeper")
+    with pytest.raises(RuntimeError):
+        crew_of(ScriptedLLM([HOSTILE, RuntimeError(HOSTILE)]), location).kickoff({"topic": HOSTILE}, run_id="hostile")
+    crew_of(ScriptedLLM(["x"] * 12), location, 12).kickoff({"topic": "many"}, run_id="twelve")
+    killed = (
+        "import os\nfrom crewlite import Agent, CheckpointConfig, Crew, Task, tool\n"
+        "from crewlite.testing import ScriptedLLM, ToolCall\n"
+        "@tool(effect='once')\ndef pay(amount: int) -> str:\n    'Pay.'\n    os._exit(9)\n"
+        "agent = Agent(role='W', goal='w', llm=ScriptedLLM(['a', ToolCall('pay', {'amount': 3})]), tools=[pay])\n"
+        "tasks = [Task(name=n, description=n, expected_output='t', agent=agent) for n in ('a', 'pay')]\n"
+        f"Crew(tasks=tasks, checkpoint=CheckpointConfig(location={str(location)!r})).kickoff(run_id='killed')\n"
+    )
+    assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == 9
+    return str(location)
+
+
+@pytest.fixture(scope="module", params=["json", "sqlite"])
+def location(request, tmp_path_factory):
+    place = tmp_path_factory.mktemp("reading")
+    return fill(place / ("runs.db" if request.param == "sqlite" else "runs"))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("terminal") / "runs")
+
+
+def ask(*words, code=0):
+    done = CliRunner().invoke(main, ["checkpoint", *map(str, words)], prog_name="crewlite")
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.stdout
+
+
+def ask_json(*words):
+    return json.loads(ask(*words, "--json"))
+
+
+def rows(text):
+    head, *lines = text.splitlines()
+    return head.split(), [re.split(r" {2,}", line.strip()) for line in lines]
+
+
+# --- list
+
+
+def test_list_shows_the_checkpoints_of_all_runs_newest_first(location):
+    head, found = rows(ask("list", location, "--all"))
+    assert head == ["id", "run", "branch", "trigger", "at", "when", "label"]
+    with History(location) as history:
+        wanted = [[p.id[-8:], p.run_id, p.branch, p.trigger, p.address] for p in history.places()]
+    assert [row[:5] for row in found] == wanted
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[5]) and row[6] == "-" for row in found)
+
+
+def test_a_page_ends_with_how_to_get_the_next(location):
+    whole = [row[0] for row in rows(ask("list", location, "--all"))[1]]
+    done = CliRunner().invoke(main, ["checkpoint", "list", location, "--limit", "2"])
+    assert [row[0] for row in rows(done.stdout)[1]] == whole[:2]
+    assert done.stderr == f"There are older ones: --before {whole[1]}, or --all\n"
+    again = ask("list", location, "--limit", "3", "--before", whole[1])
+    assert [row[0] for row in rows(again)[1]] == whole[2:5]
+
+
+def test_list_of_a_run_shows_all_its_branches_and_of_a_branch_what_it_stands_on(location):
+    assert [row[2] for row in rows(ask("list", "report", "--location", location))[1]] == ["bold"] * 2 + ["main"] * 3
+    assert [row[2] for row in rows(ask("list", "report/bold", "--location", location))[1]] == ["bold"] * 2 + ["main"]
+
+
+def test_list_of_runs_shows_how_each_stands(location):
+    found = {(row[0], row[1]): row[2:6] for row in rows(ask("list", "--runs", location))[1]}
+    with History(location) as history:
+        tokens = history.run("report").usage.total_tokens
+    assert found["report", "main"] == ["finished", "3/3", str(tokens), "unknown"]
+    assert found["hostile", "main"][:2] == ["failed", "1/3"]
+    assert found["killed", "main"][:2] == ["unfinished", "1/2"]
+    assert len(rows(ask("list", "--runs", "report", "--location", location))[1]) == 3
+
+
+def test_list_in_json_has_the_names_of_the_python_api(location):
+    said = ask_json("list", location, "--limit", "2")
+    with History(location) as history:
+        place = history.places(limit=1)[0]
+    assert said["location"] == location
+    assert said["checkpoints"][0] == {
+        name: getattr(place, name)
+        for name in ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
+    }
+    runs = ask_json("list", location, "--runs")["runs"]
+    report = next(run for run in runs if run["run_id"] == "report" and run["branch"] == "bold")
+    assert report["usage"]["cost"] is None
+    assert report["base"]["branch"] == "main"
+    assert report["status"] == "finished"
+    assert report["inputs"] == {"topic": "tides"}
+
+
+def test_labels_are_shown_and_named_by(tmp_path):
+    location = str(tmp_path / "runs.db")
+
+    def label(source, event, state):
+        if event.address == "task:t5":
+            state.checkpoint(label="good", metadata={"why": "it reads well"})
+
+    with event_bus.on(TaskCompletedEvent, label):
+        crew_of(ScriptedLLM(["x"] * 12), location, 12).kickoff({"topic": ""}, run_id="labelled")
+    assert [row[6] for row in rows(ask("list", location))[1] if row[6] != "-"] == ["good"]
+    assert re.search(r"task:t5  label:good  \d", ask("tree", location)), "though most of the branch is left out"
+    text = ask("info", "labelled@label:good", "--location", location)
+    assert re.search(r"label +good\nmetadata +\{\"why\": \"it reads well\"\}", text)
+
+
+# --- info
+
+
+def test_info_shows_the_newest_checkpoint_of_a_location_and_says_so(location):
+    text = ask("info", location)
+    assert text.startswith(f"the newest checkpoint of the newest run in {location}, killed/main\n")
+    assert "killed/main, now unfinished" in text
+    assert "cost unknown" in text
+    assert re.search(r"tasks +[✓+] task:a\n +[○-] task:pay not done", text)
+
+
+@pytest.mark.parametrize("ref", ["report/main@task:facts", "report@task:facts", "report~2"])
+def test_info_takes_every_kind_of_ref(location, ref):
+    said = ask_json("info", ref, "--location", location)
+    assert (said["run_id"], said["branch"], said["address"]) == ("report", "main", "task:facts")
+    for other in (said["id"], said["id"][-8:], said["id"][-9:-1]):
+        assert ask_json("info", other, "--location", location)["id"] == said["id"]
+    assert ask_json("info", said["ref"])["id"] == said["id"], "a file, or db#id, from anywhere"
+    assert said["tasks"] == ["task:facts"]
+    assert said["created_at"].endswith("+00:00")
+
+
+def test_info_ends_with_lines_to_copy(location):
+    assert f"crewlite checkpoint resume --location {location} killed\n" in ask("info", "killed", "--location", location)
+    text = ask("info", "report/bold@task:style", "--location", location)
+    assert "resume" not in text, "it is finished"
+    assert re.search(rf"crewlite checkpoint fork --location {location} [0-9a-f]{{8}}\n", text)
+
+
+def test_info_of_a_run_without_checkpoints_says_so(tmp_path):
+    crew_of(ScriptedLLM(["x"] * 3), tmp_path / "runs", on_events=["task_failed"]).kickoff({"topic": ""}, run_id="bare")
+    done = CliRunner().invoke(main, ["checkpoint", "info", "bare", "--location", str(tmp_path / "runs")])
+    assert done.exit_code == 1
+    assert "bare/main has none" in done.stderr
+
+
+# --- tree
+
+
+def test_the_tree_hangs_forks_on_the_places_they_came_from(location):
+    text = re.sub(r"[0-9a-f]{8}  |\d{4}-\S+Z|, \d+ tokens", "", ask("tree", "--run", "report", "--location", location))
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "report  crew reports, begun",
+        "└─ ✓ main  finished, 3 of 3 tasks",
+        "   ├─ ● task:facts",
+        "   │  └─ ✓ bold  finished, 3 of 3 tasks",
+        "   │     ├─ ● task:style",
+        "   │     └─ ● task:text  head",
+        "   │        └─ ✓ bold/deeper  finished, 3 of 3 tasks",
+        "   ├─ ● task:style",
+        "   └─ ● task:text  head",
+    ]
+
+
+def test_the_tree_is_what_the_group_shows_without_a_command(location):
+    assert ask("--location", location) == ask("tree", location)
+    assert "▸ main  unfinished, 1 of 2 tasks" in ask("--location", location)
+    assert ask_json("--location", location) == ask_json("tree", location)
+
+
+def test_a_long_branch_shows_its_ends_and_with_all_the_whole(location):
+    text = ask("tree", "twelve", "--location", location)
+    assert re.findall(r"task:t(\d+)|(\.\.\. 7 more)", text) == [
+        ("0", ""),
+        ("1", ""),
+        ("", "... 7 more"),
+        ("9", ""),
+        ("10", ""),
+        ("11", ""),
+    ]
+    assert ask("tree", "twelve", "--all", "--location", location).count("●") == 12
+
+
+def test_the_tree_in_json_has_each_branch_with_its_own_places(location):
+    said = {(run["run_id"], run["branch"]): run for run in ask_json("tree", location)["runs"]}
+    main_, bold = said["report", "main"], said["report", "bold"]
+    assert [place["address"] for place in bold["checkpoints"]] == ["task:style", "task:text"]
+    assert bold["base"]["checkpoint_id"] == main_["checkpoints"][0]["id"]
+    assert said["report", "bold/deeper"]["checkpoints"] == []
+
+
+# --- show
+
+
+def test_show_lists_every_step_below_the_one_it_is_part_of(location):
+    text = ask("show", "report", "--location", location)
+    steps = re.findall(r"^(\s*)(the crew|task:\S+) +(\w+) +finished", text, re.MULTILINE)
+    assert [(len(indent) // 2, name) for indent, name, _ in steps] == [
+        (0, "the crew"),
+        (1, "task:facts"),
+        (2, "task:facts/llm#1"),
+        (2, "task:facts/tool:search"),
+        (2, "task:facts/llm#2"),
+        (1, "task:style"),
+        (2, "task:style/llm#1"),
+        (1, "task:text"),
+        (2, "task:text/llm#1"),
+    ]
+    assert 'search({"query": "tides"})' in text
+    assert "tides come\n" in text, "the first line of a value"
+    assert "and go" not in text
+
+
+def test_show_of_a_killed_run_tells_what_is_open_and_what_is_in_doubt(location):
+    text = ask("show", "killed", "--location", location)
+    assert re.search(r"the crew +- +unfinished", text)
+    assert re.search(r"task:pay +- +unfinished", text)
+    assert re.search(r"task:pay/tool:pay +tool +in_doubt", text)
+
+
+def test_show_of_a_failed_run_tells_why(location):
+    text = ask("show", "hostile", "--location", location)
+    assert text.startswith("✗ hostile/main  failed\n")
+    assert "task:style/llm#1  try 1, given up\n    RuntimeError: a\\x1b[31mred" in text
+    assert "task:style  try 1, given up\n    because task:style/llm#1 failed" in text
+
+
+def test_show_of_a_step_prints_its_whole_value(location):
+    assert "text:\n  tides come\n  and go\n" in ask(
+        "show", "report", "--step", "task:facts/llm#2", "--location", location
+    )
+    assert "raw: plain\nagent: Worker\n" in ask("show", "report", "--step", "task:style", "--location", location)
+    assert "tasks: [" in ask("show", "report", "--step", "crew", "--location", location)
+    assert "Traceback" in ask("show", "hostile", "--step", "task:style/llm#1", "--location", location)
+
+
+def test_show_of_a_step_by_its_end_wants_it_to_be_the_only_one(location):
+    assert "text:\n  tides come\n" in ask("show", "report", "--step", "llm#2", "--location", location)
+    done = CliRunner().invoke(main, ["checkpoint", "show", "report", "--step", "llm#1", "--location", location])
+    assert done.exit_code == 1
+    assert "names 3 steps" in done.stderr
+    assert "task:style/llm#1" in done.stderr
+    done = CliRunner().invoke(main, ["checkpoint", "show", "report", "--step", "x", "--location", location])
+    assert "names no step" in done.stderr
+
+
+def test_show_of_events_lists_them_in_order(location):
+    head, found = rows(ask("show", "report", "--events", "--location", location))
+    assert head == ["seq", "when", "event", "address"]
+    with History(location) as history:
+        events = history.run("report").events()
+    assert [(row[0], row[2]) for row in found] == [(str(event.seq), event.type) for event in events]
+    assert ask_json("show", "report", "--events", "--location", location)["events"][0]["type"] == events[0].type
+
+
+def test_show_in_json_holds_steps_and_attempts_decoded(location):
+    said = ask_json("show", "hostile", "--location", location)
+    assert said["status"] == "failed"
+    assert said["inputs"]["topic"] == HOSTILE
+    assert said["steps"][0]["value"] == {"text": HOSTILE}
+    assert said["attempts"][0]["message"] == HOSTILE
+    assert said["usage"]["cost"] is None
+    step = ask_json("show", "report", "--step", "task:facts/llm#2", "--location", location)["step"]
+    assert step["value"] == {"text": "tides come\nand go"}
+
+
+# --- hostile text, streams and terminals
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["list", "--runs"],
+        ["tree"],
+        ["info", "hostile"],
+        ["show", "hostile"],
+        ["show", "hostile", "--step", "task:facts"],
+        ["show", "hostile", "--step", "task:style/llm#1"],
+        ["show", "hostile", "--events"],
+        ["show", "hostile", "--json"],
+        ["info", "hostile", "--json"],
+        ["info", HOSTILE],
+        ["show", "hostile", "--step", HOSTILE],
+    ],
+)
+def test_nothing_that_was_recorded_or_typed_acts_on_the_terminal(location, words):
+    done = CliRunner().invoke(main, ["checkpoint", "--location", location, *words])
+    for text in (done.stdout, done.stderr):
+        assert [c for c in text if not c.isprintable() and c != "\n"] == []
+    shown = done.stdout + done.stderr
+    if "hostile" in words and words[-1] in ("hostile", "task:facts", "task:style/llm#1"):
+        assert "[bold]b[/bold]" in shown or "[bold]b" in shown, "markup is shown, not obeyed"
+        assert "\\u202eevil" in shown or "info" in words
+
+
+def run(*words, stdout=subprocess.PIPE, **environment):
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
+    done = subprocess.run([*CREWLITE, "checkpoint", *words], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=60)
+    return done
+
+
+@pytest.mark.parametrize("words", [["tree"], ["show", "hostile"], ["show", "report"]])
+def test_a_stream_that_takes_ascii_only_gets_it(directory, words):
+    done = run(*words, "--location", directory, PYTHONIOENCODING="ascii", NO_COLOR="1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode("ascii")
+    assert "\\U0001f600" in text or "hostile" not in words
+    assert ("`- + main" in text) == (words == ["tree"])
+
+
+def test_a_pipe_that_is_closed_early_ends_it_quietly(directory):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = run("tree", "--all", "--location", directory, stdout=pipe)
+    assert done.stderr == b""
+    assert done.returncode in (0, 1)
+
+
+def on_terminal(directory, *words, columns=80, **environment):
+    """What a command prints on a terminal of so many columns."""
+    pty = pytest.importorskip("pty")
+    main_end, own_end = pty.openpty()
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
+    command = [*CREWLITE, "checkpoint", "--location", directory, *words]
+    with subprocess.Popen(command, stdin=own_end, stdout=own_end, stderr=own_end, env=env) as child:
+        os.close(own_end)
+        text = b""
+        while True:
+            try:
+                part = os.read(main_end, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                part = b""
+            if not part:
+                break
+            text += part
+    os.close(main_end)
+    return child.returncode, text.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+@pytest.mark.parametrize("words", [["list"], ["list", "--runs"], ["tree"], ["show", "hostile"], ["show", "report"]])
+def test_a_terminal_of_eighty_columns_holds_every_line(directory, words):
+    code, text = on_terminal(directory, *words)
+    assert code == 0
+    assert "\x1b[3" in text, "in colour"
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n")
+    long = [line for line in lines if len(line) > 80]
+    whole = ("    RuntimeError", "to go on  crewlite")
+    assert [line for line in long if not line.startswith(whole)] == [], "but for what is quoted whole"
+    assert "ago" in text or "just now" in text or "show" in words
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+def test_no_color_is_honoured_and_a_narrow_terminal_leaves_columns_out(directory):
+    code, text = on_terminal(directory, "list", "--runs", columns=50, NO_COLOR="1")
+    assert code == 0
+    assert re.findall(r"\x1b\[[0-9;]*3[1-7]", text) == []
+    head = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n")[0].split()
+    assert head == ["run", "branch", "status", "tasks", "tokens"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pty")
+def test_deep_forks_and_long_names_do_not_break_the_tree(tmp_path):
+    location = str(tmp_path / "runs")
+    crew_of(ScriptedLLM(["x"] * 3), location).kickoff({"topic": ""}, run_id="r" * 100)
+    with History(location) as history:
+        branch = "main"
+        for n in range(40):
+            history.fork(f"{'r' * 100}/{branch}", branch=f"b{n}")
+            branch = f"b{n}"
+    _, text = on_terminal(location, "tree")
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n"))) <= 80
+    assert "b39" in ask("tree", location)

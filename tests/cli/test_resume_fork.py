@@ -1,0 +1,186 @@
+"""From the terminal alone: a run is killed, resumed and forked, and nothing recorded is paid twice."""
+
+import os
+import signal
+
+import pytest
+
+from crewlite import History
+
+posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
+BEGIN = ("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
+
+
+def killed(shop, word, *words):
+    """Run, and kill with SIGKILL in the call that has a word in it."""
+    shop.hang(word)
+    process = shop.begin(*words)
+    shop.until(word)
+    process.kill()
+    process.communicate(timeout=20)
+    shop.heal()
+    return shop.paid()
+
+
+def project(shop, target):
+    (shop.path / "pyproject.toml").write_text(f'[tool.crewlite]\ncrew = "{target}"\n')
+
+
+def test_a_killed_run_is_listed_resumed_and_forked_and_nothing_recorded_is_paid_twice(shop):
+    assert killed(shop, "two", *BEGIN) == ["one", "two"]
+    assert "r" in shop.do("checkpoint", "list", "--runs").stdout
+    assert "unfinished" in shop.do("checkpoint", "show", "r").stdout
+
+    done = shop.do("checkpoint", "resume", "--crew", "crews:crew")
+    assert (done.returncode, done.stdout) == (0, "[Do three on tides]\n")
+    assert "Going on with r/main (crew report)." in done.stderr
+    assert shop.paid() == ["two", "three"]
+
+    done = shop.do("checkpoint", "fork", "r@task:one", "--branch", "again", "--crew", "crews:crew")
+    assert (done.returncode, done.stdout) == (0, "[Do three on tides]\n")
+    assert "Forked r/main (crew report): r/again." in done.stderr
+    assert shop.paid() == ["two", "three"]
+
+    done = shop.do("checkpoint", "fork", "r", "--input", "topic=winds", "--crew", "crews:crew")
+    assert done.stdout == "[Do three on winds]\n"
+    assert shop.paid() == ["one", "two", "three"]
+    with History(shop.path / ".checkpoints") as history:
+        assert {run.status for run in history.runs()} == {"finished"}
+        assert len(history.runs()) == 3
+
+
+def test_a_killed_fork_goes_on_too(shop):
+    shop.ask(*BEGIN)
+    shop.paid()
+    fork = ("checkpoint", "fork", "r@task:one", "--branch", "b", "--crew", "crews:crew")
+    assert killed(shop, "three", *fork) == ["two", "three"]
+    done = shop.ask("checkpoint", "resume", "r/b", "--crew", "crews:crew")
+    assert done.stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["three"]
+    again = shop.ask(*fork)
+    assert again.returncode == 1
+    assert "Choose another --branch, or none; to go on with that one: crewlite checkpoint resume r/b" in again.stderr
+
+
+def test_a_finished_run_says_so_and_prints_its_stored_answer_without_its_code(shop):
+    shop.ask(*BEGIN)
+    shop.paid()
+    (shop.path / "crews.py").unlink()
+    done = shop.ask("checkpoint", "resume")
+    assert (done.returncode, done.stdout) == (0, "[Do three on tides]\n")
+    assert "r/main (crew report) has finished before; this is its stored answer." in done.stderr
+    last = shop.lines("checkpoint", "resume", "r")[-1]
+    assert (last["type"], last["raw"], last["usage"]["requests"]) == ("result", "[Do three on tides]", 3)
+
+
+def test_the_project_says_where_the_crew_is(shop):
+    killed(shop, "two", *BEGIN)
+    project(shop, "crews:crew")
+    assert shop.ask("checkpoint", "resume").stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["two", "three"]
+
+
+def test_a_crew_of_another_name_is_not_taken_for_the_runs(shop):
+    killed(shop, "two", *BEGIN)
+    project(shop, "crews:bill")
+    done = shop.ask("checkpoint", "resume", "--model", "offline")
+    assert "pyproject.toml names crew bill (crews:bill), and this run is of crew report" in done.stderr
+    assert done.returncode == 0
+
+
+def test_what_no_record_holds_is_listed_with_what_to_do_and_nothing_is_imported(shop):
+    killed(shop, "two", *BEGIN)
+    (shop.path / "crews.py").write_text("raise SystemExit('imported')")
+    done = shop.do("checkpoint", "resume")
+    assert done.returncode == 1
+    assert "agents.Clerk.llm. Say where its definition is: --crew package.module:attribute" in done.stderr
+    assert "--model M gives every missing model." in done.stderr
+    done = shop.do("checkpoint", "fork")
+    assert done.returncode == 1
+    with History(shop.path / ".checkpoints") as history:
+        assert [run.branch for run in history.runs()] == ["main"]
+    done = shop.do("checkpoint", "resume", "--model", "offline")
+    assert done.returncode == 0
+    assert shop.paid() == []
+
+
+def test_a_fork_may_be_made_without_being_run(shop):
+    killed(shop, "two", *BEGIN)
+    done = shop.ask("checkpoint", "fork", "r", "--branch", "later", "--no-run")
+    assert (done.returncode, done.stdout) == (0, "r/later\n")
+    assert "To run it: crewlite checkpoint resume r/later" in done.stderr
+    assert shop.paid() == []
+    assert shop.ask("checkpoint", "resume", "r/later", "--crew", "crews:crew").stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["two", "three"]
+    assert shop.ask("checkpoint", "fork", "--no-run", "--input", "a=b").returncode == 2
+
+
+def test_a_place_behind_the_head_is_not_gone_on_from(shop):
+    shop.fail("three")
+    shop.ask(*BEGIN)
+    done = shop.ask("checkpoint", "resume", "r@task:one", "--crew", "crews:crew")
+    assert done.returncode == 1
+    assert "To go on from the head: crewlite checkpoint resume r/main --crew crews:crew" in done.stderr
+    assert "to start again at this place: crewlite checkpoint fork " in done.stderr
+
+
+@posix
+def test_a_call_in_doubt_waits_for_an_answer(shop):
+    made = killed(shop, "charged", "run", "crews:bill", "--input", "topic=x", "--run-id", "r")
+    assert made == ["pay", "charged 5"]
+    done = shop.do("checkpoint", "resume", "--crew", "crews:bill")
+    assert done.returncode == 3
+    address = "task:pay/tool:charge"
+    assert f"--answer {address}=RESULT --crew crews:bill" in done.stderr
+    assert f"--rerun {address} --crew crews:bill" in done.stderr
+    assert shop.lines("checkpoint", "resume", "--crew", "crews:bill")[-1]["code"] == "in_doubt"
+    done = shop.do("run", "crews:bill", "--run-id", "r")
+    assert done.returncode == 3
+    assert shop.paid() == []
+    done = shop.do("checkpoint", "fork", "r", "--crew", "crews:bill", "--rerun", address)
+    assert done.returncode == 0
+    assert shop.paid() == ["charged 5", "pay"]
+    done = shop.do("checkpoint", "resume", "r", "--crew", "crews:bill", "--answer", f"{address}=paid")
+    assert (done.returncode, done.stdout) == (0, "[Do pay on x]\n")
+    assert shop.paid() == ["pay"]
+
+
+def test_an_agents_run_goes_on_and_is_asked_something_else_in_a_fork(shop):
+    assert killed(shop, "Well", "run", "crews:clerk", "--message", "Well?", "--run-id", "r") == ["Well?"]
+    assert shop.ask("checkpoint", "resume", "--crew", "crews:clerk").stdout == "[Well?]\n"
+    done = shop.ask("checkpoint", "fork", "--crew", "crews:clerk", "--message", "Why?")
+    assert (done.returncode, done.stdout) == (0, "[Why?]\n")
+    assert shop.ask("checkpoint", "fork", "--crew", "crews:clerk", "--input", "a=b").returncode == 2
+
+
+def test_a_database_elsewhere_is_found_by_its_ref(shop):
+    words = ("run", "crews:elsewhere", "--input", "topic=x", "--run-id", "r")
+    assert killed(shop, "two", *words) == ["one", "two"]
+    done = shop.ask("checkpoint", "resume", "else.db", "--crew", "crews:elsewhere")
+    assert (done.returncode, done.stdout) == (0, "[Do two on x]\n")
+    assert shop.paid() == ["two"]
+    assert shop.ask("checkpoint", "resume").returncode == 1
+
+
+@posix
+def test_a_resume_that_is_interrupted_says_how_to_go_on(shop):
+    killed(shop, "two", *BEGIN)
+    shop.hang("three")
+    process = shop.begin("checkpoint", "resume", "--crew", "crews:crew")
+    shop.until("three")
+    busy = shop.ask("checkpoint", "resume", "--crew", "crews:crew")
+    assert busy.returncode == 1
+    assert "is being run by" in busy.stderr
+    assert "crewlite checkpoint fork r/main --crew crews:crew" in busy.stderr
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Interrupted. To go on: crewlite checkpoint resume r --crew crews:crew" in said
+
+
+def test_a_run_that_is_not_there_is_a_plain_error(shop):
+    assert shop.ask("checkpoint", "resume", "r").returncode == 1
+    shop.ask(*BEGIN)
+    done = shop.ask("checkpoint", "fork", "nothing", "--crew", "crews:crew")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,292 @@
+"""`crewlite run`: a crew of one's own from the command line, its answer alone on stdout, and always a way on."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from crewlite import History
+
+if os.name == "posix":
+    import fcntl
+    import termios
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+
+posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
+
+
+def test_only_the_answer_goes_to_stdout(shop):
+    done = shop.do("run", "crews:made", "--input", "topic=tides")
+    assert done.returncode == 0
+    assert done.stdout == "[Do three on tides]\n"
+    assert "the module prints" in done.stderr
+    assert "▸ crew report begins" in done.stderr
+    assert shop.paid() == ["one", "two", "three"]
+
+
+def test_a_file_does_as_well_as_a_module_and_from_anywhere(shop, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "crews.py").rename(tmp_path / "deep" / "other.py")
+    done = shop.do("run", "deep/other.py:crew", "--input", "topic=tides")
+    assert (done.returncode, done.stdout) == (0, "[Do three on tides]\n")
+
+
+def test_an_agent_is_asked_a_message(shop):
+    done = shop.ask("run", "crews:clerk", "--message", "Well?")
+    assert (done.returncode, done.stdout) == (0, "[Well?]\n")
+    assert shop.ask("run", "crews:clerk").returncode == 2
+    assert "--message TEXT" in shop.ask("run", "crews:clerk", "--input", "a=b").stderr
+    assert "--input NAME=TEXT" in shop.ask("run", "crews:crew", "--message", "Well?").stderr
+
+
+def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
+    (tmp_path / "in.json").write_text('{"topic": "winds", "more": [1]}')
+    words = ["--inputs-file", "in.json", "--input", "topic=a=b", "--input", "n:=3", "--input", "t=3"]
+    done = shop.ask("run", "crews:crew", *words, "--run-id", "r")
+    assert done.stdout == "[Do three on a=b]\n"
+    with History(tmp_path / ".checkpoints") as history:
+        assert history.run("r").inputs == {"topic": "a=b", "more": [1], "n": 3, "t": "3"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["crews:crew", "--input", "topic"], "wanted name=text or name:=JSON"),
+        (["crews:crew", "--input", "n:=x"], "is no JSON"),
+        (["crews:crew", "--inputs-file", "crews.py"], "is no JSON"),
+        (["crews"], "wanted package.module:attribute or file.py:attribute"),
+        (
+            ["crews:crow"],
+            "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, bill.",
+        ),
+        (["crews:number"], "is of type int; wanted a Crew, an Agent, or a function without required arguments"),
+        (["crews:wants"], "is a function with the arguments (topic)"),
+        (["crews:Crew"], "is the class Crew"),
+        (["nowhere.at_all:crew"], "there is no module 'nowhere'"),
+        (["nowhere.py:crew"], "there is no file nowhere.py"),
+        (["crews:crew"], "Say it: --input topic=VALUE"),
+    ],
+)
+def test_what_cannot_be_is_a_matter_of_usage(shop, words, said):
+    done = shop.ask("run", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert shop.paid() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "import crews\n\n1 / 0\n",
+            "broken cannot be imported: ZeroDivisionError: division by zero (broken.py, line 3)",
+        ),
+        ("def f(:\n", "(broken.py, line 1)"),
+        ("import crews\nimport not_there_either\n", "ModuleNotFoundError: No module named 'not_there_either' (broken"),
+        ("from crewlite import Agent\nx = Agent(role='r', gaol='g')\n", "did you mean 'goal'?"),
+        ("raise SystemExit(4)\n", "broken ends the program when it is imported (exit 4) (broken.py, line 1)"),
+        ("import crews\ncrews.crew.kickoff({'topic': 'x'})\n", 'Put that under `if __name__ == "__main__":`'),
+    ],
+)
+def test_code_that_does_not_load_is_one_error_with_its_place(shop, tmp_path, code, said):
+    (tmp_path / "broken.py").write_text(code)
+    done = shop.ask("run", "broken:crew")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert shop.paid() == []
+
+
+def test_a_crew_that_says_nothing_of_checkpoints_is_saved(shop, tmp_path):
+    shop.ask("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
+    with History(tmp_path / ".checkpoints") as history:
+        assert len(history.run("r").checkpoints()) == 3
+
+
+def test_one_that_wants_no_checkpoints_is_not_and_it_is_said(shop, tmp_path):
+    done = shop.ask("run", "crews:off", "--input", "topic=tides")
+    assert done.returncode == 0
+    assert "Nothing of this run will be saved: the crew has checkpoint=False." in done.stderr
+    assert not (tmp_path / ".checkpoints").exists()
+
+
+def test_a_run_that_no_command_can_find_again_says_so_or_how_it_goes_on_itself(shop):
+    shop.fail("one")
+    done = shop.ask("run", "crews:memory", "--input", "topic=tides")
+    assert "Nothing is left of it: the crew keeps its record in memory." in done.stderr
+    done = shop.ask("run", "crews:own", "--input", "topic=tides", "--run-id", "r")
+    assert "To go on: crewlite run crews:own --run-id r" in done.stderr
+    shop.heal()
+    assert shop.ask("run", "crews:own", "--run-id", "r").stdout == "[Do two on tides]\n"
+
+
+def test_the_location_of_the_crew_is_kept_unless_another_is_given(shop, tmp_path):
+    shop.ask("run", "crews:elsewhere", "--input", "topic=x", "--run-id", "r")
+    assert (tmp_path / "else.db").exists()
+    shop.ask("run", "crews:elsewhere", "--input", "topic=x", "--run-id", "r", "--location", "there")
+    assert History(tmp_path / "there").run("r").status == "finished"
+    assert not (tmp_path / ".checkpoints").exists()
+
+
+def test_the_same_run_id_goes_on_and_a_finished_run_is_not_paid_again(shop):
+    words = ["run", "crews:crew", "--input", "topic=tides", "--run-id", "r"]
+    shop.fail("two")
+    failed = shop.do(*words)
+    assert failed.returncode == 1
+    assert "Error: ValueError: no paper (crews.py, line " in failed.stderr
+    assert "To go on: crewlite checkpoint resume r --crew crews:crew" in failed.stderr
+    assert shop.paid() == ["one", "two"]
+    shop.heal()
+    assert shop.do(*words).stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["two", "three"]
+    assert shop.do(*words).stdout == "[Do three on tides]\n"
+    assert shop.paid() == []
+    other = shop.do("run", "crews:crew", "--input", "topic=winds", "--run-id", "r")
+    assert other.returncode == 1
+    assert "crewlite checkpoint fork r --input topic=VALUE --crew crews:crew" in other.stderr
+
+
+def test_another_model_is_asked_by_everybody(shop):
+    done = shop.ask("run", "crews:crew", "--input", "topic=tides", "--model", "offline")
+    assert done.returncode == 0
+    assert "offline model" in done.stdout
+    assert shop.paid() == []
+
+
+def test_each_event_is_a_line_of_json_and_the_last_one_the_result(shop):
+    told = shop.lines("run", "crews:crew", "--input", "topic=tides", "--run-id", "r")
+    assert [line["type"] for line in told][:2] == ["crew_kickoff_started", "task_started"]
+    assert all({"type", "address", "run_id", "timestamp"} <= line.keys() for line in told[:-1])
+    called = next(line for line in told if line["type"] == "llm_call_completed")
+    assert called["usage"]["prompt_tokens"] == 100
+    assert "messages" not in called
+    last = told[-1]
+    assert (last["type"], last["run_id"], last["raw"]) == ("result", "r", "[Do three on tides]")
+    assert (last["usage"]["requests"], last["durability"]) == (3, "sync")
+
+
+def test_an_error_is_a_line_of_json_too(shop):
+    assert shop.lines("run", "crews:crew")[-1]["code"] == "missing_input"
+    shop.fail("two")
+    last = shop.lines("run", "crews:crew", "--input", "topic=tides")[-1]
+    assert (last["type"], last["code"]) == ("error", "failed")
+    assert "no paper" in last["message"]
+    assert "crewlite checkpoint resume" in last["message"]
+
+
+@posix
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_leaves_a_run_that_can_go_on_and_says_how(shop, name, status):
+    shop.hang("two")
+    process = shop.begin("run", "crews:crew", "--input", "topic=tides", "--run-id", "r", "--location", "my runs")
+    shop.until("two")
+    process.send_signal(getattr(signal, name))
+    out, said = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert out == ""
+    assert "Interrupted. To go on: crewlite checkpoint resume r --location 'my runs' --crew crews:crew\n" in said
+    assert "Traceback" not in said
+    shop.heal()
+    assert shop.paid() == ["one", "two"]
+    done = shop.do("checkpoint", "resume", "r", "--location", "my runs", "--crew", "crews:crew")
+    assert done.stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["two", "three"]
+
+
+@posix
+def test_a_crew_that_listens_to_signals_hears_them_here_too(shop, tmp_path):
+    shop.hang("two")
+    process = shop.begin("run", "crews:hears", "--input", "topic=tides", "--run-id", "r")
+    shop.until("two")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert said.count("To go on: crewlite checkpoint resume r --crew crews:hears") == 1
+    with History(tmp_path / ".checkpoints") as history:
+        assert [place.trigger for place in history.run("r").checkpoints()] == ["SIGTERM"]
+
+
+@posix
+def test_on_a_terminal_it_is_shown_live_on_stderr_and_ctrl_c_leaves_it_tidy(shop):
+    import pty
+
+    shop.hang("two")
+    leader, follower = pty.openpty()
+    where = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    process = subprocess.Popen(
+        [*CREWLITE, "run", "crews:crew", "--input", "topic=tides", "--run-id", "r"],
+        cwd=shop.path,
+        env=shop.environment(**where),
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    told = b""
+    while b"model counting\x1b" not in told.partition(b"task two: Clerk\x1b")[2]:
+        told += os.read(leader, 10_000)  # until the foot shows the call that hangs
+    shop.until("two")
+    assert "110 tokens, $0.0100, 1 checkpoint" in told.decode()
+    os.write(leader, b"\x03")
+    with contextlib.suppress(OSError):  # so Linux says that the other end was closed
+        while piece := os.read(leader, 10_000):
+            told += piece
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b"")
+    last = told.decode().rpartition("\x1b[J")[2]
+    assert "Interrupted. To go on: crewlite checkpoint resume r --crew crews:crew" in last
+    assert "▸" not in last
+
+
+@posix
+def test_a_terminal_that_goes_away_ends_the_run_in_good_order(shop, tmp_path):
+    import pty
+
+    shop.hang("two")
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*CREWLITE, "run", "crews:crew", "--input", "topic=tides", "--run-id", "r"],
+        cwd=shop.path,
+        env=shop.environment(TERM="xterm"),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    shop.until("two")
+    os.close(leader)
+    assert process.wait(timeout=20) == 129
+    with History(tmp_path / ".checkpoints") as history:
+        assert history.run("r").tasks == ("task:one",)
+
+
+@posix
+def test_an_interrupted_stream_of_json_ends_with_the_way_on(shop):
+    shop.hang("one")
+    process = shop.begin("run", "crews:off", "--input", "topic=tides", "--json")
+    shop.until("one")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert '"code": "interrupted"' in out.splitlines()[-1]
+    assert "Nothing was saved: the crew has checkpoint=False." in out.splitlines()[-1]
+
+
+@posix
+def test_a_reader_that_has_seen_enough_does_not_end_the_run(shop, tmp_path):
+    process = shop.begin("run", "crews:crew", "--input", "topic=tides", "--run-id", "r", "--json")
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(timeout=20)
+    process.stderr.close()
+    assert History(tmp_path / ".checkpoints").run("r").status == "finished"

@@ -1,0 +1,40 @@
+"""What History tells of a run and of a ref: where a fork stands, which tasks are done, which checkpoint is meant."""
+
+import pytest
+
+from crewlite import History
+from crewlite.errors import RefError
+from crewlite.ids import now
+
+
+def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
+    begun = now()
+    make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        places = history.run("r").checkpoints()
+        assert [history.checkpoint(place.ref).id for place in places] == [place.id for place in places]
+        assert history.checkpoint(places[0]).id == history.checkpoint("r~2").id == places[0].id
+        assert history.checkpoint().id == history.checkpoint("r").id == places[-1].id
+        assert begun <= history.run("r").started_at <= now()
+        assert history.run("r").tasks == ("task:t0", "task:t1", "task:t2")
+        with pytest.raises(RefError, match="names nothing"):
+            history.checkpoint("nobody")
+
+
+def test_a_run_without_checkpoints_has_none_to_name(on_disk, make_crew):
+    make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["task_failed"])).kickoff(run_id="r")
+    with History(on_disk().location) as history, pytest.raises(RefError, match="r/main has none"):
+        history.checkpoint("r")
+
+
+def test_a_fork_says_what_it_stands_on(on_disk, make_crew):
+    make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        first = history.run("r").checkpoints()[0]
+        assert history.run("r").base is None
+        fork = history.fork(first, branch="f")
+        assert (fork.base.branch, fork.base.seq, fork.base.checkpoint_id) == ("main", first.seq, first.id)
+        assert fork.tasks == ("task:t0",)
+        deeper = history.fork(fork, branch="g")
+        assert (deeper.base.branch, deeper.base.checkpoint_id) == ("f", first.id)
+        assert deeper.started_at >= fork.started_at >= history.run("r").started_at
