@@ -15,6 +15,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted
     ├── StepTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
+    │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
     │   └── LLMRejected ── LLMAuthError (PermissionError), ContextOverflow
     └── OutputInvalid (ValueError)
@@ -38,6 +39,8 @@ from crewlite.errors.llm import (
     LLMRejected,
     LLMTimeout,
     LLMUnavailable,
+    RecordingDamaged,
+    RecordingMissing,
     ScriptExhausted,
 )
 from crewlite.errors.record import (
@@ -93,6 +96,8 @@ __all__ = [
     "OnLoopThread",
     "OutputInvalid",
     "PlaceIsBehind",
+    "RecordingDamaged",
+    "RecordingMissing",
     "Redacted",
     "RefError",
     "RunExists",

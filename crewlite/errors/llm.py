@@ -90,3 +90,31 @@ class ScriptExhausted(LLMError):
     def __init__(self, calls: int) -> None:
         super().__init__(f"ScriptedLLM has {calls} replies and was called once more. Add a reply, or pass a function.")
         self.calls = calls
+
+
+class RecordingMissing(LLMError, LookupError):
+    """A RecordedLLM without a model to ask was asked what is not in its file."""
+
+    code = "recording_missing"
+
+    def __init__(self, path: str, asked: str, count: int, *, alike: bool = False) -> None:
+        held = f"{count} replies, but none to {asked!r}" if count else "no replies"
+        why = " One that ends alike is there: earlier messages, the tools or the schema differ." if alike else ""
+        super().__init__(
+            f"{path} holds {held}, and there is no model to ask.{why} To record it, pass the model as well: "
+            f"RecordedLLM({path!r}, 'provider/model')."
+        )
+        self.path, self.asked, self.count = path, asked, count
+
+
+class RecordingDamaged(LLMError, ValueError):
+    """A line in the file of a RecordedLLM is not what was recorded. `where` is the file and the line."""
+
+    code = "recording_damaged"
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(
+            f"{where}: no recorded reply ({problem}). Nothing was changed: bring the line back, "
+            f"or delete it and record it again."
+        )
+        self.where = where

@@ -1,9 +1,10 @@
-"""The public test kit: scripted models, recorded events, crashes, and the law that providers keep."""
+"""The public test kit: scripted and recorded models, recorded events, crashes, and the law that providers keep."""
 
 from crewlite.llm.base import ToolCall
 from crewlite.testing.crash import CrashInjector
 from crewlite.testing.providers import check_provider
+from crewlite.testing.recorded import RecordedLLM
 from crewlite.testing.recorder import EventRecorder
 from crewlite.testing.scripted import ScriptedLLM
 
-__all__ = ["CrashInjector", "EventRecorder", "ScriptedLLM", "ToolCall", "check_provider"]
+__all__ = ["CrashInjector", "EventRecorder", "RecordedLLM", "ScriptedLLM", "ToolCall", "check_provider"]

@@ -45,6 +45,8 @@ MADE = [
     errors.ContentRefused("openai/gpt-4o", "I cannot"),
     errors.LLMEmptyReply("scripted"),
     errors.ScriptExhausted(3),
+    errors.RecordingMissing("replies.jsonl", "When is high water?", 3, alike=True),
+    errors.RecordingDamaged("replies.jsonl, line 3", "KeyError: 'text'"),
     errors.OutputInvalid("task:a", "no field 'x'", tries=2),
 ]
 
@@ -95,6 +97,8 @@ def test_every_error_has_a_code_of_its_own():
         ("missing_key", "MissingKey"),
         ("llm_empty_reply", "LLMEmptyReply"),
         ("script_exhausted", "ScriptExhausted"),
+        ("recording_missing", "RecordingMissing"),
+        ("recording_damaged", "RecordingDamaged"),
         ("output_invalid", "OutputInvalid"),
     ],
 )

@@ -1,0 +1,306 @@
+"""A model whose replies were kept: recorded once, replayed for ever, without a network or a key.
+
+The file has one JSON line per reply, to be read and committed. What was asked is kept as a digest, which leaves out
+what changes from one recording to the next: the ids of tool calls, and which model answered.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from crewlite import background, codec, disk, durable
+from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
+from crewlite.lazy import lazy
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, context_for, whole_reply
+from crewlite.llm.models import named
+from crewlite.secrets import Secrets
+from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.llm import protocol
+else:
+    protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
+
+_SHOWN = 100  # characters of what was asked that a line shows
+
+
+class RecordedLLM(BaseLLM):
+    """Replays the replies in a file; what is not there it asks `llm`, a model or the name of one, and records.
+
+    ```python
+    from crewlite import Agent
+    from crewlite.testing import RecordedLLM, ScriptedLLM
+
+    source = ScriptedLLM(["High water at 11:40."])
+    pilot = Agent(role="Pilot", goal="answer", llm=RecordedLLM("replies.jsonl", source))
+    assert pilot.kickoff("When?").raw == "High water at 11:40."
+
+    pilot = Agent(role="Pilot", goal="answer", llm=RecordedLLM("replies.jsonl"))
+    assert pilot.kickoff("When?").raw == "High water at 11:40."
+    ```
+
+    Without `llm`, a question that is not there raises RecordingMissing. A question is its messages, the tools on offer
+    and the schema of the answer wanted. The same question asked several times is recorded each time, and the n-th time
+    it is asked of one RecordedLLM it gets the n-th reply, or the last. A reply that was streamed is told as one chunk.
+    Errors are not recorded. The fallbacks of `llm` are recorded into the same file.
+
+    Several threads and processes may record into one file. Secrets that are known are masked in it; a line that
+    cannot be read raises RecordingDamaged.
+    """
+
+    def __init__(self, path: str | Path, llm: BaseLLM | str | None = None) -> None:
+        source = named(llm) if isinstance(llm, str) else llm
+        if source is not None and not isinstance(source, BaseLLM):
+            raise ConfigError(f"RecordedLLM: llm is {source!r}; wanted a model, the name of one, or None")
+        super().__init__(source.model if source else "recorded")
+        self._source = source
+        self._tape = _Tape(Path(path))
+        self.fallbacks = tuple(RecordedLLM(path, fallback) for fallback in source.fallbacks) if source else ()
+
+    async def ready(self) -> None:
+        """Read the file; if it is empty, see that `llm` can be asked. Raises RecordingDamaged, RecordingMissing."""
+        if await background.in_thread(self._tape.read):
+            return
+        if self._source is None:
+            raise RecordingMissing(str(self._tape.path), "", 0)
+        await self._source.ready()
+
+    async def acall(
+        self,
+        messages: list[Message],
+        *,
+        tools: Sequence[dict[str, Any]] = (),
+        response_schema: dict[str, Any] | None = None,
+        on_chunk: OnChunk | None = None,
+        **context: Any,
+    ) -> LLMReply:
+        """The next reply that is recorded for this question, or one that is recorded now."""
+        key = _key(messages, tools, response_schema)
+        kept = await background.in_thread(self._tape.next, key)
+        if kept is None:
+            kept = await self._record(key, messages, list(tools), response_schema, on_chunk, context)
+        elif kept.streamed and on_chunk and kept.reply.text:
+            await on_chunk(kept.reply.text)
+        return kept.reply.model_copy(update={"model": None}) if kept.reply.model == self.model else kept.reply
+
+    async def _record(
+        self,
+        key: str,
+        messages: list[Message],
+        tools: list[dict[str, Any]],
+        schema: dict[str, Any] | None,
+        on_chunk: OnChunk | None,
+        context: dict[str, Any],
+    ) -> _Kept:
+        asked = _shown(messages)
+        if self._source is None:
+            raise RecordingMissing(str(self._tape.path), asked, self._tape.count, alike=self._tape.shows(asked))
+        await self._source.ready()
+        told = _Told(on_chunk) if on_chunk else None
+        context = context | {"response_schema": schema, "on_chunk": told}
+        reply = await _ask(self._source, messages, tools, context)
+        line = _line(asked, reply, reply.model or self._source.model, streamed=bool(told and told.any))
+        own, run = Secrets.of(self._source), durable.scope()
+        line = _masked(line, lambda text: run.mask(own.mask(text)))
+        return await background.in_thread(self._tape.add, line | {"key": key})
+
+
+async def _ask(llm: BaseLLM, messages: list[Message], tools: list[dict[str, Any]], context: dict[str, Any]) -> LLMReply:
+    """Ask in the way the model takes tools; what is recorded is the same either way."""
+    written = bool(tools) and llm.tool_protocol == "text"
+    if written:
+        messages, context = protocol.told(messages, tools), context | {"stop": [protocol.STOP]}
+    context = context | {"tools": [] if written else tools}
+    reply = whole_reply(await llm.acall(messages, **context_for(type(llm).acall, context)), llm.model)
+    return protocol.read(reply) if written else reply
+
+
+class _Told:
+    """Passes the pieces of a reply on, and knows whether there were any."""
+
+    def __init__(self, on_chunk: OnChunk) -> None:
+        self._on_chunk, self.any = on_chunk, False
+
+    async def __call__(self, text: str, thinking: bool = False) -> None:
+        self.any = True
+        await self._on_chunk(text, thinking)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a line says."""
+
+    key: str
+    asked: str
+    reply: LLMReply
+    streamed: bool
+
+
+@dataclass(slots=True)
+class _Tape:
+    """A file of recordings, and how far it was played."""
+
+    # with slots: what it holds is no configuration, in which secrets would be looked for
+
+    path: Path
+    _kept: dict[str, list[_Kept]] = field(default_factory=dict)
+    _played: Counter[str] = field(default_factory=Counter)
+    _own: set[str] = field(default_factory=set)
+    """What was not there when it was first asked: it is asked anew each time."""
+    _lines: list[bytes] = field(default_factory=list)
+    """Those that were read."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def count(self) -> int:
+        """How many replies there are."""
+        return len(self._lines)
+
+    def read(self) -> int:
+        """Read what was added since. Returns how many replies there are. Raises RecordingDamaged."""
+        with self._lock:
+            lines, _ = _split(_bytes(self.path))
+            if lines[: len(self._lines)] != self._lines:  # another file by now
+                self._kept, self._lines = {}, []
+            for number, line in enumerate(lines[len(self._lines) :], len(self._lines) + 1):
+                kept = _read(line, f"{self.path}, line {number}")
+                self._kept.setdefault(kept.key, []).append(kept)
+                self._lines.append(line)
+            return len(lines)
+
+    def next(self, key: str) -> _Kept | None:
+        """The reply to play now; None if it is to be asked for."""
+        with self._lock:
+            if key not in self._kept:
+                self.read()
+            found = self._kept.get(key, ())
+            if key in self._own or not found:
+                self._own.add(key)
+                return None
+            self._played[key] += 1
+            return found[min(self._played[key], len(found)) - 1]
+
+    def add(self, line: dict[str, Any]) -> _Kept:
+        """Write a reply. Returns it as it will be read."""
+        data = codec.dumps(line)
+        with self._lock:
+            disk.make_directory(self.path.parent, mode=0o777)
+            while not self._append(data):
+                pass
+            self.read()
+        return _read(data, str(self.path))
+
+    def shows(self, asked: str) -> bool:
+        """Whether a question that ends like this one is there."""
+        with self._lock:
+            return any(kept.asked == asked for group in self._kept.values() for kept in group)
+
+    def _append(self, line: bytes) -> bool:
+        """Whether nobody was faster."""
+        whole = _bytes(self.path)
+        lines, end = _split(whole)
+        unended = lines and not whole[:end].endswith(b"\n")  # by an editor that ends no last line
+        data = (b"\n" if unended else b"") + line + b"\n"
+        try:
+            disk.append(self.path, data, at=end, torn=lambda beyond: b"\n" not in beyond)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return disk.whole(path)
+    except FileNotFoundError:
+        return b""
+
+
+def _split(data: bytes) -> tuple[list[bytes], int]:
+    """The whole lines, and where they end: what a killed process left of its last one is no line."""
+    lines = data.split(b"\n")
+    last = lines.pop()
+    if not last:
+        return lines, len(data)
+    try:
+        json.loads(last)
+    except ValueError:
+        return lines, len(data) - len(last)
+    return [*lines, last], len(data)
+
+
+def _read(line: bytes, where: str) -> _Kept:
+    try:
+        said = codec.decode(json.loads(line))
+        reply = LLMReply(
+            text=said["text"],
+            tool_calls=tuple(
+                ToolCall(one["name"], one["arguments"], one.get("id")) for one in said.get("tool_calls", ())
+            ),
+            usage=Usage(**said["usage"]),
+            finish_reason=said.get("finish_reason"),
+            response_id=said.get("response_id"),
+            model=said["model"],
+            carried=said.get("carried"),
+        )
+        return _Kept(said["key"], said["asked"], reply, bool(said.get("streamed")))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise RecordingDamaged(where, f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+
+
+def _line(asked: str, reply: LLMReply, model: str, *, streamed: bool) -> dict[str, Any]:
+    """What is written: what a reader wants to see first."""
+    calls = [
+        {"name": call.name, "arguments": call.arguments} | ({"id": call.id} if call.id else {})
+        for call in reply.tool_calls
+    ]
+    line: dict[str, Any] = {
+        "asked": asked,
+        "text": reply.text,
+        "tool_calls": calls,
+        "usage": reply.usage.to_record(),
+        "model": model,
+        "streamed": streamed,
+        "finish_reason": reply.finish_reason,
+        "response_id": reply.response_id,
+        "carried": reply.carried,
+    }
+    encoded = codec.encode({name: value for name, value in line.items() if value or name in ("text", "usage")})
+    return cast(dict[str, Any], encoded)
+
+
+def _masked(data: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(data, str):
+        return mask(data)
+    if isinstance(data, list):
+        return [_masked(item, mask) for item in data]
+    if isinstance(data, dict):
+        return {mask(name): _masked(item, mask) for name, item in data.items()}
+    return data
+
+
+def _key(messages: list[Message], tools: Any, schema: dict[str, Any] | None) -> str:
+    """A digest of what is asked. Ids of tool calls count by their order only."""
+    order: dict[Any, int] = {}
+    asked = [_anonymous(message, order) for message in messages]
+    return codec.digest(codec.encode([asked, list(tools), schema]))
+
+
+def _anonymous(message: Message, order: dict[Any, int]) -> Message:
+    plain = {name: value for name, value in message.items() if name != "carried"}
+    if calls := plain.get("tool_calls"):
+        plain["tool_calls"] = [call["function"] for call in calls]
+        order.update({call.get("id"): len(order) + n for n, call in enumerate(calls)})
+    if "tool_call_id" in plain:
+        plain["tool_call_id"] = order.get(plain["tool_call_id"])
+    return plain
+
+
+def _shown(messages: list[Message]) -> str:
+    text = " ".join(str((messages[-1] if messages else {}).get("content") or "").split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
