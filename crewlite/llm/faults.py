@@ -5,6 +5,8 @@ No error keeps the request, the response or a key: the text is masked, and the c
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,23 +27,25 @@ from crewlite.errors import (
 _LATER = {408, 409, 425, 429}  # and everything from 500 on
 _KEY = {401, 402, 403}
 _UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that no waiting mends
-_PREFIX = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Timeout|Exception)\w*: |Timeout Error: |\w+Exception - )+")
+_TOO_LONG = {"context_length_exceeded"}
+_FILTERED = {"content_filter", "content_policy_violation"}
+_PREFIX = re.compile(
+    r"^(?:(?:litellm\.)?(?:\w+(?:Error|Timeout|Exception)\w*: |Timeout Error: |\w+(?:Error|Exception)(?: \w+)? - ))+"
+)
+_INNARDS = re.compile(r"(?:Traceback \(most recent call last\)|Original exception:|Handle with `litellm).*", re.DOTALL)
 _LONGEST = 500  # characters of what the other side said
 
 
 def typed(error: Exception, model: str, exceptions: Any, mask: Callable[[str], str], limit: float | None) -> LLMError:
     """The error to raise for one of litellm's. `exceptions` is its module of them; `mask` takes secrets out."""
-    said, status = _said(error, mask), _status(error)
-    if isinstance(error, exceptions.Timeout) and status == 408 and limit is not None:
+    said, status, code = _said(error, mask), _status(error), _code(error)
+    if isinstance(error, exceptions.Timeout) and limit is not None and not _answered(error):
         return LLMTimeout(model, limit)
-    if isinstance(error, exceptions.ContextWindowExceededError):
+    if isinstance(error, exceptions.ContextWindowExceededError) or code in _TOO_LONG:
         return ContextOverflow(model, status, said)
-    if isinstance(error, exceptions.ContentPolicyViolationError) or _code(error) in {
-        "content_filter",
-        "content_policy_violation",
-    }:
+    if isinstance(error, exceptions.ContentPolicyViolationError) or code in _FILTERED:
         return ContentRefused(model, said)
-    if status in _KEY or _code(error) in _UNPAID:
+    if status in _KEY or code in _UNPAID:
         return LLMAuthError(model, status, said)
     if status is None or status in _LATER or status >= 500:
         wait = retry_after(getattr(error, "litellm_response_headers", None) or {})
@@ -55,16 +59,24 @@ def retry_after(headers: Any) -> float | None:
     Source: RFC 9110, section 10.2.3; the milliseconds are OpenAI's and Azure's.
     """
     found = {str(name).lower(): str(value) for name, value in dict(headers).items()}
+    milliseconds = _number(found.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = found.get("retry-after", "")
+    seconds = _number(text)
+    return _until(text) if seconds is None else seconds
+
+
+def _number(text: str) -> float | None:
     try:
-        if "retry-after-ms" in found:
-            return max(0.0, float(found["retry-after-ms"]) / 1000)
-        text = found["retry-after"]
-    except (KeyError, ValueError):
-        return None
-    try:
-        return max(0.0, float(text)) if float(text) < float("inf") else None
+        number = float(text)
     except ValueError:
-        pass
+        return None
+    return max(0.0, number) if math.isfinite(number) else None
+
+
+def _until(text: str) -> float | None:
+    """Seconds from now to a date."""
     try:
         at = parsedate_to_datetime(text)
     except ValueError:
@@ -73,20 +85,45 @@ def retry_after(headers: Any) -> float | None:
 
 
 def _said(error: Exception, mask: Callable[[str], str]) -> str:
-    text = " ".join(_PREFIX.sub("", mask(text_of(error))).split()).rstrip(".")
+    text = " ".join(_message(_PREFIX.sub("", _INNARDS.sub("", mask(text_of(error))))).split()).rstrip(".")
     return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...") or type(error).__name__
 
 
+def _message(text: str) -> str:
+    """What an error says that was sent as JSON: some of litellm's adapters hand on all of it."""
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return text
+    return message if isinstance(message, str) else text
+
+
 def _status(error: Exception) -> int | None:
-    """HTTP's; None if nothing was heard, where litellm says 500."""
-    status, heard = getattr(error, "status_code", None), getattr(error, "litellm_response_headers", None) is not None
-    return status if isinstance(status, int) and (heard or status < 500) else None
+    """HTTP's, or the one told in the middle of a stream; None if nothing was heard, where litellm says 500.
+
+    What was sent is on the original: litellm makes 429 of whatever speaks of a rate limit.
+    """
+    given = (getattr(one, "status_code", None) for one in (error.__context__, error))
+    if _answered(error):
+        return next((status for status in given if isinstance(status, int) and status >= 400), None)
+    return next((code for code in (_told(error), *given) if isinstance(code, int) and 400 <= code < 500), None)
 
 
 def _code(error: Exception) -> str | None:
-    body = getattr(error, "body", None)
-    code = body.get("code") if isinstance(body, dict) else None
-    return code if isinstance(code, str) else None
+    """The service's own word for it. Of an error in a response of status 200 litellm has it as the status."""
+    found = (_told(error), getattr(error, "status_code", None))
+    return next((code for code in found if isinstance(code, str)), None)
+
+
+def _told(error: Exception) -> object:
+    """The code in the error that was sent: litellm's, or, of a stream, the client's before it."""
+    bodies = (getattr(one, "body", None) for one in (error, error.__context__))
+    return next((body.get("code") for body in bodies if isinstance(body, dict)), None)
+
+
+def _answered(error: Exception) -> bool:
+    """Whether the error is an answer to the request, and not that there was none."""
+    return getattr(error, "litellm_response_headers", None) is not None
 
 
 def _unavailable(model: str, status: int | None, said: str, wait: float | None) -> str:

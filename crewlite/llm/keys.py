@@ -1,13 +1,18 @@
-"""Which services want a key, and where it is looked for: so that a missing one is told before anything is paid.
+"""As whom a service is asked: which want a key and where it is looked for, so that a missing one is told beforehand.
 
 Only services that always want one, each with all the names litellm looks for; about the others nothing is claimed.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-_NAMES: dict[str, tuple[str, ...]] = {
+from pydantic import SecretStr
+
+NAMES: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
     "cerebras": ("CEREBRAS_API_KEY",),
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
@@ -26,7 +31,7 @@ _ANY = "no-key-needed"  # a server of one's own takes any; the client insists on
 
 def missing(provider: str, api_key: str | None, base_url: str | None) -> tuple[str, ...]:
     """The environment variables one of which would be needed; () if a key is there, or need not be."""
-    names = _NAMES.get(provider, ())
+    names = NAMES.get(provider, ())
     there = api_key or _elsewhere(provider, base_url) or any(os.environ.get(name) for name in names)
     return () if there else names
 
@@ -41,3 +46,30 @@ def key_for(provider: str, api_key: str | None, base_url: str | None) -> str | N
 def _elsewhere(provider: str, base_url: str | None) -> bool:
     """Whether it is asked at an address of the user's own, where a key may not be wanted."""
     return bool(base_url) or any(os.environ.get(name) for name in _ADDRESSES.get(provider, ()))
+
+
+@dataclass(frozen=True)
+class Login:
+    """The login of `http://name:password@host`, sent as the header it means: clients refuse it beside a key."""
+
+    address: str
+    token: SecretStr
+    passwords: tuple[SecretStr, SecretStr]
+    """As in the address, and as it is: held so that both are masked."""
+
+    @classmethod
+    def of(cls, base_url: str | None) -> Login | None:
+        """The login in an address; None if there is none."""
+        where = urlsplit(base_url or "")
+        login, at, host = where.netloc.rpartition("@")
+        if not at:
+            return None
+        token = base64.b64encode(unquote(login).encode()).decode()
+        password = where.password or ""
+        passwords = (SecretStr(password), SecretStr(unquote(password)))
+        return cls(urlunsplit(where._replace(netloc=host)), SecretStr(token), passwords)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What to send."""
+        return {"Authorization": f"Basic {self.token.get_secret_value()}"}

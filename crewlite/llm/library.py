@@ -11,18 +11,22 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from typing import Any
 
 from crewlite import background
 
 log = logging.getLogger("crewlite.llm")
+_ITS_OWN = (".*`ReadOnly` qualifier.*", ".*Accessing the.*attribute on the instance is deprecated.*")
 _lock = threading.Lock()
 _loaded = False
 
 
 async def litellm() -> Any:
     """The module. The first call loads it, in a thread, so that the loop goes on meanwhile."""
-    return sys.modules.get("litellm") if _loaded else await background.in_thread(_load)
+    module = sys.modules.get("litellm") if _loaded else await background.in_thread(_load)
+    _hush()
+    return module
 
 
 def api_error() -> type[Exception]:
@@ -41,8 +45,39 @@ def _load() -> Any:
             module = importlib.import_module("litellm")
             if first:  # else it is set up as the program wants it
                 _quieten(module)
+                _no_second_request()
             _loaded = True
         return sys.modules["litellm"]
+
+
+def _hush() -> None:
+    """Warnings about litellm's own code, which it hushes too, but only once: a test runner puts all filters back.
+
+    The last one is about replies of an odd shape, of which the error tells. A program may have others of its kind, so
+    what it says about them comes first.
+    """
+    first = [getattr(message, "pattern", None) for _, message, *_ in warnings.filters[: len(_ITS_OWN)]]
+    if first == [*reversed(_ITS_OWN)]:
+        return  # for every change has Python say again what it has said once
+    for message in _ITS_OWN:
+        warnings.filterwarnings("ignore", message=message)
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", append=True)
+
+
+def _no_second_request() -> None:
+    """Have a lost connection told. litellm's client for services without one of their own would ask once more.
+
+    No setting turns that off, and nobody would know of the request that may have been paid twice.
+    """
+    client = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    client.single_connection_post_request = _as_it_is
+
+
+async def _as_it_is(*args: Any, **kwargs: Any) -> Any:
+    """Raise the error that is being handled."""
+    error = sys.exc_info()[1]
+    assert error is not None, "it is called while one is handled"
+    raise error
 
 
 def _quieten(module: Any) -> None:
@@ -51,3 +86,6 @@ def _quieten(module: Any) -> None:
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+    client = logging.getLogger("openai")
+    if client.level == logging.NOTSET:
+        client.setLevel(logging.INFO)  # below, it tells the headers that a user added, which are secrets

@@ -6,11 +6,10 @@ import asyncio
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
-from crewlite import background
+from crewlite import background, durable
 from crewlite.errors import ConfigError, LLMError, LLMTimeout, LLMUnavailable, MissingKey, OnLoopThread, UnknownProvider
 from crewlite.llm import faults, keys, wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, whole_reply
@@ -90,7 +89,7 @@ class LLM(BaseLLM):
             self.tool_protocol = tool_protocol
         self._decided = tool_protocol is not None
         self._provider: str | None = None
-        self._password = SecretStr(urlsplit(base_url).password or "") if base_url else None
+        self._login = keys.Login.of(base_url)
 
     def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
         """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
@@ -115,9 +114,14 @@ class LLM(BaseLLM):
         return await background.on_loop(asking)  # connections belong to a loop, and this is the one that lives on
 
     async def ready(self) -> None:
-        """Load what is needed, and see that the model can be asked at all. Raises MissingKey, UnknownProvider."""
+        """Load what is needed, and see that the model can be asked at all, and its fallbacks.
+
+        Raises MissingKey, UnknownProvider.
+        """
         if self._provider is not None:
             return
+        for spare in self.fallbacks:
+            await spare.ready()
         named = self.model.partition("/")[0] if "/" in self.model else None
         self._check_key(named)
         library = await litellm()
@@ -133,6 +137,10 @@ class LLM(BaseLLM):
     @property
     def _key(self) -> str | None:
         return self.api_key.get_secret_value() if self.api_key else None
+
+    def _mask(self, text: str) -> str:
+        """Take out the secrets of this model, and those of the run: of other models, tools and the environment."""
+        return durable.scope().mask(Secrets.of(self).mask(text))
 
     def _check_key(self, provider: str | None) -> None:
         if provider and (names := keys.missing(provider, self._key, self.base_url)):
@@ -159,10 +167,11 @@ class LLM(BaseLLM):
         except TimeoutError:
             failure = LLMTimeout(self.model, self.timeout or 0.0)
         except api_error() as error:
-            failure = faults.typed(error, self.model, library.exceptions, Secrets.of(self).mask, self.timeout)
+            failure = faults.typed(error, self.model, library.exceptions, self._mask, self.timeout)
         if failure:  # not raised above: it would keep the original, which holds the request, as its context
             raise failure
-        reply = wire.reply_of(response, self.model, self._provider or "", _cost(library, response, self.model))
+        cost = _cost(library, response, self.model)
+        reply = wire.reply_of(response, self.model, self._provider or "", cost, self._mask)
         return whole_reply(reply, self.model)
 
     def _request(
@@ -177,12 +186,14 @@ class LLM(BaseLLM):
         settings = {name: getattr(self, name) for name in _SETTINGS}
         settings["stop"] = [*(self.stop or ()), *stop] or None
         settings["response_format"] = self.response_format
+        if self._login:
+            settings["extra_headers"] = self._login.headers | (self.extra_headers or {})
         if schema and not tools and library.supports_response_schema(self.model, provider):
             settings["response_format"] = wire.schema_for(schema)
         return {
             "model": self.model,
             "messages": wire.messages_for(messages, provider),
-            "api_base": self.base_url,
+            "api_base": self._login.address if self._login else self.base_url,
             "api_key": keys.key_for(provider, self._key, self.base_url),
             "timeout": None if self.timeout is None else self.timeout + 5,  # ours is the one that counts
             "max_retries": 0,
@@ -208,9 +219,18 @@ class LLM(BaseLLM):
             for said, thinking in _said(piece):
                 if on_chunk:
                     await on_chunk(said, thinking)
-        if getattr(stream, "received_finish_reason", "unknown") is None:
-            raise LLMUnavailable(f"{self.model}: the reply broke off in the middle. Kick off the run again to go on.")
+        if not _ended(stream):
+            raise LLMUnavailable(f"{self.model}: its stream ended before its reply. Kick off the run again to go on.")
         return library.stream_chunk_builder(pieces)
+
+
+def _ended(stream: Any) -> bool:
+    """Whether the service said that its reply is at an end; litellm's last piece says so in any case.
+
+    Of Gemini's it knows only the second of these, with every piece: a reply that is cut is told by the connection.
+    """
+    told = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
+    return told is not None
 
 
 def _said(piece: Any) -> list[tuple[str, bool]]:

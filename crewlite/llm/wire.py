@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crewlite.errors import ContentRefused, LLMUnavailable
@@ -30,7 +30,9 @@ def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema)}}
 
 
-def reply_of(response: Any, model: str, provider: str, cost: float | None) -> LLMReply:
+def reply_of(
+    response: Any, model: str, provider: str, cost: float | None, mask: Callable[[str], str] = str
+) -> LLMReply:
     """The reply in a response. Raises ContentRefused, and LLMUnavailable for a response without any."""
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
@@ -40,7 +42,8 @@ def reply_of(response: Any, model: str, provider: str, cost: float | None) -> LL
     refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
     if refusal or (reason == "content_filter" and not text and not calls):
-        raise ContentRefused(model, clean(str(refusal)) if refusal else "a content filter of its service stepped in")
+        why = mask(clean(str(refusal))) if refusal else "a content filter of its service stepped in"
+        raise ContentRefused(model, why)
     return LLMReply(
         text=text,
         tool_calls=calls,
@@ -114,4 +117,4 @@ def _usage(usage: Any, cost: float | None) -> Usage:
 
 def _count(details: Any, name: str) -> int:
     count = getattr(details, name, None)
-    return count if isinstance(count, int) else 0
+    return max(count, 0) if isinstance(count, int) else 0

@@ -63,7 +63,8 @@ class Execution(Generic[T]):
             await run.journal.save({"intents": [[address, step.effect]]}, now=True)
         if step.effect == "once":
             await run.journal.assured()
-        number, past = _next_attempt(run.record.attempts.get(address, []), root=not address)
+        once = not address and step.kind != "agent"  # a lone agent begins its conversation anew
+        number, past = _next_attempt(run.record.attempts.get(address, []), once=once)
         await self._begin()
         while True:
             frame, clock = self.outer.child(self, number), time.perf_counter()
@@ -179,13 +180,14 @@ def type_of(error: Exception) -> str:
     return error.error_type if isinstance(error, Redacted) else type(error).__qualname__
 
 
-def _next_attempt(past: list[Attempt], *, root: bool) -> tuple[int, list[str]]:
+def _next_attempt(past: list[Attempt], *, once: bool) -> tuple[int, list[str]]:
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A resume after giving up starts a new budget. It goes on with the old attempt where a child step failed, which can
-    run again; what failed on finished children needs a new attempt, with new children. The root has one attempt.
+    run again; what failed on finished children needs a new attempt, with new children. What is done `once` has but one:
+    its children are the same in every life.
     """
-    if not past or root:
+    if not past or once:
         return 1, []
     last = past[-1]
     cut = last.cause is not None or last.error_type == StepTimeout.__qualname__

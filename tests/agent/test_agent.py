@@ -342,3 +342,18 @@ def test_a_new_run_without_a_question_is_refused_before_anything_is_recorded():
     with pytest.raises(ConfigError, match="was asked nothing"):
         agent.kickoff(run_id="unknown")
     assert not list(Path(".checkpoints").glob("journal/*/*.jsonl"))
+
+
+def test_a_lone_agent_that_gave_up_begins_its_conversation_anew(config):
+    class Sum(BaseModel):
+        total: int
+
+    def agent(*replies):
+        return Agent(role="Clerk", goal="add", llm=ScriptedLLM(list(replies)), max_iter=4, checkpoint=config())
+
+    with pytest.raises(OutputInvalid):
+        agent("three", "3", "III").kickoff("Add 1 and 2", response_format=Sum, run_id="one")
+    second = agent('{"total": 3}')
+    assert second.kickoff("Add 1 and 2", response_format=Sum, run_id="one").pydantic == Sum(total=3)
+    assert len(second.llm.calls) == 1
+    assert [message["role"] for message in second.llm.calls[0]] == ["system", "user"]

@@ -43,7 +43,6 @@ MODELS = {
     "cohere_chat": "cohere_chat/command-r-plus",
 }
 KINDS = {kind.name: kind for kind in (Aimock, Llmock)}
-BROKE_OFF = pytest.mark.xfail(reason="every streamed reply of Gemini is taken for one that broke off")
 EXCEPT = {
     ("aimock", "gemini", "tools"): "it reads functionCall alone, and litellm sends the other spelling, function_call",
     ("any", "cohere_chat", "stream"): "litellm does not read the lines of Cohere's streams that begin with 'event:'",
@@ -63,9 +62,8 @@ def alike(*what: str):
         wanted = {*what, *(["stream"] if stream else [])}
         if any(name in ("any", kind) and played == provider and one in wanted for name, played, one in EXCEPT):
             continue
-        marks = [BROKE_OFF] if provider == "gemini" and stream else []
         ident = f"{kind}-{provider}-{'stream' if stream else 'whole'}"
-        cases.append(pytest.param(kind, provider, stream, marks=marks, id=ident))
+        cases.append(pytest.param(kind, provider, stream, id=ident))
     return pytest.mark.parametrize(("peer", "provider", "stream"), cases, indirect=["peer"])
 
 

@@ -44,6 +44,8 @@ class _ChunkEvent(_LLMEvent):
     fleeting: ClassVar[bool] = True
 
     chunk: str
+    attempt: int = 1
+    """Which try of the call it belongs to: what an earlier try has said counts no more."""
 
 
 class LLMStreamChunkEvent(_ChunkEvent):

@@ -1,0 +1,61 @@
+"""What the tests of models share: servers on loopback, and processes that are killed while they wait for one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from server import Server
+
+from crewlite import background
+from crewlite.llm.library import litellm
+
+_PATIENCE = 60.0  # seconds
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _connections_are_closed():
+    yield
+    if library := sys.modules.get("litellm"):
+        background.submit(library.close_litellm_async_clients()).result(10)
+
+
+@pytest.fixture(scope="module")
+def clients():
+    """litellm's clients, one for each address: here are more of them than it keeps, and they are closed in the end."""
+    library = background.submit(litellm()).result()
+    kept = library.in_memory_llm_clients_cache
+    kept.max_size_in_memory = 10_000
+    yield kept
+    background.submit(library.close_litellm_async_clients()).result(10)
+    kept.flush_cache()
+
+
+@pytest.fixture
+def serve(clients):
+    """`serve(*answers)` starts a server that plays them."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *script: stack.enter_context(Server(*script))
+
+
+@pytest.fixture
+def kill_at():
+    """`kill_at(server, n, code, *args)` runs code in a process, and kills it when the server got its n-th request."""
+
+    def kill(server, requests, code, *args):
+        path = os.pathsep.join(sys.path)
+        command = [sys.executable, "-c", code, *args]
+        process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + _PATIENCE
+        while len(server.requests) < requests and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        _, said = process.communicate()
+        assert len(server.requests) == requests, said
+
+    return kill

@@ -1,0 +1,187 @@
+"""What is thought about requests, replies and errors, without a wire."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from crewlite.errors import ContentRefused, LLMUnavailable
+from crewlite.llm import faults, wire
+
+TEXTS = st.text(st.characters())  # halves of characters among them
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner, max_size=3))
+
+
+# how long to wait
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7),
+        ({"Retry-After": "7"}, 7),
+        ({"retry-after": " 1.5 "}, 1.5),
+        ({"retry-after": "0"}, 0),
+        ({"retry-after": "-7"}, 0),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e400"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT"}, 0),
+        ({"retry-after": "Sun, 06 Nov 1994"}, None),
+        ({"retry-after": "Fri, 99 Foo 2024 99:99:99 GMT"}, None),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7),
+        ({"retry-after-ms": "nan"}, None),
+        ({"x-ratelimit-reset": "7"}, None),
+    ],
+)
+def test_the_wait_is_read_out_of_the_headers(headers, seconds):
+    assert faults.retry_after(headers) == seconds
+
+
+@given(st.integers(1, 10**6))
+def test_a_date_is_so_many_seconds_from_now(seconds):
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    assert seconds - 2 <= faults.retry_after({"retry-after": format_datetime(at, usegmt=True)}) <= seconds
+
+
+@given(st.text(), st.sampled_from(["retry-after", "retry-after-ms"]))
+def test_whatever_the_headers_say_the_wait_is_none_or_seconds(text, name):
+    wait = faults.retry_after({name: text})
+    assert wait is None or 0 <= wait < float("inf")
+
+
+# errors
+
+
+class Exceptions:
+    class Timeout(Exception): ...
+
+    class ContextWindowExceededError(Exception): ...
+
+    class ContentPolicyViolationError(Exception): ...
+
+
+def typed(text, kind=Exception, **fields):
+    error = kind(text)
+    vars(error).update(fields)
+    return faults.typed(error, "m", Exceptions, lambda text: text.replace("sk-1", "[secret]"), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("litellm.BadRequestError: OpenAIException - bad seed", "bad seed"),
+        ("litellm.APIConnectionError: APIConnectionError: OpenAIException - x Original exception: y: z", "x"),
+        ('litellm.BadRequestError: AnthropicException - {"error": {"message": "bad"}}', "bad"),
+        ('{"error": {"message": 7}}', '{"error": {"message": 7}}'),
+        ("Invalid response object Traceback (most recent call last):\n  File x", "Invalid response object"),
+        ("Traceback (most recent call last):\n  File x", "Exception"),
+        ("no such key: sk-1.", "no such key: [secret]"),
+        ("two\n\n  lines", "two lines"),
+        ("", "Exception"),
+    ],
+)
+def test_what_the_other_side_said_is_told_and_not_how_it_came_here(text, said):
+    assert typed(text, status_code=400, litellm_response_headers={}).said == said
+
+
+@given(st.text(), st.integers(400, 599), st.none() | st.text() | st.integers())
+def test_the_kind_of_an_error_follows_from_its_status_and_code_and_not_from_its_words(text, status, code):
+    fields = {"status_code": status, "litellm_response_headers": {}, "body": {"code": code}}
+    assert type(typed(text, **fields)) is type(typed("rate limit, try again", **fields))
+
+
+def test_what_was_sent_counts_and_not_what_was_made_of_it():
+    error = Exception("rate limit")
+    error.status_code, error.litellm_response_headers = 429, {}
+    error.__context__ = Exception()
+    error.__context__.status_code = 400
+    assert faults.typed(error, "m", Exceptions, str, None).status == 400
+
+
+# requests
+
+
+@given(st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "tool"]), "content": TEXTS})))
+def test_every_conversation_can_be_sent(messages):
+    json.dumps(wire.messages_for(messages, "openai"), ensure_ascii=False).encode()
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=3))
+def test_the_arguments_of_a_call_are_sent_as_json(arguments):
+    calls = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": arguments}}]
+    (sent,) = wire.messages_for([{"role": "assistant", "content": "", "tool_calls": calls}], "openai")
+    assert sent["content"] is None
+    assert isinstance(json.loads(sent["tool_calls"][0]["function"]["arguments"]), dict)
+
+
+def test_what_is_sent_is_a_copy():
+    calls = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": {"a": [1]}}}]
+    message = {"role": "assistant", "content": "", "tool_calls": calls, "name": "Pilot"}
+    wire.messages_for([message], "openai")
+    assert message == {"role": "assistant", "content": "", "tool_calls": calls, "name": "Pilot"}
+    assert calls[0]["function"]["arguments"] == {"a": [1]}
+
+
+@pytest.mark.parametrize(("provider", "there"), [("anthropic", True), ("openai", False)])
+def test_thoughts_go_back_only_to_the_service_that_signed_them(provider, there):
+    carried = {"provider": "anthropic", "fields": {"thinking_blocks": [{"thinking": "hm", "signature": "s"}]}}
+    (sent,) = wire.messages_for([{"role": "assistant", "content": "a", "carried": carried}], provider)
+    assert "carried" not in sent
+    assert ("thinking_blocks" in sent) is there
+
+
+@given(st.text(), st.text())
+def test_no_output_closes_the_fence_around_it(output, name):
+    fenced = wire.fenced(f"{output}</tool_output>{output}<TOOL_OUTPUT>", name)
+    assert fenced.lower().count("<tool_output") == fenced.lower().count("</tool_output") == 1
+    assert fenced.startswith('<tool_output tool="')
+    assert fenced.endswith("\n</tool_output>")
+
+
+def test_a_schema_is_named_as_services_want_names():
+    made = wire.schema_for({"title": "Tide Table[int]" + "x" * 90, "type": "object"})["json_schema"]
+    assert made["name"].startswith("Tide_Table_int_x")
+    assert len(made["name"]) == 64
+    assert wire.schema_for({})["json_schema"]["name"] == "answer"
+
+
+# replies
+
+
+def response(content="hello", reason="stop", usage=None, **message):
+    said = SimpleNamespace(content=content, **{"tool_calls": None} | message)
+    return SimpleNamespace(id="r1", usage=usage, choices=[SimpleNamespace(message=said, finish_reason=reason)])
+
+
+@pytest.mark.parametrize("empty", [None, SimpleNamespace(), SimpleNamespace(choices=[]), SimpleNamespace(choices=None)])
+def test_a_response_without_a_reply_is_none(empty):
+    with pytest.raises(LLMUnavailable):
+        wire.reply_of(empty, "m", "openai", None)
+
+
+@given(TEXTS)
+def test_every_text_can_be_kept(text):
+    wire.reply_of(response(text), "m", "openai", None).text.encode()
+
+
+@pytest.mark.parametrize("count", [-1, None, "many", 1.5, float("nan"), [1]])
+def test_a_count_that_is_none_counts_nothing(count):
+    usage = SimpleNamespace(prompt_tokens=count, completion_tokens=3)
+    assert wire.reply_of(response(usage=usage), "m", "openai", None).usage.total_tokens == 3
+
+
+def test_what_is_filtered_is_refused_unless_something_was_said():
+    assert wire.reply_of(response("half", "content_filter"), "m", "openai", None).text == "half"
+    with pytest.raises(ContentRefused):
+        wire.reply_of(response("", "content_filter"), "m", "openai", None)

@@ -1,0 +1,198 @@
+"""Tools in writing: thought, action, observation, for models that have no tool calls."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+from server import HANG, chat, piece, reply, stream
+
+from crewlite import LLM, Agent, BaseLLM, History, LLMReply, ToolCall, event_bus, tool
+from crewlite.errors import MaxIterations
+from crewlite.events import ToolUsageFinishedEvent
+from crewlite.llm import protocol
+
+CALL = 'Thought: the almanac knows.\nAction: high_water\nAction Input: {"port": "Brest"}'
+ANSWER = "Thought: I know.\nFinal Answer: At 11:40.\nNot before."
+OFFER = [{"type": "function", "function": {"name": "high_water", "description": "Say when.", "parameters": {}}}]
+
+
+@tool(effect="none")
+def high_water(port: str) -> str:
+    """Say when high water is."""
+    return f"{port} 11:40"
+
+
+def pilot(address, **settings):
+    llm = LLM("openai/foo", base_url=address, tool_protocol="text", **settings)
+    return Agent(role="Pilot", goal="answer", llm=llm, tools=[high_water], max_iter=4, checkpoint=True)
+
+
+def said(*texts):
+    return [reply(chat(text)) for text in texts]
+
+
+# over the wire
+
+
+def test_a_tool_is_told_asked_for_made_and_observed_in_writing(serve):
+    server = serve(*said(CALL, ANSWER))
+    assert pilot(server.base_url).kickoff("When is high water?").raw == "At 11:40.\nNot before."
+    first, second = (request.body for request in server.requests)
+    assert "tools" not in first
+    assert first["stop"] == ["\nObservation:"]
+    assert "high_water" in first["messages"][0]["content"]
+    assert "Action Input" in first["messages"][0]["content"]
+    roles = [message["role"] for message in second["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+    assert second["messages"][2]["content"] == CALL
+    told = second["messages"][3]["content"]
+    assert told == 'Observation: <tool_output tool="high_water">\nBrest 11:40\n</tool_output>'
+
+
+def test_several_actions_are_several_calls_and_one_observation_each(serve):
+    both = CALL + '\nAction: high_water\nAction Input: {"port": "Quimper"}'
+    server = serve(*said(both, ANSWER))
+    pilot(server.base_url).kickoff("When is high water?", run_id="r")
+    told = server.requests[1].body["messages"][-1]["content"]
+    assert told.count("Observation:") == 2
+    assert told.index("Brest 11:40") < told.index("Quimper 11:40")
+    with History(".checkpoints") as history:
+        assert [step.address for step in history.run("r").steps if step.kind == "tool"] == [
+            "tool:high_water",
+            "tool:high_water#2",
+        ]
+
+
+def test_what_a_model_imagines_to_have_observed_is_cut_off(serve):
+    dreamt = f"{CALL}\nObservation: Brest 03:00\n{ANSWER.replace('11:40', '03:00')}"
+    server = serve(*said(dreamt, ANSWER))
+    assert "11:40" in pilot(server.base_url).kickoff("When is high water?").raw
+    assert "03:00" not in json.dumps(server.requests[1].body)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Action: low_water\nAction Input: {}", "There is no tool 'low_water'"),
+        ("Action: high_water\nAction Input: {port: Brest}", "not a JSON object"),
+        ("Action: high_water\nAction Input: Brest", "not a JSON object"),
+        ('Action: high_water\nAction Input: {"port": "Bre', "they break off"),
+        ("Action: high_water", "do not fit high_water"),
+        ('Action: high_water\nAction Input: {"harbour": 1}', "do not fit high_water"),
+    ],
+)
+def test_an_action_that_cannot_be_is_answered_and_the_model_may_do_better(serve, text, told):
+    server = serve(*said(text, CALL, ANSWER))
+    assert pilot(server.base_url).kickoff("When is high water?").raw == "At 11:40.\nNot before."
+    assert len(server.requests) == 3
+    assert told in server.requests[1].body["messages"][-1]["content"]
+
+
+def test_a_text_without_the_words_of_the_protocol_is_the_answer(serve):
+    assert pilot(serve(*said("At 11:40, I am sure.")).base_url).kickoff("When?").raw == "At 11:40, I am sure."
+
+
+def test_actions_for_ever_come_to_the_limit_of_turns(serve):
+    server = serve(*said(*[CALL] * 4))
+    with pytest.raises(MaxIterations):
+        pilot(server.base_url).kickoff("When?")
+    assert len(server.requests) == 4
+
+
+def test_in_a_stream_it_is_the_same(serve):
+    pieces = [piece(text) for text in (CALL[:30], CALL[30:50], CALL[50:])]
+    server = serve(stream(*pieces, piece(finish="stop")), stream(piece(ANSWER), piece(finish="stop")))
+    assert pilot(server.base_url, stream=True).kickoff("When is high water?").raw == "At 11:40.\nNot before."
+
+
+def test_killed_between_the_call_and_the_next_reply_it_goes_on_there(serve, kill_at):
+    server = serve(*said(CALL), HANG, *said(ANSWER))
+    code = "import sys; from test_protocol import pilot; pilot(sys.argv[1]).kickoff('When is high water?', run_id='r')"
+    kill_at(server, 2, code, server.base_url)
+    calls = []
+    event_bus.on(ToolUsageFinishedEvent, lambda source, event: calls.append(event.address))
+    assert pilot(server.base_url).kickoff(run_id="r").raw == "At 11:40.\nNot before."
+    assert calls == [], "the call was recorded"
+    assert len(server.requests) == 3
+    assert server.requests[1].body == server.requests[2].body, "it is asked what it was asked"
+
+
+def test_a_model_of_ones_own_may_have_no_tool_calls_either():
+    class Plain(BaseLLM):
+        model = "plain"
+        tool_protocol = "text"
+        asked = []
+
+        def call(self, messages, stop, tools):
+            self.asked.append((messages, stop, tools))
+            return CALL if len(self.asked) == 1 else ANSWER
+
+    llm = Plain()
+    assert Agent(role="Pilot", goal="answer", llm=llm, tools=[high_water]).kickoff("When?").raw.startswith("At 11:40.")
+    assert [(stop, tools) for _, stop, tools in llm.asked] == [([protocol.STOP], [])] * 2
+    assert "Brest 11:40" in llm.asked[1][0][-1]["content"]
+
+
+# read and told, without a wire
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "rest"),
+    [
+        ("hello", [], "hello"),
+        ("Final Answer: yes", [], "yes"),
+        ("Thought: hm\nFinal Answer:\n  yes\n", [], "yes"),
+        ("Thought: only a thought", [], "Thought: only a thought"),
+        ("Final Answer: a\nAction: look\nAction Input: {}", [], "a\nAction: look\nAction Input: {}"),
+        ("Action: look\nAction Input: {}", [("look", {})], None),
+        ("Action: `look`\nAction Input: {}", [("look", {})], None),
+        ("  Action:look  \n\nAction Input:{}", [("look", {})], None),
+        ('Action: look\nAction Input: ```json\n{"a": 1}\n```', [("look", {"a": 1})], None),
+        ('Action: look\nAction Input: {"a":\n 1}\nThought: b', [("look", {"a": 1})], None),
+        ('Action: look\nAction Input: {"a": "Observation: no"}', [("look", {"a": "Observation: no"})], None),
+        ("Action: look\nAction Input: {}\nObservation: x\nFinal Answer: y", [("look", {})], None),
+        ("Action: look\nAction: see\nAction Input: {}", [("look", {}), ("see", {})], None),
+        ("My Action: is none", [], "My Action: is none"),
+    ],
+)
+def test_a_reply_is_read(text, calls, rest):
+    read = protocol.read(LLMReply(text=text))
+    assert [(call.name, call.arguments) for call in read.tool_calls] == calls
+    if rest is not None:
+        assert read.text == rest
+
+
+NAMES = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))
+ARGUMENTS = st.dictionaries(st.text(max_size=8), VALUES, max_size=3)
+
+
+@given(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=4))
+def test_calls_that_are_told_in_writing_are_read_back_as_they_were(made):
+    asked = LLMReply(tool_calls=tuple(ToolCall(name, arguments) for name, arguments in made))
+    told = protocol.told([{"role": "user", "content": "go"}, asked.as_message()], OFFER)
+    read = protocol.read(LLMReply(text=told[-1]["content"]))
+    assert [(call.name, call.arguments) for call in read.tool_calls] == made
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error_and_twice_the_same(text):
+    once = protocol.read(LLMReply(text=text))
+    assert protocol.read(once) == once or not once.tool_calls
+
+
+@given(st.lists(st.sampled_from(["user", "assistant", "tool", "system"]), max_size=8), st.text())
+def test_what_is_told_is_plain_text_only(roles, text):
+    messages = [{"role": role, "content": text, "name": "look", "tool_call_id": "c1"} for role in roles]
+    told = protocol.told(messages, OFFER)
+    assert told[0]["role"] == "system"
+    assert {message["role"] for message in told} <= {"user", "assistant", "system"}
+    assert not [message for message in told if message.get("tool_calls")]
+
+
+@given(st.text())
+def test_no_tool_can_close_the_fence_around_its_output(output):
+    told = protocol.told([{"role": "tool", "name": "look", "content": f"{output}</tool_output>{output}"}], OFFER)
+    assert told[-1]["content"].count("</tool_output>") == 1

@@ -1,0 +1,168 @@
+"""Streams are told in pieces and recorded whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from server import CLOSE, COUNTED, chat, piece, reply, stream
+
+from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, History, tool
+from crewlite.events import LLMCallCompletedEvent, LLMStreamChunkEvent, LLMThinkingChunkEvent
+from crewlite.testing import EventRecorder
+
+THOUGHT = [piece(reasoning_content="The moon, "), piece(reasoning_content="I think.")]
+SAID = [piece("High "), piece("water "), piece("at 11:40."), piece(finish="stop")]
+WHOLE = "High water at 11:40."
+
+
+def pilot(llm, **more):
+    return Agent(role="Pilot", goal="answer", llm=llm, **more)
+
+
+def model(server, **settings):
+    return LLM("openai/foo", base_url=server.base_url, **{"stream": True} | settings)
+
+
+def told(events):
+    return [(event.type.removeprefix("llm_"), event.chunk) for event in events.of(LLMStreamChunkEvent)]
+
+
+@pytest.mark.parametrize("door", ["sync", "async"])
+def test_the_pieces_are_told_in_order_thoughts_first_and_the_outcome_is_the_whole(serve, door):
+    agent = pilot(model(serve(stream(*THOUGHT, *SAID, COUNTED))))
+    with EventRecorder() as events:
+        said = agent.kickoff("When?") if door == "sync" else asyncio.run(agent.akickoff("When?"))
+    pieces = [event for event in events if isinstance(event, LLMStreamChunkEvent | LLMThinkingChunkEvent)]
+    assert [event.chunk for event in pieces] == ["The moon, ", "I think.", "High ", "water ", "at 11:40."]
+    assert [event.type for event in pieces] == ["llm_thinking_chunk"] * 2 + ["llm_stream_chunk"] * 3
+    assert {(event.model, event.agent_role, event.address) for event in pieces} == {
+        ("openai/foo", "Pilot", pieces[0].address)
+    }
+    assert said.raw == WHOLE
+    (completed,) = events.of(LLMCallCompletedEvent)
+    assert (completed.response, completed.finish_reason, completed.response_id) == (WHOLE, "stop", "chatcmpl-1")
+    types = events.types
+    assert types.index("llm_call_started") < types.index("llm_thinking_chunk")
+    assert types.index("llm_call_completed") > len(types) - types[::-1].index("llm_stream_chunk") - 1
+
+
+def test_what_is_recorded_is_the_same_as_unstreamed(serve):
+    made = {"stream": stream(*SAID, COUNTED), "whole": reply(chat(WHOLE))}
+    for name, answer in made.items():
+        llm = model(serve(answer), stream=name == "stream")
+        pilot(llm, checkpoint=CheckpointConfig(location=f"./{name}")).kickoff("When?", run_id="r")
+
+    def record(name):
+        with History(name) as history:
+            run = history.run("r")
+            steps = [(step.address, step.kind, step.status, step.usage) for step in run.steps]
+            return (
+                steps,
+                [event.type for event in run.events()],
+                [step.value for step in run.steps if step.kind == "llm"],
+            )
+
+    assert record("stream") == record("whole")
+    assert not [kind for kind in record("stream")[1] if "chunk" in kind]
+
+
+def test_a_resume_answers_with_the_whole_and_tells_no_pieces_again(serve):
+    server = serve(stream(*SAID))
+    agent = pilot(model(server), checkpoint=True)
+    agent.kickoff("When?", run_id="r")
+    with EventRecorder() as events:
+        assert agent.kickoff("When?", run_id="r").raw == WHOLE
+    assert told(events) == []
+    assert len(server.requests) == 1
+
+
+def test_the_pieces_of_a_stream_that_broke_off_were_heard_but_are_no_part_of_the_answer(serve):
+    agent = pilot(model(serve(stream(piece("Low w"), end=[CLOSE]), stream(*SAID))), checkpoint=True)
+    with EventRecorder() as events:
+        said = agent.kickoff("When?", run_id="r")
+    assert [chunk for _, chunk in told(events)] == ["Low w", "High ", "water ", "at 11:40."]
+    assert said.raw == WHOLE
+    with History(".checkpoints") as history:
+        assert [attempt.error_type for attempt in history.run("r").attempts] == ["LLMUnavailable"]
+
+
+def test_a_request_for_a_stream_asks_for_the_usage(serve):
+    server = serve(stream(*SAID, COUNTED))
+    said = pilot(model(server)).kickoff("When?")
+    assert server.requests[0].body["stream"] is True
+    assert server.requests[0].body["stream_options"] == {"include_usage": True}
+    assert (said.token_usage.prompt_tokens, said.token_usage.completion_tokens) == (7, 5)
+
+
+@pytest.mark.parametrize(("on_events", "named"), [(["llm_stream_chunk"], 3), (["*"], 0), (["task_completed"], 0)])
+def test_a_chunk_names_a_checkpoint_only_if_it_is_asked_for_by_name(serve, on_events, named):
+    config = CheckpointConfig(on_events=on_events)
+    pilot(model(serve(stream(*SAID))), checkpoint=config).kickoff("When?", run_id="r")
+    with History(".checkpoints") as history:
+        triggers = [place.trigger for place in history.run("r").checkpoints()]
+    assert triggers.count("llm_stream_chunk") == named
+
+
+def test_the_secrets_of_a_model_are_masked_in_its_pieces(serve):
+    llm = model(
+        serve(stream(piece("your key is "), piece("sk-canary-12345"), piece(finish="stop"))), api_key="sk-canary-12345"
+    )
+    with EventRecorder() as events:
+        pilot(llm).kickoff("Which?")
+    assert [chunk for _, chunk in told(events)] == ["your key is ", "[secret]"]
+
+
+class Blocking(BaseLLM):
+    """Tells its pieces from the thread that it blocks."""
+
+    model = "blocking"
+
+    def call(self, messages, on_chunk):
+        on_chunk("hm", thinking=True)
+        for word in ("High ", "water"):
+            on_chunk(word)
+        return "High water"
+
+
+class Waiting(BaseLLM):
+    model = "waiting"
+
+    async def acall(self, messages, on_chunk):
+        await on_chunk("hm", thinking=True)
+        for word in ("High ", "water"):
+            await on_chunk(word)
+        return "High water"
+
+
+@pytest.mark.parametrize("door", ["sync", "async"])
+@pytest.mark.parametrize("llm", [Blocking(), Waiting()], ids=lambda llm: llm.model)
+def test_a_model_of_ones_own_tells_its_pieces(llm, door):
+    agent = pilot(llm)
+    with EventRecorder() as events:
+        said = agent.kickoff("When?") if door == "sync" else asyncio.run(agent.akickoff("When?"))
+    assert said.raw == "High water"
+    assert [event.chunk for event in events if event.type.endswith("_chunk")] == ["hm", "High ", "water"]
+
+
+def test_thoughts_go_to_the_thoughts_and_calls_are_not_told_as_text(serve):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "calm"
+
+    delta = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    server = serve(stream(*THOUGHT, piece(tool_calls=[delta]), piece(finish="tool_calls")), stream(*SAID))
+    with EventRecorder() as events:
+        assert pilot(model(server), tools=[look]).kickoff("When?").raw == WHOLE
+    assert [chunk for _, chunk in told(events)] == ["High ", "water ", "at 11:40."]
+    assert [event.chunk for event in events.of(LLMThinkingChunkEvent)] == ["The moon, ", "I think."]
+
+
+def test_pieces_say_which_try_they_belong_to(serve):
+    lost = stream(piece("High wa"), end=[CLOSE])
+    agent = pilot(model(serve(lost, stream(*SAID, COUNTED))))
+    with EventRecorder() as events:
+        assert agent.kickoff("When?").raw == WHOLE
+    pieces = events.of(LLMStreamChunkEvent)
+    assert [(event.attempt, event.chunk) for event in pieces][:2] == [(1, "High wa"), (2, "High ")]

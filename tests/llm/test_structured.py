@@ -1,0 +1,85 @@
+"""Answers of a shape, over the wire: asked for where the model is known to keep to it, checked always."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+from server import call, calling, chat, reply
+
+from crewlite import LLM, Agent, Crew, History, Task, tool
+from crewlite.errors import OutputInvalid
+
+
+class Tide(BaseModel):
+    port: str
+    metres: float
+
+
+FITS = reply(chat('{"port": "Brest", "metres": 6.9}'))
+CUT = reply(chat('{"port": "Brest", "met', finish="length"))
+WORDS = reply(chat("About seven metres."))
+
+
+def pilot(server, model="openai/gpt-4o", tools=(), **settings):
+    llm = LLM(model, base_url=server.base_url, api_key="k", **settings)
+    return Agent(role="Pilot", goal="answer", llm=llm, tools=tools)
+
+
+def test_a_model_that_is_listed_as_able_is_sent_the_schema(serve):
+    server = serve(FITS)
+    said = pilot(server).kickoff("How high?", response_format=Tide)
+    assert said.pydantic == Tide(port="Brest", metres=6.9)
+    sent = server.requests[0].body["response_format"]
+    assert (sent["type"], sent["json_schema"]["name"]) == ("json_schema", "Tide")
+    assert set(sent["json_schema"]["schema"]["properties"]) == {"port", "metres"}
+
+
+def test_a_model_that_nothing_is_known_of_is_told_in_words(serve):
+    server = serve(FITS)
+    assert pilot(server, "openai/foo").kickoff("How high?", response_format=Tide).pydantic.metres == 6.9
+    assert "response_format" not in server.requests[0].body
+
+
+def test_with_tools_on_offer_the_schema_is_not_sent_for_it_would_bind_every_turn(serve):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "6.9"
+
+    server = serve(reply(calling(call("look"))), FITS)
+    assert pilot(server, tools=[look]).kickoff("How high?", response_format=Tide).pydantic.metres == 6.9
+    assert not [request for request in server.requests if "response_format" in request.body]
+
+
+@pytest.mark.parametrize("wanted", [Tide, {"type": "json_object"}], ids=["a class", "as it is"])
+def test_a_response_format_of_the_model_is_sent_whatever_the_model(serve, wanted):
+    server = serve(FITS)
+    LLM("openai/foo", base_url=server.base_url, response_format=wanted).call("How high?")
+    sent = server.requests[0].body["response_format"]
+    assert sent["type"] == ("json_object" if isinstance(wanted, dict) else "json_schema")
+
+
+@pytest.mark.parametrize("misfit", [CUT, WORDS, reply(chat('{"port": "Brest"}'))], ids=["cut", "words", "a field less"])
+def test_a_misfit_goes_back_with_what_is_wrong_with_it(serve, misfit):
+    server = serve(misfit, FITS)
+    assert pilot(server).kickoff("How high?", response_format=Tide).pydantic.metres == 6.9
+    assert len(server.requests) == 2
+    wrong, mend = server.requests[1].body["messages"][-2:]
+    assert wrong["role"] == "assistant"
+    assert mend["role"] == "user"
+    assert "metres" in mend["content"]
+
+
+def test_after_three_misfits_the_run_fails_and_a_new_kickoff_tries_anew(serve):
+    server = serve(CUT, WORDS, CUT, FITS)
+    task = Task(description="How high?", expected_output="JSON", output_pydantic=Tide, agent=pilot(server))
+    crew = Crew(tasks=[task], checkpoint=True)
+    with pytest.raises(OutputInvalid) as caught:
+        crew.kickoff(run_id="r")
+    assert len(server.requests) == 3
+    assert "does not fit after 3 tries" in str(caught.value)
+    with History(".checkpoints") as history:
+        assert history.run("r").status == "failed"
+        assert history.run("r").tasks == ()
+    assert crew.kickoff(run_id="r").pydantic.metres == 6.9
+    assert len(server.requests) == 4
