@@ -67,8 +67,6 @@ class Call:
     """A step as the run's record knows it, wherever in the run it is."""
 
     address: str
-    begun: bool
-    """It happened, happens, or is sure to: its intent or its start is recorded. A prune leaves that standing."""
     outcome: Json = None
     """As recorded; None while there is none, and where a prune has left it out."""
 
@@ -137,9 +135,10 @@ class Scope(Protocol):
         """Whether an earlier life of the run may have made this call already."""
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
-        """The steps of this kind and of one of these names that the whole run has recorded, in the order they ended.
+        """The steps of this kind and one of these names that were begun anywhere in the run, in the order they ended.
 
-        Those that have not ended come last.
+        Begun: it happened, happens, or is sure to, as its intent or its start is recorded. Those that have not ended
+        come last.
         """
 
     def mask(self, text: str) -> str:

@@ -7,7 +7,6 @@ asked for ─► recorded, same question? ── yes ─► answer: no call, no 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
@@ -96,17 +95,12 @@ class Frame:
         return address in self.run.doubts
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
-        """The steps of this kind and of one of these names that the whole run has recorded; the unfinished ones last.
-
-        Events outlive a prune, so what was begun is known also where nothing else of it is.
-        """
+        """The steps of this kind and one of these names that were begun anywhere in the run, unfinished ones last."""
         record = self.run.record
-        named = re.compile(rf"(?:^|/){kind}:(?:{'|'.join(map(re.escape, names))})(?:#\d+)?\Z").search
-        started = (event.address for event in record.events if event.type.endswith("_started"))
-        begun = dict.fromkeys(address for address in (*record.intents, *started) if named(address))
-        ended = {address: record.value(address) for address in record.outcomes if named(address)}
-        found = [Call(address, address in begun, value) for address, value in ended.items()]
-        return found + [Call(address, True) for address in begun if address not in ended]
+        begun = self.run.begun_calls.of(record, kind, names)
+        ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
+        found = [Call(at, record.value(at)) for _, at in ended]
+        return found + [Call(at) for at in begun if at not in record.outcomes]
 
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""

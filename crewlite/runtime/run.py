@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 from crewlite.errors import NotCodable, Redacted, text_of
@@ -22,6 +23,30 @@ Durability = Literal["sync", "async", "degraded", "off"]
 something could not be saved, or only late. off: no store."""
 
 
+class BegunCalls:
+    """The addresses of all steps that were begun, by kind and name, kept up as the record grows.
+
+    Events outlive a prune, so what was begun is known also where nothing else of it is.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, None]] = {}
+        self._events = self._intents = 0
+
+    def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
+        """Those of one kind and of any of these names."""
+        for event in islice(record.events, self._events, None):
+            if event.type.endswith("_started"):
+                self._note(event.address)
+        for address in islice(record.intents, self._intents, None):
+            self._note(address)
+        self._events, self._intents = len(record.events), len(record.intents)
+        return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
+
+    def _note(self, address: str) -> None:
+        self._known.setdefault(address.rpartition("/")[2].partition("#")[0], {})[address] = None
+
+
 @dataclass(eq=False)
 class Run:
     """What the frames of a run share."""
@@ -35,6 +60,7 @@ class Run:
     """Calls that an earlier life intended and has no outcome of."""
     begun: frozenset[str] = frozenset()
     """Steps that an earlier life started."""
+    begun_calls: BegunCalls = field(default_factory=BegunCalls)
 
     @property
     def run_id(self) -> str:

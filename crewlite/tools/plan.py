@@ -78,11 +78,11 @@ class _Plan:
         return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
-        """The calls of a tool that the run has begun, and those it has recorded; none where nobody needs to know."""
+        """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""
         if tool.max_usage_count is None and tool.cache_function is None:
             return set(), ()
         found = self._scope.calls("tool", {address_name(tool.name), tool.safe_name})
-        return {call.address for call in found if call.begun} | self._granted[tool.name], found
+        return {call.address for call in found} | self._granted[tool.name], found
 
     def _refused(
         self,
