@@ -32,22 +32,23 @@ _ROUNDS = 9
 def measure() -> Iterator[Row]:
     for kind in KINDS:
         with scratch() as directory:
-            yield _against_bare(kind, directory)
+            crews = (crew_of(_TASKS, answering(), checkpoint=at) for at in (None, stored(kind, directory, "runs")))
+            yield against_bare(kind, directory, *(crew.kickoff for crew in crews))
             yield _asynchronous(kind, directory)
             crew = crew_of(400, answering(), checkpoint=stored(kind, directory, "flat"))
             value, unit, target, detail = flatness(crew, 3)
             yield Row(f"{kind}: last 100 of 400 tasks against the first 100", value, unit, target, detail)
 
 
-def _against_bare(kind: Kind, directory: Path) -> Row:
+def against_bare(kind: Kind, directory: Path, undurable: Callable[..., object], durable: Callable[..., object]) -> Row:
+    """What a store adds to a kickoff, against commits of the same bytes; `durable` keeps its runs in "runs" there."""
     config = stored(kind, directory, "runs")
-    crew_of(_TASKS, answering(), checkpoint=config).kickoff(run_id="first")
+    durable(run_id="first")
     with contextlib.closing(config.provider.open(config.location)) as store:
         commits = [_Commit(entry, store) for entry in store.read("first", "main")]
-    undurable, durable = crew_of(_TASKS, answering()), crew_of(_TASKS, answering(), checkpoint=config)
     added, floor = [], []
     for number in range(_ROUNDS + 1):
-        without, with_store = seconds(undurable.kickoff), seconds(durable.kickoff)
+        without, with_store = seconds(undurable), seconds(durable)
         with _BARE[kind](commits, directory, number) as bare:
             floor.append(seconds(bare))
         added.append(with_store - without)

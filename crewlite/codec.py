@@ -9,6 +9,7 @@ a warning says so.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -20,7 +21,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -36,6 +37,8 @@ log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _MAX_DEPTH = 100  # one level may become three of JSON, and all who walk them must stay within Python's stack
 _LONG = 2_000  # bits; Python refuses to read back the decimal digits of much longer numbers
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates that JSON would make one letter
 
 
@@ -43,6 +46,24 @@ def register(cls: C) -> C:
     """Declare a class so that recorded values of it come back as it. Usable as a decorator."""
     _registered[class_name(cls)] = cls
     return cls
+
+
+def declare(hint: Any) -> None:
+    """Register the classes that a type is made of: `list[Report]` declares Report."""
+    for part in get_args(hint):
+        declare(part)
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, BaseModel | Enum)):
+        register(hint)
+
+
+def declare_hints(func: Callable[..., Any]) -> None:
+    """Register the classes that a function says it takes and returns.
+
+    A name that cannot be found is passed over: what it stands for comes back as plain data, with a warning.
+    """
+    with contextlib.suppress(NameError, TypeError):
+        for hint in get_type_hints(func).values():
+            declare(hint)
 
 
 def class_name(cls: type) -> str:
@@ -53,15 +74,14 @@ def class_name(cls: type) -> str:
 def dumps(data: Json) -> bytes:
     """Canonical bytes of plain JSON data: compact, UTF-8, in the order given."""
     try:
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return _COMPACT.encode(data).encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is lossless
         return json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(data: Json) -> str:
     """A fingerprint of plain JSON data, whatever the order of its keys: 32 hexadecimal digits."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(_SORTED.encode(data).encode(), digest_size=16).hexdigest()
 
 
 def encode(value: object, path: str = "") -> Json:
@@ -253,7 +273,9 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     cls: Any = known.get(name) or _registered.get(name)
     if cls is None:
         log.warning(
-            "%s is not declared in this program: its value stays plain data. codec.register(it) to change", name
+            "%s is not declared in this program: its value stays plain data. To change that, codec.register(it), or "
+            "name it as what the step or flow returns",
+            name,
         )
         return value
     if tag == "enum":

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Json = Any
@@ -52,6 +52,13 @@ class Remedies(Protocol):
 
     def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
         """`past` holds the kinds of the attempts that failed before; `key` seeds the jitter, so that it replays."""
+
+
+class Limit(NamedTuple):
+    """At most `width` steps that share `key` run side by side. Steps inside one of them count with it."""
+
+    key: str
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +113,26 @@ class Step(Generic[T]):
     intends: Callable[[T], Sequence[Intent]] | None = None
     """The calls that this outcome will lead to at once; committed with it."""
     drift: Drift = "live"
+    exact: bool = False
+    """What it asks for inside follows from its question alone: other steps than those recorded are an error."""
+    copied: bool = False
+    """Whoever asks gets the outcome as it is read back from the record, in its first life as in every other."""
+    label: str | None = None
+    """What sort of work it is, in its author's words."""
+    limits: tuple[Limit, ...] = ()
+    """Of how many steps it may be one that run side by side."""
+    around: tuple[Limit, ...] = ()
+    """The same for all steps inside it."""
     says: tuple[Any, ...] = ()
     """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
 
 
 class Scope(Protocol):
     """What encloses the running code."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that steps are asked for on; None outside a run."""
 
     @property
     def address(self) -> str:
@@ -130,6 +151,12 @@ class Scope(Protocol):
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
+
+    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+        """Ask for a step and have it begin. The running step ends only when it has. On the run's loop."""
+
+    def heed(self, task: asyncio.Task[Any]) -> None:
+        """Somebody waits for this spawned step, and will hear of its failure."""
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
@@ -152,6 +179,7 @@ class _Plain:
     """No run: steps are plain calls, and nothing is recorded or announced."""
 
     address = ""
+    loop = None
     idempotency_key = ""
     past = ()
 
@@ -160,6 +188,12 @@ class _Plain:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         return step.work()
+
+    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+        return asyncio.ensure_future(step.work())
+
+    def heed(self, task: asyncio.Task[Any]) -> None:
+        return None
 
     def in_doubt(self, address: str) -> bool:
         return False

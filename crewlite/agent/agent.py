@@ -176,6 +176,7 @@ class Agent(Definition):
             holds=(self, llm, *self.tools),
             check=self._check,
             asks=lambda inputs: self._question(shape, inputs["messages"]),
+            asks_people=any(tool.requires_approval for tool in self.tools),
             step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
         )
         with shown(self.verbose, lambda: request.progress.run_id):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from crewlite import durable, events, templates
+from crewlite.agent.approval import make
 from crewlite.agent.shape import Misshapen, Shape, schema_text
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
@@ -69,7 +70,7 @@ async def work(job: Work) -> Answer:
         messages.append(reply.as_message())
         if job.verbose:
             await _log(job, reply)
-        results = await durable.together([call.make() for call in calls]) if calls else []
+        results = await durable.together([make(call, job.role) for call in calls]) if calls else []
         messages += [_told(job, call, result) for call, result in zip(calls, results, strict=True)]
         answer = _answer(reply, calls, results)
         if answer is None:

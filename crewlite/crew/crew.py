@@ -202,6 +202,7 @@ class Crew(Definition):
             check=lambda inputs: _fill(cast, inputs),
             asks=lambda inputs: question(self, cast, inputs),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
+            asks_people=any(task.human_input or _wants_approval(agent, task) for task, agent, _ in cast),
             rebind=self._rebind,
         )
         with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
@@ -232,6 +233,10 @@ class Crew(Definition):
     def _rebind(self, run: Facts, finished: frozenset[str]) -> Facts:
         recorded = run["definition"]["tasks"]
         return self._facts(rebound(recorded, self.tasks, self._people(), finished, run["run_id"]))
+
+
+def _wants_approval(agent: Agent, task: Task) -> bool:
+    return any(tool.requires_approval for tool in (*agent.tools, *task.tools))
 
 
 def _fill(cast: Cast, inputs: Mapping[str, Any]) -> None:

@@ -62,14 +62,29 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
         wanted = done if task.context is None else task.context
         context = [done[other] for other in wanted]
         filled = Filled.of(task, agent, inputs)
-        if not changed.isdisjoint(wanted) or any(_asked(task, agent, other) != filled.asked() for other in earlier):
+        asks_other = any(_asked(task, agent, other) != filled.asked() for other in earlier)
+        if asks_other or not changed.isdisjoint(wanted) or (run and _is_edited(run, address)):
             changed.add(task)
-        stale = run and task in changed and run.record.inputs_of(address) != run.record.run["inputs"]
-        drift: Drift = "again" if stale else "configured"
+        drift = _drift(run, address, changed=task in changed)
         output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)
     return outputs
+
+
+def _drift(run: Run | None, address: str, *, changed: bool) -> Drift:
+    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again."""
+    if run is None or not changed:
+        return "configured"
+    if address in run.record.edited:
+        return "keep"
+    other_inputs = run.record.inputs_of(address) != run.record.run["inputs"]
+    return "again" if other_inputs or run.record.edited else "configured"
+
+
+def _is_edited(run: Run, address: str) -> bool:
+    """Whether a fork has changed the outcome of a step, or of one inside it."""
+    return any(edited == address or edited.startswith((f"{address}/", f"{address}!")) for edited in run.record.edited)
 
 
 async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> None:

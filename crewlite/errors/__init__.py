@@ -11,14 +11,15 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
-    ├── BranchConflictError, PlaceIsBehind, InDoubt, OnLoopThread, MaxIterations, Redacted (RuntimeError)
-    ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted
-    ├── StepTimeout (TimeoutError)
+    ├── BranchConflictError, PlaceIsBehind, InDoubt, Suspended, OnLoopThread, MaxIterations, Redacted,
+    │   StepCrashed, StepRaised (RuntimeError)
+    ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, NonDeterminism
+    ├── StepTimeout, AnswerTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
     │   └── LLMRejected ── LLMAuthError (PermissionError), ContextOverflow
-    └── OutputInvalid (ValueError)
+    └── OutputInvalid, AnswerRefused (ValueError)
 """
 
 from crewlite.errors.definition import (
@@ -57,20 +58,28 @@ from crewlite.errors.record import (
 )
 from crewlite.errors.root import CrewliteError, text_of
 from crewlite.errors.run import (
+    AnswerRefused,
+    AnswerTimeout,
     InDoubt,
     InputsChanged,
     MaxIterations,
+    NonDeterminism,
     OnLoopThread,
     OutputInvalid,
     PlaceIsBehind,
     Redacted,
     RunMismatch,
+    StepCrashed,
+    StepRaised,
     StepTimeout,
+    Suspended,
     TaskDrifted,
     TaskGone,
 )
 
 __all__ = [
+    "AnswerRefused",
+    "AnswerTimeout",
     "BindMissing",
     "BranchConflictError",
     "BranchExists",
@@ -92,6 +101,7 @@ __all__ = [
     "MissingInput",
     "MissingKey",
     "NoModel",
+    "NonDeterminism",
     "NotCodable",
     "OnLoopThread",
     "OutputInvalid",
@@ -104,10 +114,13 @@ __all__ = [
     "RunMismatch",
     "SchemaTooNew",
     "ScriptExhausted",
+    "StepCrashed",
+    "StepRaised",
     "StepTimeout",
     "StoreBusy",
     "StoreError",
     "StoreUnusable",
+    "Suspended",
     "TaskDrifted",
     "TaskGone",
     "UnknownProvider",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError
 
@@ -81,6 +81,58 @@ class TaskDrifted(RunMismatch):
         self.run_id, self.address = run_id, address
 
 
+class NonDeterminism(RunMismatch):
+    """A resumed flow asks for other steps than it did: what stands between its steps is not always the same."""
+
+    code = "non_determinism"
+
+    def __init__(self, run_id: str, address: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{address or 'the flow'} of run {run_id!r} does not do what it did: expected {expected}; found {found}. "
+            f"Time, chance and whatever else may differ belong in a step. Undo the change to the code; or, to run from "
+            f"there, set on_drift='rerun'; or begin a new run."
+        )
+        self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
+
+
+class Suspended(CrewliteError, RuntimeError):
+    """The run waits for people and is no longer at work: it goes on when they have answered what is in `waiting`."""
+
+    code = "suspended"
+
+    def __init__(self, run_id: str, location: str, waiting: Mapping[str, str]) -> None:
+        questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
+        first = next(iter(waiting))
+        super().__init__(
+            f"Run {run_id!r} waits for an answer: {questions} It goes on with kickoff(run_id={run_id!r}, "
+            f"answers={{{first!r}: ...}}), or once History({location!r}).answer({run_id!r}, {first!r}, ...) was told."
+        )
+        self.run_id, self.location, self.waiting = run_id, location, dict(waiting)
+
+
+class AnswerRefused(CrewliteError, ValueError):
+    """An answer that does not fit the question, or comes second. The question waits as before."""
+
+    code = "answer_refused"
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(f"The answer to {address} was refused: {problem}. Nothing was changed: answer again.")
+        self.address, self.problem = address, problem
+
+
+class AnswerTimeout(CrewliteError, TimeoutError):
+    """Nobody answered in time (seconds)."""
+
+    code = "answer_timeout"
+
+    def __init__(self, address: str, limit: float) -> None:
+        super().__init__(
+            f"Nobody answered {address} within {limit:g} s. Catch this where the flow asks, to go on without an "
+            f"answer, or allow more time in a new run."
+        )
+        self.address, self.limit = address, limit
+
+
 class OnLoopThread(CrewliteError, RuntimeError):
     """A blocking verb was called on the thread that would have to do the work."""
 
@@ -114,6 +166,32 @@ class StepTimeout(CrewliteError, TimeoutError):
             f"{what} did not end within {limit:g} s. Raise its limit, or kick off the same run again to go on."
         )
         self.what, self.limit = what, limit
+
+
+class StepCrashed(CrewliteError, RuntimeError):
+    """The process that did a step ended without an answer. `exit_code` is negative for a signal."""
+
+    code = "step_crashed"
+
+    def __init__(self, step: str, exit_code: int | None) -> None:
+        how = (
+            f"was ended by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with exit code {exit_code}"
+        )
+        super().__init__(
+            f"The process of step {step!r} {how}, without an answer. What it said is on stderr. If it could not even "
+            f"begin: a script must kick off under `if __name__ == '__main__':`, as the process reads the script again."
+        )
+        self.step, self.exit_code = step, exit_code
+
+
+class StepRaised(CrewliteError, RuntimeError):
+    """What a step raised in a process of its own; `error_type` names the class, `trace` is the traceback there."""
+
+    code = "step_raised"
+
+    def __init__(self, step: str, error_type: str, message: str, trace: str = "") -> None:
+        super().__init__(f"{error_type} in the process of step {step!r}: {message}")
+        self.step, self.error_type, self.trace = step, error_type, trace
 
 
 class Redacted(CrewliteError, RuntimeError):

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
         CrewKickoffFailedEvent as CrewKickoffFailedEvent,
         CrewKickoffStartedEvent as CrewKickoffStartedEvent,
     )
+    from crewlite.events.types.flow_events import (
+        FlowFailedEvent as FlowFailedEvent,
+        FlowFinishedEvent as FlowFinishedEvent,
+        FlowPausedEvent as FlowPausedEvent,
+        FlowStartedEvent as FlowStartedEvent,
+        HumanFeedbackReceivedEvent as HumanFeedbackReceivedEvent,
+        HumanFeedbackRequestedEvent as HumanFeedbackRequestedEvent,
+    )
     from crewlite.events.types.llm_events import (
         LLMCallCompletedEvent as LLMCallCompletedEvent,
         LLMCallFailedEvent as LLMCallFailedEvent,

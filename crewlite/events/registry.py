@@ -27,6 +27,12 @@ CheckpointEventType = Literal[
     "lite_agent_execution_error",
     "agent_logs_started",
     "agent_logs_execution",
+    "flow_started",
+    "flow_finished",
+    "flow_failed",
+    "flow_paused",
+    "human_feedback_requested",
+    "human_feedback_received",
     "llm_call_started",
     "llm_call_completed",
     "llm_call_failed",
@@ -67,7 +73,7 @@ EventType = (
 )
 """Every event. Those about checkpoints never name one themselves."""
 
-_FAMILIES = ("agent", "checkpoint", "crew", "llm", "logging", "signal", "step", "task", "tool")
+_FAMILIES = ("agent", "checkpoint", "crew", "flow", "llm", "logging", "signal", "step", "task", "tool")
 
 
 def checkpoint_event_types() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable, text_of
+from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable, StepCrashed, StepRaised, text_of
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). later: the other side asks to wait longer
@@ -44,4 +44,6 @@ def _kind(error: BaseException) -> FailureKind:
         return "unavailable"
     if isinstance(error, LLMEmptyReply):
         return "empty"
+    if isinstance(error, StepCrashed | StepRaised):
+        return "bug"  # of the code in the other process, as it would be here
     return "refused" if isinstance(error, CrewliteError) else "bug"

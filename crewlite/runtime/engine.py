@@ -60,7 +60,9 @@ async def kickoff(root: Root[T], request: Request) -> T:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         run, inputs = await _take_up(root, request, config, secrets)
-    return await drive(root, run, inputs, decided.setting)
+    result = await drive(root, run, inputs, decided.setting)
+    request.progress.usage, request.progress.durability = run.record.usage, run.durability
+    return result
 
 
 async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
@@ -158,8 +160,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "inputs": coded,
     }
     await _first_save(journal, {"run": first})
-    request.progress.run_id, request.progress.location = journal.run_id, journal.location
-    return Run(journal, _subscriber(root, config)), inputs
+    request.progress.tell(journal.run_id, journal.location, journal.branch)
+    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {})), inputs
 
 
 async def _resume(
@@ -188,8 +190,7 @@ async def _resume(
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
-    request.progress.run_id, request.progress.location = target.run_id, journal.location
-    request.progress.branch = target.branch
+    request.progress.tell(target.run_id, journal.location, target.branch)
     elapsed = (time.perf_counter() - started) * 1000
     event_bus.emit(
         source,
@@ -205,8 +206,16 @@ async def _resume(
         rerun=frozenset(request.rerun),
         doubts=doubts,
         begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
+        inside=_inside(record) if root.exact else {},
     )
     return run, inputs
+
+
+def _inside(record: Record) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for address in filter(None, record.outcomes):
+        found.setdefault(address[: address.rfind("/") + 1], set()).add(address)
+    return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
 
 
 def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -288,9 +297,14 @@ def _doubts(request: Request, record: Record) -> frozenset[str]:
     """The calls in doubt. Raises RefError if the request settles one that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in (*(request.answers or ()), *request.rerun):
-        if address not in doubts and address not in record.outcomes:  # one that has its answer was settled before
+        if address not in doubts and address not in record.outcomes and not _asks(address):
             raise RefError(address, "is no call in doubt, so it can neither be answered nor run again", sorted(doubts))
     return doubts
+
+
+def _asks(address: str) -> bool:
+    """Whether a step is a question to a person, which may be answered before it is asked."""
+    return address.rpartition("/")[2].startswith(("human:", "human#"))
 
 
 def _resumed(root: Root[Any], journal: Journal) -> Facts:

@@ -15,13 +15,16 @@ from crewlite import codec, durable
 from crewlite.background import within
 from crewlite.durable import Step
 from crewlite.errors import (
+    AnswerRefused,
     BranchConflictError,
     InDoubt,
     JournalCorrupt,
     NotCodable,
     Redacted,
+    StepRaised,
     StepTimeout,
     StoreError,
+    Suspended,
     text_of,
 )
 from crewlite.events.base import BaseEvent
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from crewlite.runtime.frame import Frame
 
 T = TypeVar("T")
+_IMMUTABLE = (str, int, float, bool, type(None))
 _LONGEST_TRACEBACK = 4000  # characters
 
 
@@ -67,13 +71,14 @@ class Execution(Generic[T]):
         number, past = _next_attempt(run.record.attempts.get(address, []), once=once)
         await self._begin()
         while True:
-            frame, clock = self.outer.child(self, number), time.perf_counter()
+            frame = self.outer.child(self, 1 if once else number)
+            clock = time.perf_counter()
             frame.past = tuple(past)
             try:
                 with durable.entered(frame):
-                    value = await within(step.work(), step.timeout, _what(step))
-            except (StoreError, BranchConflictError, JournalCorrupt):
-                raise  # the record failed, not the step
+                    value = await within(_whole(step, frame), step.timeout, _what(step))
+            except (StoreError, BranchConflictError, JournalCorrupt, Suspended, AnswerRefused):
+                raise  # the record failed, or the run waits for a person: not the step's doing
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 delay = step.remedies.delay(error, past, address) if step.remedies else None
                 past.append(step.remedies.kind(error) if step.remedies else "")
@@ -110,6 +115,8 @@ class Execution(Generic[T]):
         if masked != data:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
+        elif step.copied and not isinstance(value, _IMMUTABLE):
+            value = step.decode(data)
         digest = codec.digest(data)
         facts: Facts = {
             "address": self.address,
@@ -122,6 +129,7 @@ class Execution(Generic[T]):
         facts |= {"attempt": attempt} if attempt > 1 else {}
         facts |= {"usage": usage} if usage else {}
         facts |= {"means": step.means} if step.means else {}
+        facts |= {"label": step.label} if step.label else {}
         commit: Facts = {"steps": [facts]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
@@ -170,14 +178,34 @@ class Execution(Generic[T]):
         return self.outer.stamp(self.address, name_of(self.step), seq=seq, started_event_id=self.started)
 
 
+async def _whole(step: Step[T], frame: Frame) -> T:
+    """The work of a step, and whatever it began and did not wait for."""
+    try:
+        value = await step.work()
+    except asyncio.CancelledError:
+        if frame.siblings:
+            frame.siblings.cut()
+        raise
+    except Exception:
+        if frame.siblings:
+            await frame.siblings.ended()
+        frame.go_on()
+        raise
+    if frame.siblings:
+        await frame.siblings.end()
+    frame.go_on()
+    frame.complete()
+    return value
+
+
 def name_of(step: Step[Any]) -> str:
     """What a step is called where an address would be too long."""
     return step.name or step.kind
 
 
 def type_of(error: Exception) -> str:
-    """The name of an error's type, also where a secret was taken out of it."""
-    return error.error_type if isinstance(error, Redacted) else type(error).__qualname__
+    """The name of an error's type, also where another stands for it."""
+    return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
 
 
 def _next_attempt(past: list[Attempt], *, once: bool) -> tuple[int, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from crewlite.errors import ConfigError
@@ -50,6 +50,8 @@ class Fork(Generic[D]):
         *,
         branch: str | None = None,
         operation_id: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
         bind: Mapping[str, Any] | None = None,
     ) -> D:
         """Begin a branch at a checkpoint and return this definition, bound to it: its kickoff goes on from there.
@@ -63,10 +65,14 @@ class Fork(Generic[D]):
                 its head. `latest` is the newest run of this definition.
             branch: The name of the new branch; one is made up if it is left out.
             operation_id: Makes a repeated call safe: the same operation gives the same branch.
+            edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
+                made from them runs again, everything else answers from the record.
+            rerun: Addresses of finished steps to run again, with what is made from their outcomes.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
 
         Raises:
-            RefError: there is nothing to fork. BranchExists: the name is taken. StoreError, OSError: nothing was made.
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. StoreError, OSError:
+                nothing was made.
             BindMissing: on the class, after the branch was made; from_checkpoint takes it up.
         """
         given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
@@ -74,7 +80,7 @@ class Fork(Generic[D]):
         if self._instance is not None and bind:
             raise ConfigError(f"bind= is for {self._owner.__name__}.fork: an instance has its live parts")
         source = self._instance if self._instance is not None else self._owner
-        made = fork(found, source, branch=branch, operation_id=operation_id)
+        made = fork(found, source, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
         there = {"location": made.location, "provider": made.provider, "restore_from": f"{made.run_id}/{made.branch}"}
         at = given.model_copy(update=there)
         if self._instance is None:

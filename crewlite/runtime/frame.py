@@ -7,15 +7,25 @@ asked for ─► recorded, same question? ── yes ─► answer: no call, no 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from crewlite import codec, events
-from crewlite.durable import Call, Stamp, Step
-from crewlite.errors import CrewliteError, JournalCorrupt, TaskDrifted
+from crewlite.durable import Call, Limit, Stamp, Step
+from crewlite.errors import (
+    AnswerRefused,
+    CrewliteError,
+    JournalCorrupt,
+    NonDeterminism,
+    RefError,
+    Suspended,
+    TaskDrifted,
+)
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.run import Run
+from crewlite.runtime.siblings import Siblings
 from crewlite.state.record import Outcome
 from crewlite.state.subscriber import Setting
 
@@ -32,14 +42,19 @@ class Frame:
         "_heard",
         "_prefix",
         "address",
+        "around",
+        "exact",
         "failed",
+        "held",
         "idempotency_key",
         "live",
         "name",
         "past",
         "run",
         "settings",
+        "siblings",
         "started",
+        "suspended",
         "texts",
     )
 
@@ -56,6 +71,16 @@ class Frame:
         """The event of this step's start."""
         self.live = False
         """Something before differs from the record, so the rest of it no longer applies here."""
+        self.exact = False
+        """What is asked for here is what was recorded here, or an error."""
+        self.around: tuple[Limit, ...] = ()
+        """Limits for every step inside."""
+        self.held: frozenset[str] = frozenset()
+        """The limits that this step, or one around it, has its place under."""
+        self.siblings: Siblings | None = None
+        """Steps that were begun here and not waited for on the spot."""
+        self.suspended: Suspended | AnswerRefused | None = None
+        """Something in here waits for a person."""
         self.failed: dict[str, BaseException] = {}
         """The child step that failed last, and its error."""
         self.texts: dict[str, str] = {}
@@ -72,6 +97,9 @@ class Frame:
         inner = Frame(self.run, address, name_of(execution.step), settings=execution.settings)
         inner.started = execution.started
         inner.live = self.live
+        inner.exact = execution.step.exact
+        inner.around = self.around + execution.step.around
+        inner.held = self.held.union(limit.key for limit in (*self.around, *execution.step.limits))
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
             inner._prefix = f"{address}!{attempt}/"
@@ -89,6 +117,22 @@ class Frame:
         fingerprint = self._question(step)
         self._heard[address] = ""
         return self._drive(step, address, fingerprint)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The run's."""
+        return self.run.journal.loop
+
+    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+        """Ask for a step and have it begin. The running step ends only when it has."""
+        if self.siblings is None:
+            self.siblings = Siblings()
+        return self.siblings.begin(self.step(step))
+
+    def heed(self, task: asyncio.Task[Any]) -> None:
+        """Somebody waits for this spawned step, and will hear of its failure."""
+        if self.siblings:
+            self.siblings.seen(task)
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
@@ -150,10 +194,16 @@ class Frame:
             return self._decoded(step, address, value)
         if recorded is not None:
             self.run.journal.again(address, step.kind)
+        execution = Execution(self, step, address, fingerprint)
         try:
-            return await Execution(self, step, address, fingerprint).run()
+            if limits := [limit for limit in (*self.around, *step.limits) if limit.key not in self.held]:
+                async with self.run.slots.taken(limits):
+                    return await execution.run()
+            return await execution.run()
         except Exception as error:
             self.failed[address] = error
+            if isinstance(error, Suspended | AnswerRefused):
+                self.suspended = error
             raise
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
@@ -175,6 +225,8 @@ class Frame:
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
             return False
+        if self.exact and recorded.fingerprint != fingerprint:
+            return self._diverged(step.kind, recorded.address)
         drift = self.run.on_drift if step.drift == "configured" else step.drift
         if recorded.fingerprint == fingerprint or drift == "keep":
             return True
@@ -184,13 +236,41 @@ class Frame:
             self.live = True
         return False
 
+    def _diverged(self, kind: str, address: str) -> bool:
+        """A step that is asked for otherwise than it was recorded. False: do it again, as it is to be expected here."""
+        record = self.run.record
+        if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
+            return address in record.edited
+        if self.run.on_drift != "rerun":
+            raise NonDeterminism(self.run.run_id, address, f"{address} as it was recorded", "another question")
+        self.live = True
+        return False
+
+    def go_on(self) -> None:
+        """Raises what makes this wait for a person, also where the code in between would not hear of it."""
+        if self.suspended:
+            raise self.suspended
+
+    def complete(self) -> None:
+        """Raises NonDeterminism if steps that were recorded here have not been asked for."""
+        if not self.exact or self.live or self.run.on_drift == "rerun":
+            return
+        left = self.run.inside.get(self._prefix, frozenset()) - self._heard.keys()
+        record = self.run.record
+        if unused := left & record.edited:
+            raise RefError(", ".join(sorted(unused)), "was edited, and is not asked for on this branch")
+        missed = sorted(at for at in left if not record.edited and record.inputs_of(at) == record.run["inputs"])
+        if missed:
+            asked = ", ".join(list(self._heard)[-3:]) or "none"
+            raise NonDeterminism(self.run.run_id, self.address, ", ".join(missed[:3]), f"{asked}, and no more")
+
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         address, name = recorded.address, name_of(step)
         changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
         if recorded.fingerprint != fingerprint:
             changed.insert(0, "question")
             self.run.journal.warn(f"{address} is finished and kept, though what it asks has changed (on_drift='keep')")
-        about = {"kind": step.kind, "name": name, "changed": tuple(changed)}
+        about = {"kind": step.kind, "name": name, "step_type": step.label, "changed": tuple(changed)}
         more = {"address": address, "source_id": address, "source_name": name}
         await self.announce(
             step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says

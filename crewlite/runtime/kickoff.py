@@ -8,24 +8,29 @@ import contextvars
 import dataclasses
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from crewlite.codec import digest
-from crewlite.durable import Step
-from crewlite.errors import ConfigError
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError, Suspended
+from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
+from crewlite.runtime.human import terminal
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
 from crewlite.state.subscriber import Setting
+from crewlite.usage import Usage
 
 T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger("crewlite.run")
@@ -61,6 +66,12 @@ class Root(Generic[T]):
     """Raises if these inputs cannot do, before anything is recorded or paid."""
     asks: Callable[[dict[str, Any]], Any]
     """The question of the root step, as plain JSON: a result that answers another one is not this run's any more."""
+    asks_people: bool = False
+    """Whether it is known beforehand that somebody will be asked."""
+    exact: bool = False
+    """Whether its steps follow from its inputs alone."""
+    paused: Callable[[dict[str, str], Stamp], BaseEvent] | None = None
+    """The event of a run that waits for people, given their questions."""
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the facts of the recorded run and which addresses are finished."""
 
@@ -74,6 +85,17 @@ class Progress:
     branch: str = "main"
     how_to_go_on: Callable[[], str] | None = None
     """Says it to people who did not kick off in Python."""
+    known: threading.Event = field(default_factory=threading.Event)
+    """Set when the run has begun, or goes on."""
+    usage: Usage = field(default_factory=Usage)
+    """What the whole run came to, once it has its result."""
+    durability: str = "off"
+    """How far that result was saved."""
+
+    def tell(self, run_id: str, location: str | None, branch: str) -> None:
+        """The run has begun, or goes on."""
+        self.run_id, self.location, self.branch = run_id, location, branch
+        self.known.set()
 
 
 _followed: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("crewlite_followed", default=None)
@@ -189,6 +211,11 @@ def plan(root: Root[Any], request: Request) -> Plan:
         log.warning(
             "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
         )
+    if root.asks_people and config is None and not terminal():
+        raise ConfigError(
+            f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: there "
+            f"is no terminal, and no store in which the run could wait. Give it checkpoint=True"
+        )
     says_something = root.setting is not None or override is not None
     return Plan(config, False if root.setting is False else config if says_something else None)
 
@@ -198,7 +225,11 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
     async with _listener(root, run, setting) as listener:
         try:
             step = dataclasses.replace(root.step(inputs, run), address="")
-            result = await listener.during(lambda: Frame(run, "", settings=(setting,)).step(step))
+            frame = Frame(run, "", root.name, settings=(setting,))
+            try:
+                result = await listener.during(lambda: frame.step(step))
+            except Suspended:
+                raise await _paused(root, run, frame) from None
             await run.journal.flush()
             return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
         finally:
@@ -206,6 +237,15 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 await event_bus.aflush(listener.patience)
             finally:
                 await run.journal.aclose()
+
+
+async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
+    """The run waits for people. What to raise, with all their questions."""
+    waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
+    if root.paused:
+        await frame.announce(root.holds[0], partial(root.paused, waiting))
+    await run.journal.flush()
+    return Suspended(run.run_id, run.journal.location or "", waiting)
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.runtime.siblings import Slots
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
@@ -61,6 +62,9 @@ class Run:
     begun: frozenset[str] = frozenset()
     """Steps that an earlier life started."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
+    inside: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
+    slots: Slots = field(default_factory=Slots)
 
     @property
     def run_id(self) -> str:

@@ -14,7 +14,7 @@ from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.record import Outcome, Record, outer
 from crewlite.usage import Usage
 
-_LISTS = ("steps", "intents", "events", "drops")
+_LISTS = ("steps", "intents", "asked", "answers", "events", "drops")
 
 
 def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
@@ -79,6 +79,8 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     kept = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
     lists["steps"] = [*again, *kept]
     lists["intents"] = [intent for intent in lists["intents"] if not _is_settled(intent[0], live)]
+    for name in ("asked", "answers"):
+        lists[name] = [item for item in lists[name] if not _is_settled(item["address"], live)]
     facts |= {name: found for name, found in lists.items() if found}
     facts |= {"usage": usage.to_record()} if usage.to_record() else {}
     facts |= {"claim": live.claim} if live.claim else {"released": True}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from crewlite import events
-from crewlite.codec import digest
+from crewlite.codec import digest, encode
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
@@ -16,6 +19,7 @@ from crewlite.errors import (
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now, short
 from crewlite.refs import check_name
+from crewlite.state.edit import changes
 from crewlite.state.entry import SCHEMA, Facts, seal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
@@ -25,7 +29,15 @@ from crewlite.state.record import Record
 _TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
 
 
-def fork(found: Located, source: object, *, branch: str | None, operation_id: str | None) -> Located:
+def fork(
+    found: Located,
+    source: object,
+    *,
+    branch: str | None,
+    operation_id: str | None,
+    edits: Mapping[str, Any] | None = None,
+    rerun: Iterable[str] = (),
+) -> Located:
     """Begin a branch at the place that was found, or at the head of its branch, and announce it.
 
     With an `operation_id`, doing it again gives the same branch. Raises RefError if there is nothing to fork,
@@ -33,7 +45,9 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
-    operation = digest(operation_id) if operation_id else None  # what it says is nobody's business
+    edits, rerun = dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun)
+    same = [operation_id, encode(edits), rerun] if edits or rerun else operation_id
+    operation = digest(same) if operation_id else None  # what it says is nobody's business
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
     about: Facts = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id, "branch": name}
@@ -42,7 +56,7 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     try:
         store = found.provider.open(found.location)
         try:
-            _fork(store, found, name, operation)
+            _fork(store, found, name, operation, edits, rerun)
         finally:
             store.close()
     except Exception as error:
@@ -55,7 +69,9 @@ def fork(found: Located, source: object, *, branch: str | None, operation_id: st
     return Located(found.provider, found.location, found.run_id, name)
 
 
-def _fork(store: Store, found: Located, name: str, operation: str | None) -> None:
+def _fork(
+    store: Store, found: Located, name: str, operation: str | None, edits: Mapping[str, Any], rerun: Sequence[str]
+) -> None:
     run_id, origin = found.run_id, found.branch
     infos = {info.branch: info for info in _branches(store, run_id)}
     if origin not in infos:
@@ -66,7 +82,7 @@ def _fork(store: Store, found: Located, name: str, operation: str | None) -> Non
         base = _at_place(store, run_id, origin, found.place) if found.place else _at_head(store, run_id, origin)
         base["operation"] = operation or new_id()  # so that no two beginnings are ever alike
         try:
-            store.append([_beginning(infos[origin], name, base)])
+            store.append([_beginning(infos[origin], name, base, _changes(store, run_id, base, edits, rerun))])
         except BranchConflictError:  # somebody was faster, or took the base away
             taken = next((info for info in _branches(store, run_id) if info.branch == name), None)
             if not _is_free(taken, found, operation):
@@ -125,8 +141,16 @@ def _at_head(store: Store, run_id: str, branch: str) -> Facts:
     return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
 
 
-def _beginning(origin: BranchInfo, name: str, base: Facts) -> Commit:
+def _changes(store: Store, run_id: str, base: Facts, edits: Mapping[str, Any], rerun: Sequence[str]) -> list[Facts]:
+    if not edits and not rerun:
+        return []  # the journal need not be read
+    entries = whole(store, run_id, base["branch"])
+    return changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), edits, rerun)
+
+
+def _beginning(origin: BranchInfo, name: str, base: Facts, changed: list[Facts]) -> Commit:
     run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
     run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
     facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run}
+    facts |= {"steps": changed} if changed else {}
     return Commit(origin.run_id, name, base["seq"], base["sum"], (seal(facts, after=base["sum"]),))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
+from crewlite.state.answer import answer
 from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
@@ -51,6 +52,21 @@ class StepView:
     milliseconds: float
     attempts: tuple[Attempt, ...]
     """The tries that failed."""
+    type: str | None = None
+    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A question that a run waits with."""
+
+    address: str
+    question: str
+    schema: Any
+    """JSON schema of the answer; None for any text."""
+    asked_at: datetime
+    until: datetime | None
+    """When it stops waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +97,12 @@ class RunHistory:
         return Record.of(self._trace[0])
 
     @property
-    def status(self) -> Literal["finished", "failed", "unfinished"]:
-        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed."""
+    def status(self) -> Literal["finished", "failed", "unfinished", "waiting"]:
+        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed. waiting: for people."""
         if self._record.finished:
             return "finished"
+        if self._record.waiting:
+            return "waiting"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
 
     @property
@@ -126,6 +144,20 @@ class RunHistory:
         return self._record.usage
 
     @property
+    def waiting(self) -> list[Waiting]:
+        """The questions that nobody has answered yet."""
+        return [
+            Waiting(
+                asked["address"],
+                asked["question"],
+                asked.get("schema"),
+                datetime.fromisoformat(asked["at"]),
+                datetime.fromisoformat(asked["until"]) if asked.get("until") else None,
+            )
+            for asked in self._record.waiting
+        ]
+
+    @property
     def steps(self) -> list[StepView]:
         """Finished steps in the order of their commits, then those that failed or are in doubt."""
         record = self._record
@@ -138,6 +170,7 @@ class RunHistory:
                 Usage(**(outcome.usage or {})),
                 outcome.milliseconds,
                 tuple(record.attempts.get(outcome.address, ())),
+                outcome.label,
             )
             for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq)
         ]
@@ -215,6 +248,8 @@ class History:
         *,
         branch: str | None = None,
         operation_id: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
     ) -> RunHistory:
         """Begin a branch at the checkpoint that a ref names, or at the head of the run or branch that it names.
 
@@ -222,12 +257,27 @@ class History:
             ref: What to fork; a checkpoint or run of this history will do.
             branch: The name of the new branch; one is made up if it is left out.
             operation_id: Makes a repeated call safe: the same operation gives the same branch.
+            edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
+                made from them runs again, everything else answers from the record.
+            rerun: Addresses of finished steps to run again, with what is made from their outcomes.
 
         Raises:
-            RefError: there is nothing to fork. BranchExists: the name is taken. StoreError, OSError: nothing was made.
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. StoreError, OSError:
+                nothing was made.
         """
-        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id)
+        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
         return RunHistory(self._store, found.run_id, found.branch)
+
+    def answer(self, ref: str | Checkpoint | RunHistory, address: str, value: Any) -> None:
+        """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
+
+        Raises:
+            RefError: the run does not ask this. AnswerRefused: the answer does not fit, or is the second.
+            BranchConflictError: the run is at work. StoreError: it was not saved.
+        """
+        found = self._find(ref)
+        with self._saving("the answer was not saved"):
+            answer(self._store, found.run_id, found.branch, address, value)
 
     def prune(
         self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False

@@ -34,6 +34,7 @@ class Outcome:
     means: dict[str, str]
     milliseconds: float
     seq: int
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,17 @@ class Record:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     intents: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, Facts] = field(default_factory=dict)
+    """Questions to people, by address."""
+    answers: dict[str, Facts] = field(default_factory=dict)
+    """What people answered while the run was not at work."""
     places: dict[str, Facts] = field(default_factory=dict)
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     claim: Facts | None = None
     """Who writes; None if nobody does, as the run has ended or was given back."""
+    edited: frozenset[str] = frozenset()
+    """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
     """Places that belong to the branches this one was forked from."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
@@ -104,6 +111,11 @@ class Record:
     def finished(self) -> bool:
         """Whether the run has its result."""
         return "" in self.outcomes
+
+    @property
+    def waiting(self) -> list[Facts]:
+        """Questions that nobody has answered yet."""
+        return [asked for at, asked in self.asked.items() if at not in self.outcomes and at not in self.answers]
 
     @property
     def fresh(self) -> bool:
@@ -131,6 +143,8 @@ class Record:
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
+        self.asked.update({asked["address"]: asked for asked in facts.get("asked", ())})
+        self.answers.update({answer["address"]: answer for answer in facts.get("answers", ())})
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
         self.forget(dict(facts.get("drops", ())))
@@ -207,6 +221,10 @@ class Record:
 
     def _step(self, step: Facts) -> None:
         address, usage = step["address"], step.get("usage")
+        if step.get("edited"):
+            self.edited |= {address}
+            for inside in [at for at in self.outcomes if at.startswith((f"{address}/", f"{address}!"))]:
+                del self.outcomes[inside]
         if step.get("again"):
             self._replace(address)
             return
@@ -239,6 +257,7 @@ class Record:
             step.get("means", {}),
             step["ms"],
             self.seq,
+            step.get("label"),
         )
 
     def _replace(self, address: str) -> None:

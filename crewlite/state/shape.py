@@ -48,6 +48,8 @@ class Commit(TypedDict):
     inputs: NotRequired[Named]
     steps: NotRequired[list[WholeStep]]
     intents: NotRequired[list[Pair]]
+    asked: NotRequired[list[Asked]]
+    answers: NotRequired[list[Answered]]
     events: NotRequired[list[Event]]
     place: NotRequired[Place]
     drops: NotRequired[list[Drop]]
@@ -117,6 +119,7 @@ class Step(TypedDict):
     kind: Text
     attempt: NotRequired[Number]
     again: NotRequired[bool]
+    edited: NotRequired[bool]
     ms: float
     error: NotRequired[Error]
     fingerprint: NotRequired[Text]
@@ -124,6 +127,28 @@ class Step(TypedDict):
     digest: NotRequired[Text]
     usage: NotRequired[Paid | None]
     means: NotRequired[dict[Text, Text]]
+    label: NotRequired[Text]
+
+
+class Asked(TypedDict):
+    """A question that waits for a person."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    address: Text
+    question: Text
+    at: Time
+    schema: NotRequired[Any]
+    name: NotRequired[Text | None]
+    until: NotRequired[Time | None]
+
+
+class Answered(TypedDict):
+    """What a person said, and not in the run itself."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    address: Text
+    value: Any
+    at: Time
 
 
 class Error(TypedDict):

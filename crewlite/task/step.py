@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from pydantic import BaseModel
 
 from crewlite import background, codec, disk, durable, events, templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.approval import feedback
 from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
 from crewlite.agent.shape import schema_text
 from crewlite.durable import Drift, Stamp, Step
-from crewlite.errors import ConfigError, text_of
+from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.llm.base import BaseLLM
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
@@ -150,6 +152,12 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     )
     try:
         answer = await work(job)
+        while task.human_input and (wanted := await feedback(answer.text, f"{filled.role} ({title})")):
+            said_so = ({"role": "assistant", "content": answer.text}, {"role": "user", "content": wanted})
+            job = dataclasses.replace(job, messages=(*job.messages, *said_so))
+            answer = await work(job)
+    except (Suspended, AnswerRefused):
+        raise
     except Exception as error:
         text, kind = scope.mask(text_of(error)), type(error).__qualname__
         await scope.announce(

@@ -33,6 +33,8 @@ class Task(Definition):
     """Beside the agent's own, and instead of one of the same name. As for Agent, also functions and others' tools."""
     context: tuple[Task, ...] | None = None
     """Tasks whose outputs it is given; None: all before it; []: none."""
+    human_input: bool = False
+    """A person sees the answer before it counts, and says what should be different, until nothing is."""
     output_pydantic: type[BaseModel] | None = None
     """The answer must fit this class; `output.pydantic` is an instance of it."""
     output_json: type[BaseModel] | None = None

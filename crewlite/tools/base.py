@@ -60,6 +60,8 @@ class BaseTool(Described):
     cache_function: Callable[[dict[str, Any], Any], bool] | None = None
     """Called with the arguments and the result of a call: whether the same call, made again in this run, is given this
     result instead. None: never."""
+    requires_approval: bool = False
+    """Every call waits for a person to say yes: at the terminal, else the run suspends (see `ask`)."""
 
     @model_validator(mode="after")
     def _can_work(self) -> BaseTool:

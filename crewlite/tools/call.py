@@ -11,12 +11,14 @@ from typing import Any
 from crewlite import background, codec, durable, events
 from crewlite.durable import Effect, Intent, Step, Voice
 from crewlite.errors import (
+    AnswerRefused,
     BranchConflictError,
     InDoubt,
     JournalCorrupt,
     RunMismatch,
     StepTimeout,
     StoreError,
+    Suspended,
     text_of,
 )
 from crewlite.llm.base import ToolCall
@@ -36,7 +38,10 @@ class PlannedCall:
     tool: BaseTool | None
     step: Step[ToolResult]
     intent: Intent | None
-    """None: nothing will happen, as it is refused or answered with an earlier result."""
+    """None: nothing will happen yet, as it is refused, answered with an earlier result, or waits for approval."""
+    arguments: dict[str, Any]
+    refused: Callable[[str], Step[ToolResult]] | None = None
+    """Of a call that waits for approval: the step that it comes to without, given why."""
 
     @property
     def address(self) -> str:
@@ -80,7 +85,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except (InDoubt, RunMismatch, StoreError, BranchConflictError, JournalCorrupt):
+    except (InDoubt, RunMismatch, StoreError, BranchConflictError, JournalCorrupt, Suspended, AnswerRefused):
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
         return await _failed(tool, error, traceback.format_exc(), about)

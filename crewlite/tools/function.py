@@ -41,6 +41,7 @@ def tool(
     result_as_answer: bool = False,
     max_usage_count: int | None = None,
     cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
+    requires_approval: bool = False,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     name: str | Callable[..., Any] | None = None,
@@ -51,6 +52,7 @@ def tool(
     result_as_answer: bool = False,
     max_usage_count: int | None = None,
     cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
+    requires_approval: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, sync or async. Its docstring tells the model what it does.
 
@@ -69,6 +71,7 @@ def tool(
         "result_as_answer": result_as_answer,
         "max_usage_count": max_usage_count,
         "cache_function": cache_function,
+        "requires_approval": requires_approval,
     }
     if callable(name):
         return _make(name, None, more)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from crewlite import events
-from crewlite.durable import Call, Intent, Scope
+from crewlite.durable import Call, Intent, Scope, Step
 from crewlite.errors import text_of
 from crewlite.llm.base import UNREAD, ToolCall
 from crewlite.tools.base import BaseTool
@@ -75,7 +75,13 @@ class _Plan:
         self._granted[tool.name].add(address)
         voice = Made(tool, about, self._scope.in_doubt(address))
         step = call_step(call, address, tool, lambda: use(tool, call, about), voice, tool.effect)
-        return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect))
+        if not tool.requires_approval:
+            return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
+
+        def refused(problem: str) -> Step[ToolResult]:
+            return self._refused(call, label, address, tool, problem, about).step
+
+        return PlannedCall(label, call.name, tool, step, None, call.arguments, refused)
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
         """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""
@@ -98,14 +104,15 @@ class _Plan:
     ) -> PlannedCall:
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
         voice = Refused(self._agent.source, about, event)
-        return PlannedCall(label, call.name, tool, call_step(call, address, tool, _giving(result), voice), None)
+        step = call_step(call, address, tool, _giving(result), voice)
+        return PlannedCall(label, call.name, tool, step, None, call.arguments)
 
 
 def _reused(
     call: ToolCall, label: str, address: str, tool: BaseTool, earlier: ToolResult, about: dict[str, Any]
 ) -> PlannedCall:
     step = call_step(call, address, tool, _giving(earlier), Reused(tool, about))
-    return PlannedCall(label, call.name, tool, step, None)
+    return PlannedCall(label, call.name, tool, step, None, call.arguments)
 
 
 def _giving(result: ToolResult) -> Any:

@@ -7,6 +7,9 @@ import sys
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
+from crewlite.errors import Suspended
+from crewlite.events.console import watched
+from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 
 
@@ -100,3 +103,54 @@ def test_a_stream_that_takes_no_tick_gets_ascii(monkeypatch):
     out = raw.getvalue().decode("ascii")
     assert "> crew library begins" in out
     assert r"+ task read: Zo\xeb has finished" in out
+
+
+def told(capsys):
+    return [line.strip() for line in capsys.readouterr().out.splitlines() if "checkpoint" not in line]
+
+
+def test_a_flow_that_is_watched_tells_its_steps_with_their_types(capsys):
+    @step(type="fetch")
+    def fetch(n):
+        return n
+
+    @step(name="breaks")
+    def broken():
+        raise ValueError("no paper")
+
+    @flow
+    def sums():
+        fetch(1)
+        crew(["done"]).kickoff()
+        broken()
+
+    with watched(), pytest.raises(ValueError, match="no paper"):
+        sums.kickoff()
+    lines = told(capsys)
+    assert lines[0].startswith("▸ flow sums begins (run ")
+    assert lines[1:3] == ["▸ step fetch (fetch)", "✓ step fetch (fetch)"]
+    assert lines.count("✓ task read: Reader has finished") == 1
+    assert lines[-3:] == [
+        "▸ step breaks",
+        "✗ step breaks failed: ValueError: no paper",
+        "✗ flow sums stopped: ValueError: no paper",
+    ]
+
+
+def test_a_question_its_wait_and_its_answer_are_shown(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path))
+    def asks():
+        return ask("Go\x1b[2J on?", bool, name="on")
+
+    with watched():
+        with pytest.raises(Suspended):
+            asks.kickoff(run_id="r")
+        assert told(capsys)[1:] == ["◇ human:on asks: Go\\x1b[2J on?", "◇ flow asks waits for human:on"]
+        asks.kickoff(run_id="r", answers={"human:on": True})
+    assert told(capsys)[-3:] == [
+        "▸ flow asks goes on (run r)",
+        "✓ human:on is answered: True",
+        "✓ flow asks has finished",
+    ]

@@ -15,6 +15,8 @@ from crewlite.events import (
     LLMCallCompletedEvent,
     LLMCallStartedEvent,
     LLMStreamChunkEvent,
+    StepCompletedEvent,
+    StepStartedEvent,
     TaskCompletedEvent,
     TaskStartedEvent,
 )
@@ -92,6 +94,16 @@ def test_what_has_begun_and_not_ended_is_open_with_its_time():
     ]
     run.hear(ended(LLMCallCompletedEvent, call, model="m", response="x", call_type="llm_call", usage={}), None)
     assert [one.title for one, _ in still_open([run])] == ["task a: W"]
+
+
+def test_an_open_step_of_a_flow_is_shown_with_its_type_until_it_ends():
+    run = Underway()
+    fetch = started(StepStartedEvent, "step:fetch", kind="step", name="fetch", step_type="web")
+    run.hear(fetch, None)
+    run.hear(started(StepStartedEvent, "step:fetch/step:look", kind="step", name="look"), None)
+    assert [(one.title, one.depth) for one, _ in still_open([run])] == [("step fetch (web)", 1), ("step look", 2)]
+    run.hear(ended(StepCompletedEvent, fetch, kind="step", name="fetch", step_type="web"), None)
+    assert still_open([run]) == []
 
 
 def test_when_a_task_ends_so_does_what_was_open_in_it():

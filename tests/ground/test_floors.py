@@ -25,7 +25,7 @@ FLOORS = {
     "engine": {"runtime"},
     "agents": {"agent"},
     "tasks": {"task"},
-    "crews": {"crew"},
+    "crews": {"crew", "flow"},
     "roof": {"cli", "testing"},
 }
 ORDER = list(FLOORS)

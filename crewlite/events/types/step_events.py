@@ -10,6 +10,8 @@ from crewlite.events.base import BaseEvent
 class _StepEvent(BaseEvent):
     kind: str
     name: str
+    step_type: str | None = None
+    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
 
 
 class StepStartedEvent(_StepEvent):

@@ -1,0 +1,99 @@
+"""Flows: what a step costs beyond its own work, and how close many of them come to the clock.
+
+Steps are coroutines that return a number. Bare is a flow without a store. With one, as for crews: see durable.py. The
+resumed flow fails behind 5,000 steps, and is kicked off again in the same process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.durable import against_bare
+from benchmarks.measure import Row, in_turns, median_ms, scratch, seconds
+from benchmarks.scenes import KINDS, Kind, stored
+from crewlite import CheckpointConfig
+from crewlite.flow import FlowFunction, flow, step
+
+_STEPS, _MANY = 100, 5000
+_WIDTH, _MAPPED, _WAIT = 100, 1000, 0.010  # seconds
+_ROUNDS = 5
+
+
+@step
+async def number(n: int) -> int:
+    return n
+
+
+@step(max_concurrency=_WIDTH)
+async def wait(n: int) -> int:
+    await asyncio.sleep(_WAIT)
+    return n
+
+
+def measure() -> Iterator[Row]:
+    counting = _counting(_MANY)
+    (times,) = in_turns(_ROUNDS, counting.kickoff)
+    yield Row("framework time per step, 5,000 steps", median_ms(times) / _MANY, "ms", 0.15)
+    yield _flatness()
+    (times,) = in_turns(_ROUNDS, _mapping().kickoff)
+    ideal = _MAPPED / _WIDTH * _WAIT
+    yield Row("1,000 mapped steps of 10 ms, 100 at a time", statistics.median(times) / ideal, "x", 1.5, "of ideal")
+    for kind in KINDS:
+        with scratch() as directory:
+            bare, durable = _counting(_STEPS), _counting(_STEPS, stored(kind, directory, "runs", on_events=True))
+            yield against_bare(kind, directory, bare.kickoff, durable.kickoff)
+            yield _resume(kind, directory)
+
+
+def _counting(
+    steps: int, checkpoint: CheckpointConfig | None = None, moments: list[float] | None = None
+) -> FlowFunction:
+    @flow(name="counting", checkpoint=checkpoint)
+    async def counting(fails: bool = False) -> int:
+        total = 0
+        for n in range(steps):
+            total += await number(n)
+            if moments is not None:
+                moments.append(time.perf_counter())
+        if fails and not _mended:
+            raise RuntimeError("the power went out")
+        return total
+
+    return counting
+
+
+_mended: list[bool] = []
+
+
+def _mapping() -> FlowFunction:
+    @flow(name="mapping")
+    async def mapping() -> int:
+        return sum(await wait.map(range(_MAPPED)))
+
+    return mapping
+
+
+def _flatness() -> Row:
+    found = []
+    for _ in range(_ROUNDS):
+        moments: list[float] = []
+        _counting(_MANY, moments=moments).kickoff()
+        found.append((moments[-1] - moments[-501]) / (moments[500] - moments[0]))
+    return Row("last 500 of 5,000 steps against the first 500", statistics.median(found), "x", 1.2)
+
+
+def _resume(kind: Kind, directory: Path) -> Row:
+    times = []
+    for round_ in range(_ROUNDS):
+        _mended.clear()
+        counting = _counting(_MANY, stored(kind, directory, f"resume-{round_}", durability="async"))
+        with contextlib.suppress(RuntimeError):
+            counting.kickoff(fails=True, run_id="long")
+        _mended.append(True)
+        times.append(seconds(lambda counting=counting: counting.kickoff(run_id="long")))
+    return Row(f"{kind}: resume of 5,000 finished steps", median_ms(times), "ms", 400)

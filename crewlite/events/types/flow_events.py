@@ -1,0 +1,56 @@
+"""Events of flows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from crewlite.events.base import BaseEvent
+
+
+class _FlowEvent(BaseEvent):
+    flow_name: str
+
+
+class FlowStartedEvent(_FlowEvent):
+    """A flow begins, or goes on."""
+
+    type: Literal["flow_started"] = "flow_started"
+    inputs: dict[str, Any]
+
+
+class FlowFinishedEvent(_FlowEvent):
+    """A flow's result is recorded."""
+
+    type: Literal["flow_finished"] = "flow_finished"
+    result: Any
+
+
+class FlowFailedEvent(_FlowEvent):
+    """A flow gave up; it can be kicked off again."""
+
+    type: Literal["flow_failed"] = "flow_failed"
+    error: str
+    error_type: str
+
+
+class FlowPausedEvent(_FlowEvent):
+    """A flow waits for people, and is no longer at work. `waiting` has the questions, by address."""
+
+    type: Literal["flow_paused"] = "flow_paused"
+    waiting: dict[str, str]
+
+
+class HumanFeedbackRequestedEvent(BaseEvent):
+    """A run asks a person. `options` is the JSON schema that the answer must fit, if there is one."""
+
+    type: Literal["human_feedback_requested"] = "human_feedback_requested"
+    question: str
+    options: Any = None
+
+
+class HumanFeedbackReceivedEvent(BaseEvent):
+    """A person's answer is recorded."""
+
+    type: Literal["human_feedback_received"] = "human_feedback_received"
+    question: str
+    answer: Any

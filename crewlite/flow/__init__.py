@@ -1,0 +1,19 @@
+"""Plain Python functions as durable runs: `@flow` for the whole, `@step` for what must not be done twice."""
+
+from crewlite.flow.function import FlowFunction, FlowHandle, flow
+from crewlite.flow.steps import StepFunction, step
+from crewlite.flow.timer import sleep_for
+from crewlite.runtime.future import StepFuture, StepFutures
+from crewlite.runtime.human import ask
+
+__all__ = [
+    "FlowFunction",
+    "FlowHandle",
+    "StepFunction",
+    "StepFuture",
+    "StepFutures",
+    "ask",
+    "flow",
+    "sleep_for",
+    "step",
+]

@@ -1,0 +1,291 @@
+"""`@flow`: a function whose runs survive. Its steps answer from the record; the code between them runs again."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import copy
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict
+
+from crewlite import background, codec, durable, events
+from crewlite.durable import Limit, Stamp, Step
+from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.events.console import shown
+from crewlite.flow.options import again, at_least, called
+from crewlite.runtime.door import run_sync
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.fork import Fork
+from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
+from crewlite.runtime.run import Run
+from crewlite.state.config import CheckpointConfig
+from crewlite.tools.base import is_async
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Status = Literal["running", "finished", "failed", "cancelled"]
+
+
+class _Result(BaseModel):
+    """What a flow returned, on its way through the engine."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    value: Any
+    durability: str = "off"
+
+
+class FlowHandle:
+    """A run that was begun with `submit`."""
+
+    def __init__(self, future: concurrent.futures.Future[_Result], progress: Progress) -> None:
+        self._future, self._progress = future, progress
+        future.add_done_callback(lambda _: progress.known.set())
+        progress.known.wait()
+        if progress.run_id is None:
+            future.result()
+
+    @property
+    def run_id(self) -> str:
+        """Names the run."""
+        return self._progress.run_id or ""
+
+    @property
+    def status(self) -> Status:
+        """running, finished, failed, or cancelled."""
+        if not self._future.done():
+            return "running"
+        if self._future.cancelled():
+            return "cancelled"
+        return "failed" if self._future.exception() else "finished"
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the flow returned. Raises what it raised, or TimeoutError after `timeout` seconds; it goes on then."""
+        return self._future.result(timeout).value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> Any:
+        return (await asyncio.wrap_future(self._future)).value
+
+    def cancel(self) -> None:
+        """Stop the run where it is; it can be gone on with. No harm if it has ended."""
+        self._future.cancel()
+
+
+class FlowFunction(Generic[P, R]):
+    """A function as a durable run; made by `@flow`."""
+
+    def __init__(
+        self,
+        func: Callable[P, R],
+        *,
+        name: str | None = None,
+        checkpoint: CheckpointConfig | bool | None = None,
+        retries: int = 0,
+        retry_delay: float = 0.0,
+        max_concurrency: int | None = None,
+    ) -> None:
+        functools.update_wrapper(self, func)
+        self.func = func
+        self.name = name or called(func)
+        self.checkpoint = checkpoint
+        self._signature = inspect.signature(func)
+        self._async = is_async(func)
+        self._bound: Any = None
+        at_least("flow", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
+        at_least("flow", self.name, max_concurrency=(max_concurrency, 1))
+        self._remedies = again(retries, retry_delay)
+        self._width = max_concurrency
+        if taken := {"run_id", "from_checkpoint", "answers", "rerun"} & self._signature.parameters.keys():
+            raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, without a run of its own: its steps are plain calls, or belong to the enclosing run."""
+        return self.func(*args, **kwargs)
+
+    def kickoff(
+        self,
+        *args: Any,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+        **kwargs: Any,
+    ) -> Any:
+        """Run the flow and return what the function returns."""
+        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
+        return run_sync("kickoff", lambda: self._kickoff(request), lambda: request.how_to_go_on("flow")).value
+
+    async def akickoff(
+        self,
+        *args: Any,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+        **kwargs: Any,
+    ) -> Any:
+        """`kickoff`, to await on a loop of your own."""
+        return (await self._kickoff(self._request(args, kwargs, run_id, from_checkpoint, answers, rerun))).value
+
+    def submit(
+        self,
+        *args: Any,
+        run_id: str | None = None,
+        from_checkpoint: FromCheckpoint = None,
+        answers: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+        **kwargs: Any,
+    ) -> FlowHandle:
+        """Begin a run and go on. Raises what kickoff raises before a run begins."""
+        if isinstance(durable.scope().loop, asyncio.AbstractEventLoop):
+            raise ConfigError(
+                f"{self.name}.submit(...) was called inside a run, and begins another: call {self.name}(...), whose "
+                f"steps are then steps of this run"
+            )
+        if background.on_loop_thread():
+            raise OnLoopThread("submit")
+        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
+        return FlowHandle(background.submit(self._kickoff(request)), request.progress)
+
+    def fork(
+        self,
+        ref: FromCheckpoint,
+        *,
+        branch: str | None = None,
+        operation_id: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        rerun: Iterable[str] = (),
+    ) -> FlowFunction[P, R]:
+        """Begin a branch and return this flow, bound to it: see `Crew.fork`. Its kickoff may be given other inputs."""
+        verb: Fork[FlowFunction[P, R]] = Fork(self, type(self))
+        return verb(ref, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
+
+    def bound_to(self, config: object) -> FlowFunction[P, R]:
+        """A copy whose kickoff goes on from `config` (a CheckpointConfig with `restore_from`); None: from nothing."""
+        bound = copy.copy(self)
+        bound._bound = config
+        return bound
+
+    def identity(self) -> str:
+        """The same for every flow of this name."""
+        return identity_of("flow", self.name)
+
+    @classmethod
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+        """No record holds a function. Raises ConfigError."""
+        raise ConfigError(
+            "A flow is a function, which no record holds: kick off the function itself, from_checkpoint=..."
+        )
+
+    def _request(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run_id: str | None,
+        from_checkpoint: FromCheckpoint,
+        answers: Mapping[str, Any] | None,
+        rerun: Iterable[str],
+    ) -> Request:
+        try:
+            given = self._signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as error:
+            raise ConfigError(f"flow {self.name!r}: {error}; it takes {self._signature}") from None
+        return Request(given or None, run_id, from_checkpoint, answers, rerun)
+
+    async def _kickoff(self, request: Request) -> _Result:
+        codec.declare_hints(self.func)
+        request = request.going_on_from(self._bound)
+        root = Root(
+            kind="flow",
+            name=self.name,
+            definition={"kind": "flow", "name": self.name},
+            identity=self.identity(),
+            setting=self.checkpoint,
+            inner=(),
+            natural=frozenset({"step_completed", "task_completed"}),
+            silent=frozenset(),
+            holds=(self,),
+            check=self._check,
+            asks=codec.encode,
+            step=self._step,
+            exact=True,
+            paused=lambda waiting, stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting),
+        )
+        with shown(False, lambda: request.progress.run_id):
+            return await kickoff(root, request)
+
+    def _check(self, inputs: Mapping[str, Any]) -> None:
+        missing = [
+            name
+            for name, parameter in self._signature.parameters.items()
+            if name not in inputs
+            and parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        if missing:
+            raise ConfigError(f"flow {self.name!r} is missing {', '.join(missing)}; it takes {self._signature}")
+
+    def _step(self, inputs: dict[str, Any], run: Run | None) -> Step[_Result]:
+        bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
+
+        async def work() -> _Result:
+            if self._async:
+                return _Result(value=await self.func(*bound.args, **bound.kwargs))  # type: ignore[misc]
+            return _Result(value=await background.in_thread(self.func, *bound.args, **bound.kwargs))
+
+        return Step(
+            kind="flow",
+            name=self.name,
+            work=work,
+            question=codec.encode(inputs),
+            voice=_Voice(self, inputs),
+            encode=lambda result: codec.encode(result.value),
+            decode=lambda data: _Result(value=codec.decode(data)),
+            around=(Limit("", self._width),) if self._width else (),
+            exact=True,
+            copied=True,
+            drift="again",
+            remedies=self._remedies,
+        )
+
+
+@overload
+def flow(func: Callable[P, R], /) -> FlowFunction[P, R]: ...
+@overload
+def flow(
+    *,
+    name: str | None = None,
+    checkpoint: CheckpointConfig | bool | None = None,
+    retries: int = 0,
+    retry_delay: float = 0.0,
+    max_concurrency: int | None = None,
+) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
+def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a flow of a function, sync or async."""
+    if func is not None:
+        return FlowFunction(func, **options)
+    return lambda fn: FlowFunction(fn, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: FlowFunction[Any, Any]
+    inputs: dict[str, Any]
+
+    def started(self, stamp: Stamp) -> events.FlowStartedEvent:
+        return events.FlowStartedEvent(**stamp, flow_name=self.source.name, inputs=self.inputs)
+
+    def completed(self, stamp: Stamp, value: _Result) -> events.FlowFinishedEvent:
+        return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
+        return events.FlowFailedEvent(**stamp, flow_name=self.source.name, error=error, error_type=error_type)

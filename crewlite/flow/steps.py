@@ -1,0 +1,180 @@
+"""`@step`: a function whose result is recorded, so that no later life of the run calls it again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from crewlite import codec, durable, events
+from crewlite.durable import Effect, Limit, Scope, Stamp, Step
+from crewlite.errors import ConfigError, NotCodable, OnLoopThread
+from crewlite.flow.options import again, at_least, called
+from crewlite.runtime.executors import EXECUTORS, Job, Runtime
+from crewlite.runtime.future import StepFuture, StepFutures, on
+from crewlite.tools.base import is_async
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log = logging.getLogger("crewlite.flow")
+
+
+class StepFunction(Generic[P, R]):
+    """A function as a durable step; made by `@step`. Outside a run, calling it simply calls the function."""
+
+    def __init__(
+        self,
+        func: Callable[P, R],
+        *,
+        name: str | None = None,
+        retries: int = 0,
+        retry_delay: float = 0.0,
+        timeout: float | None = None,
+        type: str | None = None,  # noqa: A002 - the field's word for it
+        runtime: Runtime = "inline",
+        effect: Effect = "idempotent",
+        max_concurrency: int | None = None,
+    ) -> None:
+        functools.update_wrapper(self, func)
+        self.func = func
+        self.name = name or called(func)
+        at_least("step", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
+        at_least("step", self.name, max_concurrency=(max_concurrency, 1))
+        if timeout is not None and timeout <= 0:
+            raise ConfigError(f"@step {self.name!r}: timeout is {timeout}; wanted seconds, more than 0")
+        if runtime not in EXECUTORS:
+            raise ConfigError(f"@step {self.name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}")
+        self._executor = EXECUTORS[runtime]
+        self._executor.check(self.name, func)
+        self.type = type
+        self._signature = inspect.signature(func)
+        self._async = is_async(func)
+        self._timeout = timeout
+        self._effect = effect
+        self._remedies = again(retries, retry_delay)
+        self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
+        self._opaque = self._declared = False
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, or answer from the record of the run."""
+        scope = durable.scope()
+        if scope.loop is None:
+            return self.func(*args, **kwargs)
+        step = self._made(args, kwargs)
+        if not on(scope.loop):
+            return StepFuture[R](scope, step).result()
+        if not self._async:
+            raise OnLoopThread(f"{self.name}.submit")
+        return scope.step(step)  # type: ignore[return-value]  # an async function's R is awaitable
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
+        """Begin the step and go on: its result is asked for later. Raises ConfigError outside a flow."""
+        return StepFuture(self._scope("submit"), self._made(args, kwargs))
+
+    def map(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
+        """Begin a step for each item, or, of several iterables, for the items that come together, as `map` does."""
+        scope = self._scope("map")
+        return StepFutures([StepFuture(scope, self._made(items, {})) for items in zip(*iterables, strict=True)])
+
+    def product(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
+        """Begin a step for each combination of the items, as `itertools.product` makes them."""
+        scope = self._scope("product")
+        return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        raise ConfigError(f"@step {self.name!r} is a method; a step is a function: what it works on comes as arguments")
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+    def _scope(self, verb: str) -> Scope:
+        scope = durable.scope()
+        if scope.loop is None:
+            raise ConfigError(
+                f"{self.name}.{verb}(...) was called outside a flow, where nothing would record it. Call it in a "
+                f"function with @flow; or, to do without a record, call {self.name}(...)"
+            )
+        return scope
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
+        if not self._declared:  # not when it is decorated: what it names may come later in the file
+            self._declared = True
+            codec.declare_hints(self.func)
+        bound = self._signature.bind(*args, **kwargs)
+        return Step(
+            kind="step",
+            name=self.name,
+            work=lambda: self._executor.run(Job(self.name, self.func, args, kwargs, durable.scope().idempotency_key)),
+            question=self._question(bound.arguments),
+            voice=_Voice(self),
+            encode=codec.encode,
+            decode=codec.decode,
+            answer=durable.same,
+            effect=self._effect,
+            timeout=self._timeout,
+            remedies=self._remedies,
+            exact=True,
+            copied=True,
+            label=self.type,
+            limits=self._limits,
+        )
+
+    def _question(self, arguments: dict[str, Any]) -> Any:
+        """The arguments as plain JSON, with their types. What cannot be written is known by its class alone."""
+        try:
+            return codec.encode(arguments)
+        except NotCodable as error:
+            if not self._opaque:
+                self._opaque = True
+                log.warning("@step %s: %s. A resume cannot tell whether it is given another one", self.name, error)
+        return {name: _known(value) for name, value in arguments.items()}
+
+
+@overload
+def step(func: Callable[P, R], /) -> StepFunction[P, R]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    retries: int = 0,
+    retry_delay: float = 0.0,
+    timeout: float | None = None,
+    type: str | None = None,
+    runtime: Runtime = "inline",
+    effect: Effect = "idempotent",
+    max_concurrency: int | None = None,
+) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
+def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a step of a function, sync or async."""
+    if func is not None:
+        return StepFunction(func, **options)
+    return lambda fn: StepFunction(fn, **options)
+
+
+def _known(value: Any) -> Any:
+    try:
+        return codec.encode(value)
+    except NotCodable:
+        return {"opaque": type(value).__qualname__}
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: StepFunction[Any, Any]
+
+    def started(self, stamp: Stamp) -> events.StepStartedEvent:
+        return events.StepStartedEvent(**stamp, **self._about)
+
+    def completed(self, stamp: Stamp, value: object) -> events.StepCompletedEvent:
+        return events.StepCompletedEvent(**stamp, **self._about)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
+        return events.StepFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"kind": "step", "name": self.source.name, "step_type": self.source.type}

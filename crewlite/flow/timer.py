@@ -1,0 +1,80 @@
+"""A timer that a crash does not set back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from crewlite import codec, durable, events
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError
+from crewlite.ids import now
+from crewlite.runtime.future import StepFuture, on
+
+
+def sleep_for(seconds: float) -> Any:
+    """Wait so many seconds, in all lives of the run together. In a coroutine it is awaited.
+
+    When to go on is recorded before the wait begins: a run that is resumed waits what is left, or not at all. Outside a
+    run it is a plain wait. Raises ConfigError for less than 0.
+    """
+    if not seconds >= 0:
+        raise ConfigError(f"sleep_for({seconds!r}): wanted seconds, 0 or more")
+    scope = durable.scope()
+    if scope.loop is None:
+        return _wait(now() + timedelta(seconds=seconds))
+    timer = _timer(seconds)
+    if on(scope.loop):
+        return _awaited(scope.step(timer))
+    return _wait(StepFuture[datetime](scope, timer).result())
+
+
+def _timer(seconds: float) -> Step[datetime]:
+    async def until() -> datetime:
+        return now() + timedelta(seconds=seconds)
+
+    return Step(
+        kind="timer",
+        name=None,
+        work=until,
+        question=[seconds],
+        voice=_Voice(),
+        encode=codec.encode,
+        decode=codec.decode,
+    )
+
+
+async def _awaited(timer: Awaitable[datetime]) -> None:
+    await asyncio.sleep(_left(await timer))
+
+
+def _wait(until: datetime) -> Any:
+    """Wait on the spot; on a loop, as something to await."""
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return asyncio.sleep(_left(until))
+    time.sleep(_left(until))
+    return None
+
+
+def _left(until: datetime) -> float:
+    return max(0.0, (until - now()).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: object = sleep_for
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: datetime) -> events.StepCompletedEvent:
+        return events.StepCompletedEvent(**stamp, kind="timer", name="timer")
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
+        return events.StepFailedEvent(**stamp, kind="timer", name="timer", error=error, error_type=error_type)

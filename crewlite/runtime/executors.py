@@ -1,0 +1,169 @@
+"""Where the work of a step is done: here, or in a process of its own.
+
+An executor only does the work. Order, retries, limits and the record are the runner's, so a crash of the process is an
+attempt that failed, and not the end of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import importlib
+import inspect
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any, Literal, Protocol
+
+from crewlite import background, codec, durable
+from crewlite.errors import ConfigError, NotCodable, StepCrashed, StepRaised, text_of
+
+Runtime = Literal["inline", "isolated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call to make."""
+
+    name: str
+    """What errors call it."""
+    func: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    idempotency_key: str = ""
+
+
+class Executor(Protocol):
+    """Does the work of steps."""
+
+    def check(self, name: str, func: Callable[..., Any]) -> None:
+        """Raises ConfigError for a function that it cannot call; when it is decorated, not in the middle of a run."""
+
+    async def run(self, job: Job) -> Any:
+        """Make the call. Raises what it raises. If it is cancelled, the call is over, as far as that can be had."""
+
+
+class Inline:
+    """Here: an async function on the run's loop, a blocking one in a thread of its own."""
+
+    def check(self, name: str, func: Callable[..., Any]) -> None:
+        """Any function will do."""
+
+    async def run(self, job: Job) -> Any:
+        """Make the call."""
+        if inspect.iscoroutinefunction(job.func):
+            return await job.func(*job.args, **job.kwargs)
+        return await background.in_thread(job.func, *job.args, **job.kwargs)
+
+
+class Isolated:
+    """In a process of its own, started anew, with nothing of this one but the arguments; killed when time is up."""
+
+    def check(self, name: str, func: Callable[..., Any]) -> None:
+        """It must be found by its name in its module, as nothing but names and plain data travels."""
+        where = f"{getattr(func, '__module__', None)}.{getattr(func, '__qualname__', type(func).__name__)}"
+        if "<" in where or not inspect.isfunction(func):
+            raise ConfigError(
+                f"@step {name!r} is {where}, which another process cannot find; runtime='isolated' takes a function "
+                f"at the top level of a module"
+            )
+
+    async def run(self, job: Job) -> Any:
+        """Make the call there. Raises StepCrashed if the process ended without an answer, StepRaised, NotCodable."""
+        try:
+            call = codec.dumps(codec.encode([list(job.args), job.kwargs]))
+        except NotCodable as error:
+            raise NotCodable(f"an argument of {job.name}", error.found, "it cannot travel to a process") from None
+        here, there = multiprocessing.get_context("spawn").Pipe()
+        child = multiprocessing.get_context("spawn").Process(
+            target=_serve,
+            args=(there, job.func.__module__, job.func.__qualname__, job.idempotency_key),
+            name=f"crewlite-{job.name}",
+            daemon=True,
+        )
+        try:
+            answer = await background.in_thread(_ask, child, here, there, call)
+        finally:
+            if child.pid is not None and child.exitcode is None:
+                child.kill()  # cancelled, or its time is up
+        if answer is None:
+            raise StepCrashed(job.name, child.exitcode)
+        told = json.loads(answer)
+        if "error" in told:
+            raise _raised(job.name, **told["error"])
+        return codec.decode(told["value"])
+
+
+EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()}
+
+
+def _ask(child: Any, here: Connection, there: Connection, call: bytes) -> bytes | None:
+    """Start the process and wait for its answer; None if it ended without one. Blocks."""
+    with here:
+        child.start()
+        there.close()
+        try:
+            here.send_bytes(call)
+            answer = here.recv_bytes()
+        except (EOFError, OSError):
+            answer = None
+        child.join()
+        return answer
+
+
+def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
+    """The life of the process: one call."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    call = json.loads(pipe.recv_bytes())
+    try:
+        func = inspect.unwrap(_found(module, name))
+        codec.declare_hints(func)
+        args, kwargs = codec.decode(call)
+        with durable.entered(_Alone(key)):
+            value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
+        answer = {"value": codec.encode(value, f"the result of {name}")}
+    except Exception as error:  # noqa: BLE001 - the border: told to the run, as its own
+        where = f"{type(error).__module__}.{type(error).__qualname__}"
+        answer = {"error": {"kind": where, "message": text_of(error), "trace": traceback.format_exc()}}
+    pipe.send_bytes(codec.dumps(answer))
+    pipe.close()
+
+
+class _Alone(type(durable.PLAIN)):  # type: ignore[misc]
+    """Outside the run, but with the key of the call that was made in it."""
+
+    def __init__(self, key: str) -> None:
+        self.idempotency_key = key
+
+
+def _found(module: str, name: str) -> Any:
+    if module == "__main__":  # as the process that was started knows the program's own file
+        module = "__mp_main__" if "__mp_main__" in sys.modules else module
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _raised(name: str, kind: str, message: str, trace: str) -> Exception:
+    """The error of a call: a built-in one as itself, as it needs nothing else; another as StepRaised, with its name."""
+    module, _, qualname = kind.rpartition(".")
+    cls = getattr(builtins, qualname, None) if module == "builtins" else None
+    if isinstance(cls, type) and issubclass(cls, Exception):
+        with contextlib.suppress(TypeError):
+            return cls(message)
+    return StepRaised(name, qualname, message, trace)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # nobody is left to hear the answer

@@ -1,0 +1,104 @@
+"""What `submit`, `map` and `product` return: results that are on their way, as plain values."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from crewlite.durable import Scope, Step
+from crewlite.errors import OnLoopThread
+
+T = TypeVar("T")
+
+
+class StepFuture(Generic[T]):
+    """The result of a step that was begun: `await` it, or, in code that is no coroutine, ask for its `result()`."""
+
+    def __init__(self, scope: Scope, step: Step[T]) -> None:
+        self._scope = scope
+        self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._task: asyncio.Task[T] | None = None
+        assert scope.loop
+        if on(scope.loop):
+            self._begin(step)
+        else:  # in the order of the calls, as the loop takes them up in that order
+            scope.loop.call_soon_threadsafe(self._begin, step, context=contextvars.copy_context())
+
+    def result(self, timeout: float | None = None) -> T:
+        """The value, as soon as it is there. Raises what the step raised, or TimeoutError after `timeout` seconds."""
+        assert self._scope.loop
+        if not on(self._scope.loop):
+            self._scope.loop.call_soon_threadsafe(self._look)
+        elif self._done.done():
+            self._look()
+        else:
+            raise OnLoopThread("result")
+        return self._done.result(timeout)
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._done.done()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if self._task is None:
+            return asyncio.wrap_future(self._done).__await__()
+        self._look()
+        return asyncio.shield(self._task).__await__()
+
+    def _begin(self, step: Step[T]) -> None:
+        self._task = self._scope.spawn(step)
+        self._task.add_done_callback(self._settle)
+
+    def _settle(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._done.cancel()
+        elif error := task.exception():
+            self._done.set_exception(error)
+        else:
+            self._done.set_result(task.result())
+
+    def _look(self) -> None:
+        """Whoever waits for it is told of its failure, so nobody else has to be."""
+        if self._task:
+            self._scope.heed(self._task)
+
+
+class StepFutures(Sequence[StepFuture[T]]):
+    """Futures of steps that were begun together, in the order of what they were begun with."""
+
+    def __init__(self, futures: list[StepFuture[T]]) -> None:
+        self._futures = futures
+
+    def result(self, timeout: float | None = None) -> list[T]:
+        """All values. Raises the first failure, in order."""
+        return [future.result(timeout) for future in self._futures]
+
+    def __await__(self) -> Generator[Any, None, list[T]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[T]:
+        return [await future for future in self._futures]
+
+    @overload
+    def __getitem__(self, index: int) -> StepFuture[T]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StepFuture[T]]: ...
+    def __getitem__(self, index: int | slice) -> StepFuture[T] | list[StepFuture[T]]:
+        return self._futures[index]
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def __iter__(self) -> Iterator[StepFuture[T]]:
+        return iter(self._futures)
+
+
+def on(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs on this loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

@@ -1,0 +1,267 @@
+"""Asking people: the answer is a step's outcome, so no later life of the run asks again.
+
+On a terminal the question is put at once. Elsewhere the run suspends: the question is recorded, the process may end,
+and the run goes on, anywhere and at any time, once somebody has answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+import threading
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from crewlite import background, codec, durable, events
+from crewlite.durable import Stamp, Step
+from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
+from crewlite.ids import now
+from crewlite.runtime.frame import Frame
+from crewlite.runtime.future import StepFuture, on
+from crewlite.state.entry import Facts
+
+_LATE: Any = object()
+_NONE: Any = object()
+_asking = threading.Lock()
+_GLANCE = 0.1  # seconds between two looks whether somebody still waits for the answer
+
+
+def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: float | None = None) -> Any:
+    """Put a question to a person and go on with the answer; on a loop, awaited.
+
+    Args:
+        question: What to ask.
+        schema: What the answer must be: a type (`bool`, `int`, a pydantic class, `Literal["yes", "no"]`) or a list of
+            choices. None takes any text.
+        name: Names the question in the run: its address is `human:NAME`. Without one, it is `human#1`, `human#2`, ...
+        timeout: Seconds to wait, over all lives of the run.
+
+    Returns:
+        The answer, as what `schema` makes of it.
+
+    Raises:
+        Suspended: nobody is at a terminal. The run ends here for now; answers go to `kickoff(answers=...)`,
+            `History.answer` or `crewlite checkpoint answer`. Do not catch it: the run would end all the same.
+        AnswerTimeout: nobody answered in time.
+        ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
+    """
+    codec.declare(schema)
+    scope = durable.scope()
+    asked = Question(question, schema, timeout)
+    if not isinstance(scope, Frame):
+        return asked.at_terminal()
+    step = _step(asked, name)
+    if on(scope.loop):
+        return _in_time(scope.step(step), asked)
+    return asked.in_time(StepFuture[Any](scope, step).result())
+
+
+async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
+    return asked.in_time(await answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked."""
+
+    text: str
+    schema: Any = None
+    timeout: float | None = None
+
+    @property
+    def adapter(self) -> TypeAdapter[Any]:
+        """What checks the answer."""
+        if self.schema is None:
+            return TypeAdapter(str)
+        if isinstance(self.schema, list | tuple):
+            return TypeAdapter(Literal[tuple(self.schema)])  # type: ignore[arg-type]
+        return TypeAdapter(self.schema)
+
+    def json_schema(self) -> Any:
+        """The JSON schema of the answer; None for any text."""
+        return None if self.schema is None else self.adapter.json_schema()
+
+    def read(self, answer: Any, address: str) -> Any:
+        """The answer as what the schema makes of it. Raises AnswerRefused."""
+        try:
+            return self.adapter.validate_python(answer)
+        except ValidationError as error:
+            problems = "; ".join(item["msg"] for item in error.errors(include_url=False))
+            raise AnswerRefused(address, f"{answer!r}: {problems}") from None
+
+    def in_time(self, answer: Any) -> Any:
+        """The answer. Raises AnswerTimeout if there was none in time."""
+        if answer is _LATE:
+            raise AnswerTimeout(self.text, self.timeout or 0.0)
+        return answer
+
+    def at_terminal(self, over: threading.Event | None = None) -> Any:
+        """Put the question until an answer fits, or it is `over`.
+
+        Raises ConfigError if nobody is there, EOFError if they left.
+        """
+        if not terminal():
+            raise ConfigError(
+                f"ask({self.text!r}): there is no terminal and no run that could wait for an answer. Ask in a flow or "
+                f"crew that is kicked off with checkpoint=True"
+            )
+        over = over or threading.Event()
+        with _turn(over):
+            while True:
+                print(f"{self.text} ", end="", file=sys.stderr, flush=True)
+                said = _line(over)
+                try:
+                    return self.read(typed(said, self.json_schema()), self.text)
+                except AnswerRefused as refusal:
+                    print(refusal.problem, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _turn(over: threading.Event) -> Iterator[None]:
+    """One question at a time, so that nobody answers another than is seen. Raises EOFError if it is over before."""
+    while not _asking.acquire(timeout=_GLANCE):
+        if over.is_set():
+            raise EOFError
+    try:
+        yield
+    finally:
+        _asking.release()
+
+
+def _line(over: threading.Event) -> str:
+    """What somebody types, up to Enter. Raises EOFError.
+
+    Waits beside the stream and not in it: a thread in the middle of reading it would end the interpreter in a crash,
+    and one that is no longer waited for would take the next answer.
+    """
+    while os.name == "posix" and not select.select([sys.stdin], [], [], _GLANCE)[0]:
+        if over.is_set():
+            raise EOFError
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
+
+
+class Typed(str):
+    """An answer given to `kickoff(answers=...)` as somebody typed it: see `typed`."""
+
+
+def typed(said: str, schema: Any) -> Any:
+    """What somebody typed: text where text is wanted, else what it says as JSON, or as yes and no.
+
+    `schema` is the JSON schema of the answer; None for any text.
+    """
+    said = str(said)
+    wanted = "string" if schema is None else schema.get("type")
+    if wanted == "string":
+        return said
+    word = said.strip().lower()
+    if wanted == "boolean" and word in ("y", "yes", "n", "no"):
+        return word[0] == "y"
+    with contextlib.suppress(ValueError):
+        return json.loads(said)
+    return said
+
+
+def terminal() -> bool:
+    """Whether somebody can be asked and can answer right here."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
+def _step(asked: Question, name: str | None) -> Step[Any]:
+    schema = asked.json_schema()
+
+    async def work() -> Any:
+        frame = durable.scope()
+        assert isinstance(frame, Frame)
+        return await _answer(frame, asked, schema, name)
+
+    return Step(
+        kind="human",
+        name=name,
+        work=work,
+        question=[asked.text, schema],
+        voice=_Voice(asked.text),
+        encode=lambda answer: {"late": asked.timeout} if answer is _LATE else {"answer": codec.encode(answer)},
+        decode=lambda data: _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text),
+    )
+
+
+async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) -> Any:
+    """The answer that was given, or is given now. Raises Suspended if it has to be waited for."""
+    run, address = frame.run, frame.address
+    if (given := run.answers.get(address, _NONE)) is not _NONE:
+        return asked.read(typed(given, schema) if isinstance(given, Typed) else given, address)
+    if told := run.record.answers.get(address):
+        return asked.read(codec.decode(told["value"]), address)
+    facts = run.record.asked.get(address)
+    if facts is None:
+        facts = await _put(frame, asked, schema, name)
+    left = _left(facts)
+    if left is not None and left <= 0:
+        return _LATE
+    if terminal():
+        over = threading.Event()
+        try:
+            return await _within(background.in_thread(asked.at_terminal, over), left)
+        finally:
+            over.set()
+    if run.journal.location is None:
+        raise ConfigError(
+            f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and no store in which the run "
+            f"could wait. Give it checkpoint=True"
+        )
+    raise Suspended(run.run_id, run.journal.location, {address: asked.text})
+
+
+async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> Facts:
+    """Record the question, and say that it is asked."""
+    at = now()
+    facts: Facts = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
+    facts |= {"schema": schema} if schema else {}
+    facts |= {"name": name} if name else {}
+    facts |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
+    await frame.announce(
+        ask,
+        lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=facts["question"], options=schema),
+    )
+    await frame.run.journal.save({"asked": [facts]}, now=True)
+    return facts
+
+
+def _left(facts: Facts) -> float | None:
+    until = facts.get("until")
+    return (datetime.fromisoformat(until) - now()).total_seconds() if until else None
+
+
+async def _within(answer: Awaitable[Any], left: float | None) -> Any:
+    try:
+        return await background.within(answer, left, "the answer")
+    except StepTimeout:
+        return _LATE
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """Questions are told by `_put`, as a question that is put again is not asked again."""
+
+    question: str
+    source: object = ask
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
+        answer = None if value is _LATE else codec.encode(value)
+        return events.HumanFeedbackReceivedEvent(**stamp, question=self.question, answer=answer)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
+        return events.StepFailedEvent(**stamp, kind="human", name=self.question, error=error, error_type=error_type)

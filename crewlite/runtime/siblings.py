@@ -1,0 +1,73 @@
+"""Steps that run side by side inside one step: begun at once, ended with it, and not too many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from typing import Any, TypeVar
+
+from crewlite.durable import Limit
+
+T = TypeVar("T")
+
+
+class Siblings:
+    """The steps that a running step began and does not wait for on the spot."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Task[Any], None] = {}
+        self._failed: dict[asyncio.Task[Any], None] = {}
+
+    def begin(self, step: Awaitable[T]) -> asyncio.Task[T]:
+        """Have a step begin."""
+        task: asyncio.Task[T] = asyncio.ensure_future(step)
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def seen(self, task: asyncio.Task[Any]) -> None:
+        """Somebody has waited for this one: how it ended is no longer for `end` to tell."""
+        self._failed.pop(task, None)
+
+    async def end(self) -> None:
+        """Wait until all have ended. Raises the first failure that nobody has seen."""
+        while self._running:
+            await asyncio.wait(self._running)
+        for task in self._failed:
+            await task
+
+    async def ended(self) -> None:
+        """Wait until all have ended, when another failure is about to be told."""
+        with contextlib.suppress(Exception):
+            await self.end()
+
+    def cut(self) -> None:
+        """Cancel all: what encloses them was cancelled, or its time is up."""
+        for task in self._running:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        del self._running[task]
+        if not task.cancelled() and task.exception() is not None:
+            self._failed[task] = None
+
+
+class Slots:
+    """Room for the steps of one run that may run side by side."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, asyncio.Semaphore] = {}
+
+    @contextlib.asynccontextmanager
+    async def taken(self, limits: Iterable[Limit]) -> AsyncIterator[None]:
+        """Wait for a place under each of these limits, and hold it during the block."""
+        async with contextlib.AsyncExitStack() as held:
+            for limit in limits:
+                await held.enter_async_context(self._room(limit))
+            yield
+
+    def _room(self, limit: Limit) -> asyncio.Semaphore:
+        if limit.key not in self._rooms:
+            self._rooms[limit.key] = asyncio.Semaphore(limit.width)
+        return self._rooms[limit.key]

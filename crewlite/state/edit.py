@@ -1,0 +1,77 @@
+"""Changing what a branch builds on: an outcome put in another's place, or taken back so that its step runs again.
+
+Nothing is changed where it was recorded. The fork begins with the new outcome, and what was made from the old one does
+not answer there: a step that asks something else because of it runs, and all others answer as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite import codec
+from crewlite.errors import ConfigError, RefError
+from crewlite.secrets import Secrets
+from crewlite.state.entry import Facts
+from crewlite.state.record import Outcome, Record
+from crewlite.tools.base import as_text
+
+
+def changes(record: Record, edits: Mapping[str, Any], rerun: Iterable[str]) -> list[Facts]:
+    """What a fork of this record begins with. Raises RefError for a step that has not finished there, ConfigError."""
+    facts = []
+    for address, value in edits.items():
+        outcome = _finished(record, address, "edited")
+        facts.append(_edited(outcome, Secrets.of().mask_data(_coded(outcome, value))))
+    for address in rerun:
+        outcome = _finished(record, address, "run again")
+        if address in edits:
+            raise ConfigError(f"{address} is to be edited and to be run again; wanted one of the two")
+        facts.append({"address": address, "kind": outcome.kind, "again": True, "ms": 0.0, "edited": True})
+    return facts
+
+
+def _finished(record: Record, address: str, what: str) -> Outcome:
+    outcome = record.outcomes.get(address)
+    if outcome is None or not address:
+        close = [at for at in record.outcomes if at]
+        raise RefError(address, f"names no finished step of that place, so it cannot be {what}", close)
+    return outcome
+
+
+def _edited(outcome: Outcome, data: Any) -> Facts:
+    return {
+        "address": outcome.address,
+        "kind": outcome.kind,
+        "fingerprint": outcome.fingerprint,
+        "value": data,
+        "digest": codec.digest(data),
+        "ms": 0.0,
+        "edited": True,
+    }
+
+
+def _coded(outcome: Outcome, value: Any) -> Any:
+    """The value as an outcome of this kind is recorded."""
+    make = _KINDS.get(outcome.kind)
+    if make is None:
+        raise ConfigError(f"{outcome.address} is a {outcome.kind}, which cannot be edited; wanted {', '.join(_KINDS)}")
+    return make(outcome, value)
+
+
+def _answer_text(outcome: Outcome, value: Any) -> str:
+    """Text as it is; data as the JSON that a structured answer is."""
+    if isinstance(value, str | BaseModel | dict | list):
+        return as_text(value)
+    raise ConfigError(f"The edit of {outcome.address} is a {type(value).__name__}; wanted its text, or structured data")
+
+
+_KINDS: dict[str, Callable[[Outcome, Any], Any]] = {
+    "step": lambda outcome, value: codec.encode(value, f"the edit of {outcome.address}"),
+    "task": lambda outcome, value: {**outcome.value, "raw": _answer_text(outcome, value)},
+    "llm": lambda outcome, value: {"text": _answer_text(outcome, value)},
+    "tool": lambda outcome, value: {"text": as_text(value)},
+    "human": lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},
+}

@@ -1,0 +1,209 @@
+"""Edit one outcome and go on: what builds on it runs again, everything else answers from the record."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite.errors import BranchExists, ConfigError, OutputInvalid, RefError, RunMismatch
+from crewlite.flow import flow, step
+from crewlite.testing import ScriptedLLM
+
+
+def team(config, life):
+    """a; b builds on a; c stands alone; d builds on b and c."""
+    llm = ScriptedLLM(lambda messages: f"{messages[1]['content'].splitlines()[0]} in life {life}")
+    who = Agent(role="Worker", goal="g", llm=llm)
+
+    def task(name, *context):
+        return Task(name=name, description=name, expected_output="x", agent=who, context=list(context))
+
+    a = task("a")
+    b = task("b", a)
+    c = task("c")
+    return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=config), llm
+
+
+def outputs(result):
+    return [output.raw for output in result.tasks_output]
+
+
+FIRST = ["a in life 1", "b in life 1", "c in life 1", "d in life 1"]
+
+
+@pytest.fixture
+def finished(config):
+    crew, _ = team(config(), 1)
+    assert outputs(crew.kickoff(run_id="r")) == FIRST
+    return config
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"edits": {"task:a": "mine"}}, ["mine", "b in life 2", "c in life 1", "d in life 2"]),
+        ({"edits": {"task:b": "mine"}}, ["a in life 1", "mine", "c in life 1", "d in life 2"]),
+        ({"edits": {"task:c": "mine"}}, ["a in life 1", "b in life 1", "mine", "d in life 2"]),
+        ({"edits": {"task:d": "mine"}}, ["a in life 1", "b in life 1", "c in life 1", "mine"]),
+        ({"edits": {"task:a": "mine", "task:b": "ours"}}, ["mine", "ours", "c in life 1", "d in life 2"]),
+        ({"edits": {"task:a": "a in life 1"}}, FIRST),
+        ({"edits": {"task:a/llm#1": "thought"}}, ["thought", "b in life 2", "c in life 1", "d in life 2"]),
+        ({"rerun": ["task:b"]}, ["a in life 1", "b in life 2", "c in life 1", "d in life 2"]),
+        ({"rerun": "task:d"}, ["a in life 1", "b in life 1", "c in life 1", "d in life 2"]),
+        ({"edits": {"task:a": "mine"}, "rerun": ["task:c"]}, ["mine", "b in life 2", "c in life 2", "d in life 2"]),
+    ],
+    ids=str,
+)
+def test_exactly_what_builds_on_a_change_runs_again(finished, change, wanted):
+    crew, llm = team(finished(), 2)
+    forked = crew.fork("r", branch="edited", **change)
+    assert outputs(forked.kickoff()) == wanted
+    assert len(llm.calls) == sum("life 2" in text for text in wanted)
+    assert outputs(forked.kickoff()) == wanted
+    assert outputs(team(finished(), 3)[0].kickoff(run_id="r")) == FIRST, "the original is as it was"
+
+
+def test_a_fork_that_is_cut_keeps_its_edits(finished):
+    crew, _ = team(finished(), 2)
+    crew.fork("r", branch="edited", edits={"task:a": "mine"})
+    crew, llm = team(finished(), 3)
+    assert outputs(crew.kickoff(from_checkpoint="r/edited")) == ["mine", "b in life 3", "c in life 1", "d in life 3"]
+    assert len(llm.calls) == 2
+
+
+def test_a_fork_of_an_edited_fork_stands_on_the_edit(finished):
+    crew, _ = team(finished(), 2)
+    crew.fork("r", branch="one", edits={"task:a": "mine"}).kickoff()
+    crew, _ = team(finished(), 3)
+    forked = crew.fork("r/one", branch="two", edits={"task:c": "ours"})
+    assert outputs(forked.kickoff()) == ["mine", "b in life 2", "ours", "d in life 3"]
+
+
+def test_the_history_makes_the_same_fork(on_disk):
+    team(on_disk(), 1)[0].kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        history.fork("r", branch="edited", edits={"task:b": "mine"})
+        steps = {view.address: view.value for view in history.run("r/edited").steps}
+        assert steps["task:b"]["raw"] == "mine"
+        assert "task:d" in steps
+    crew, _ = team(on_disk(), 2)
+    assert outputs(crew.kickoff(from_checkpoint="r/edited"))[1:] == ["mine", "c in life 1", "d in life 2"]
+
+
+def test_the_same_operation_with_the_same_edits_makes_one_fork(finished):
+    crew, _ = team(finished(), 2)
+    for _ in range(2):
+        crew.fork("r", branch="x", operation_id="o", edits={"task:a": "mine"})
+    with pytest.raises(BranchExists):
+        crew.fork("r", branch="x", operation_id="o", edits={"task:a": "other"})
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"edits": {"task:z": "x"}}, RefError, "task:a"),
+        ({"edits": {"": "x"}}, RefError, "no finished step"),
+        ({"rerun": ["task:z"]}, RefError, "run again"),
+        ({"edits": {"task:a": 7}}, ConfigError, "int"),
+        ({"edits": {"task:a": "x"}, "rerun": ["task:a"]}, ConfigError, "one of the two"),
+    ],
+    ids=str,
+)
+def test_a_change_that_cannot_be_is_told_and_no_branch_is_made(finished, change, error, says):
+    crew, _ = team(finished(), 2)
+    with pytest.raises(error, match=says):
+        crew.fork("r", branch="edited", **change)
+    with pytest.raises(RefError):
+        crew.kickoff(from_checkpoint="r/edited")
+
+
+class Verdict(BaseModel):
+    good: bool
+
+
+def test_structured_answers_are_edited_as_data_and_must_fit(config):
+    def crew(word):
+        llm = ScriptedLLM(lambda messages: f'{{"good": {word}}}')
+        judge = Agent(role="Judge", goal="g", llm=llm)
+        task = Task(name="judge", description="j", expected_output="v", agent=judge, output_pydantic=Verdict)
+        return Crew(tasks=[task], checkpoint=config())
+
+    crew("true").kickoff(run_id="r")
+    forked = crew("true").fork("r", branch="one", edits={"task:judge": Verdict(good=False)})
+    assert forked.kickoff().pydantic == Verdict(good=False)
+    forked = crew("true").fork("r", branch="two", edits={"task:judge": {"good": False}})
+    assert forked.kickoff().pydantic == Verdict(good=False)
+    with pytest.raises((RunMismatch, OutputInvalid)):
+        crew("true").fork("r", branch="three", edits={"task:judge": "no verdict"}).kickoff()
+
+
+def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        return "rain"
+
+    def crew():
+        def replies(messages):
+            heard = [m["content"] for m in messages if m["role"] == "tool"]
+            return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
+
+        agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
+        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config())
+
+    assert crew().kickoff(run_id="r").raw == "take rain"
+    assert crew().fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
+
+
+# flows
+
+
+def pipeline(config, ran):
+    @step
+    def fetch(n):
+        ran.append(("fetch", n))
+        return n * 10
+
+    @step
+    def add(a, b):
+        ran.append(("add", a, b))
+        return a + b
+
+    @flow(checkpoint=config)
+    def sums(one, other):
+        return add(fetch(one), fetch(other))
+
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("change", "inputs", "result", "runs"),
+    [
+        ({"edits": {"step:fetch": 7}}, (), 27, [("add", 7, 20)]),
+        ({"edits": {"step:add": 7}}, (), 7, []),
+        ({"rerun": ["step:fetch#2"]}, (), 30, [("fetch", 2)]),
+        ({}, (5,), 70, [("fetch", 5), ("add", 50, 20)]),
+        ({"edits": {"step:fetch#2": 1}}, (5,), 51, [("fetch", 5), ("add", 50, 1)]),
+    ],
+    ids=str,
+)
+def test_a_fork_of_a_flow_runs_what_a_change_concerns(config, change, inputs, result, runs):
+    assert pipeline(config(), []).kickoff(1, 2, run_id="r") == 30
+    ran = []
+    forked = pipeline(config(), ran).fork("r", branch="x", **change)
+    assert forked.kickoff(*inputs) == result
+    assert ran == runs
+
+
+def test_an_edit_that_the_flow_never_asks_for_is_an_error(config):
+    @step
+    def fetch(n):
+        return n
+
+    def reading(count):
+        return flow(name="f", checkpoint=config())(lambda n=count: sum(fetch(i) for i in range(n)))
+
+    reading(3).kickoff(run_id="r")
+    with pytest.raises(RefError, match="step:fetch#3 was edited, and is not asked for|'step:fetch#3' was edited"):
+        reading(3).fork("r", branch="x", edits={"step:fetch#3": 9}).kickoff(2)

@@ -1,0 +1,388 @@
+"""People in the loop: a question suspends the run, its answer is recorded once, and the run goes on from anywhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
+from crewlite.errors import AnswerRefused, AnswerTimeout, BranchConflictError, ConfigError, RefError, Suspended
+from crewlite.events import FlowPausedEvent, HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
+from crewlite.flow import ask, flow, step
+from crewlite.testing import EventRecorder, ScriptedLLM, ToolCall
+
+ADDRESS = "human:publish"
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch):
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        yield
+
+
+@pytest.fixture
+def drafts():
+    return []
+
+
+@pytest.fixture
+def report(on_disk, drafts):
+    """A flow that drafts, asks whether to publish, and says what was decided."""
+
+    @step
+    def draft(topic):
+        drafts.append(topic)
+        return f"draft about {topic}"
+
+    @flow(checkpoint=on_disk())
+    def report(topic, schema=None, timeout=None):
+        text = draft(topic)
+        return text, ask(f"Publish the {text}?", schema and SCHEMAS[schema], name="publish", timeout=timeout)
+
+    return report
+
+
+class Verdict(BaseModel):
+    publish: bool
+    why: str = ""
+
+
+SCHEMAS = {"bool": bool, "choice": ["yes", "no"], "literal": Literal["yes", "no"], "int": int, "model": Verdict}
+
+
+def history(report):
+    return History(report.checkpoint.location)
+
+
+def test_a_run_that_nobody_can_answer_suspends_and_says_how_to_go_on(report):
+    with pytest.raises(Suspended) as caught:
+        report.kickoff("tides", run_id="one")
+    assert caught.value.waiting == {ADDRESS: "Publish the draft about tides?"}
+    assert "answers={'human:publish': ...}" in str(caught.value)
+    with history(report) as found:
+        run = found.run("one")
+        assert run.status == "waiting"
+        assert [(item.address, item.question, item.schema) for item in run.waiting] == [
+            (ADDRESS, "Publish the draft about tides?", None)
+        ]
+        assert run.attempts == []
+
+
+def test_an_answer_at_kickoff_goes_on_without_doing_anything_twice(report, drafts):
+    with pytest.raises(Suspended):
+        report.kickoff("tides", run_id="one")
+    assert report.kickoff(run_id="one", answers={ADDRESS: "go on"}) == ("draft about tides", "go on")
+    assert report.kickoff(run_id="one") == ("draft about tides", "go on")
+    assert drafts == ["tides"]
+
+
+def test_an_answer_may_be_given_ahead(report):
+    assert report.kickoff("tides", run_id="one", answers={ADDRESS: "yes"}) == ("draft about tides", "yes")
+
+
+def test_an_answer_given_to_the_history_is_what_the_run_goes_on_with(report, drafts):
+    with pytest.raises(Suspended):
+        report.kickoff("tides", "bool", run_id="one")
+    with history(report) as found:
+        found.answer("one", ADDRESS, True)
+        assert found.run("one").waiting == []
+    assert report.kickoff(run_id="one") == ("draft about tides", True)
+    assert drafts == ["tides"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "wrong"),
+    [
+        ("bool", True, "perhaps"),
+        ("choice", "yes", "maybe"),
+        ("literal", "no", 7),
+        ("int", 3, "three"),
+        ("model", {"publish": True, "why": "fine"}, {"why": "fine"}),
+        (None, "any text", 7),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused_and_the_question_waits(report, schema, fits, wrong):
+    with pytest.raises(Suspended):
+        report.kickoff("tides", schema, run_id="one")
+    with pytest.raises(AnswerRefused):
+        report.kickoff(run_id="one", answers={ADDRESS: wrong})
+    with history(report) as found:
+        with pytest.raises(AnswerRefused):
+            found.answer("one", ADDRESS, wrong)
+        assert found.run("one").status == "waiting"
+        found.answer("one", ADDRESS, fits)
+    answer = report.kickoff(run_id="one")[1]
+    assert answer == (Verdict(**fits) if schema == "model" else fits)
+
+
+def test_a_second_answer_is_refused(report):
+    with pytest.raises(Suspended):
+        report.kickoff("tides", run_id="one")
+    with history(report) as found:
+        found.answer("one", ADDRESS, "yes")
+        with pytest.raises(AnswerRefused, match="has an answer already"):
+            found.answer("one", ADDRESS, "no")
+        report.kickoff(run_id="one")
+        with pytest.raises(AnswerRefused, match="has an answer already"):
+            found.answer("one", ADDRESS, "no")
+    assert report.kickoff(run_id="one")[1] == "yes"
+
+
+def test_a_question_that_was_not_asked_is_told_with_those_that_were(report):
+    with pytest.raises(Suspended):
+        report.kickoff("tides", run_id="one")
+    with history(report) as found, pytest.raises(RefError, match="human:publish"):
+        found.answer("one", "human:publsh", "yes")
+
+
+def test_events_tell_of_the_question_the_pause_and_the_answer(report):
+    with EventRecorder() as heard, pytest.raises(Suspended):
+        report.kickoff("tides", "bool", run_id="one")
+    (asked,) = heard.of(HumanFeedbackRequestedEvent)
+    assert (asked.question, asked.options) == ("Publish the draft about tides?", {"type": "boolean"})
+    (paused,) = heard.of(FlowPausedEvent)
+    assert paused.waiting == {ADDRESS: "Publish the draft about tides?"}
+    with EventRecorder() as heard:
+        report.kickoff(run_id="one", answers={ADDRESS: True})
+    assert heard.of(HumanFeedbackRequestedEvent) == []
+    assert [event.answer for event in heard.of(HumanFeedbackReceivedEvent)] == [True]
+
+
+def test_code_that_catches_everything_cannot_swallow_the_wait(on_disk):
+    @flow(checkpoint=on_disk())
+    def careless():
+        try:
+            return ask("Really?")
+        except Exception:
+            return "nobody answered"
+
+    with pytest.raises(Suspended):
+        careless.kickoff(run_id="one")
+    assert careless.kickoff(run_id="one", answers={"human#1": "yes"}) == "yes"
+
+
+def test_what_runs_beside_a_question_ends_and_is_recorded(on_disk):
+    done = []
+
+    @step
+    async def slow(n):
+        done.append(n)
+        return n
+
+    @step
+    async def asks():
+        return await ask("Well?", name="well")
+
+    @flow(checkpoint=on_disk())
+    async def both():
+        question, others = asks.submit(), slow.map([1, 2, 3])
+        return await question, await others
+
+    with pytest.raises(Suspended):
+        both.kickoff(run_id="one")
+    assert both.kickoff(run_id="one", answers={"step:asks/human:well": "yes"}) == ("yes", [1, 2, 3])
+    assert done == [1, 2, 3]
+
+
+def test_several_questions_wait_together(on_disk):
+    @step
+    async def asks(name):
+        return await ask(f"{name}?", name=name)
+
+    @flow(checkpoint=on_disk())
+    async def three():
+        return await asks.map(["a", "b", "c"])
+
+    with pytest.raises(Suspended) as caught:
+        three.kickoff(run_id="one")
+    assert list(caught.value.waiting.values()) == ["a?", "b?", "c?"]
+    addresses = list(caught.value.waiting)
+    with pytest.raises(Suspended) as caught:
+        three.kickoff(run_id="one", answers={addresses[1]: "B"})
+    assert list(caught.value.waiting) == [addresses[0], addresses[2]]
+    assert three.kickoff(run_id="one", answers={addresses[0]: "A", addresses[2]: "C"}) == ["A", "B", "C"]
+
+
+def test_nobody_in_time_is_an_error_that_the_flow_may_catch_and_stays_one(on_disk):
+    @flow(checkpoint=on_disk())
+    def patient():
+        try:
+            return ask("Anybody?", name="any", timeout=0.05)
+        except AnswerTimeout:
+            return "nobody"
+
+    with pytest.raises(Suspended):
+        patient.kickoff(run_id="one")
+    time.sleep(0.1)
+    assert patient.kickoff(run_id="one") == "nobody"
+    with History(patient.checkpoint.location) as found, pytest.raises(AnswerRefused):
+        found.answer("one", "human:any", "me")
+    assert patient.kickoff(run_id="one") == "nobody"
+
+
+def test_without_a_store_and_a_terminal_nobody_could_ever_answer():
+    with pytest.raises(ConfigError, match="checkpoint=True"):
+        flow(lambda: ask("Who?")).kickoff()
+    with pytest.raises(ConfigError, match="no terminal"):
+        ask("Who?")
+
+
+def test_a_tool_may_ask(on_disk):
+    @tool
+    def send(to: str) -> str:
+        """Send it."""
+        return ask(f"Send to {to}?", name="send")
+
+    def replies(messages):
+        said = [message["content"] for message in messages if message["role"] == "tool"]
+        return f"sent: {said[0]}" if said else ToolCall("send", {"to": "all"})
+
+    llm = ScriptedLLM(replies)
+    agent = Agent(role="Clerk", goal="send", llm=llm, tools=[send])
+    crew = Crew(
+        tasks=[Task(name="mail", description="Mail", expected_output="done", agent=agent)], checkpoint=on_disk()
+    )
+    with pytest.raises(Suspended) as caught:
+        crew.kickoff(run_id="one")
+    (address,) = caught.value.waiting
+    assert crew.kickoff(run_id="one", answers={address: "yes, do"}).raw == "sent: yes, do"
+    assert len(llm.calls) == 2
+
+
+def test_a_run_at_work_is_not_answered_from_outside(report):
+    @flow(checkpoint=CheckpointConfig(location=report.checkpoint.location))
+    def busy():
+        with History(busy.checkpoint.location) as found:
+            found.answer("one", "human:x", "yes")
+
+    with pytest.raises((BranchConflictError, RefError)):
+        busy.kickoff(run_id="one")
+
+
+PROGRAM = """
+from crewlite.flow import ask, flow
+
+@flow(checkpoint=True)
+def greet():
+    return ask("Your name?"), ask("Your age?", int, name="age")
+
+print(greet.kickoff(run_id="greet"))
+"""
+
+
+def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
+    (tmp_path / "greet.py").write_text(PROGRAM)
+    main, side = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "greet.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    )
+    os.close(side)
+    os.write(main, b"Ada\nmany\n36\n")
+    out, _ = child.communicate(timeout=30)
+    shown = os.read(main, 10_000).decode()
+    os.close(main)
+    assert out == "('Ada', 36)\n"
+    assert shown.count("Your age?") == 2
+
+
+TOGETHER = """
+from crewlite.flow import ask, flow, step
+
+@step
+async def asks(name):
+    return await ask(f"{name}?", name=name)
+
+@flow
+async def three():
+    return await asks.map(["a", "b", "c"])
+
+print(three.kickoff())
+"""
+
+
+def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_path):
+    (tmp_path / "three.py").write_text(TOGETHER)
+    main, side = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    )
+    os.close(side)
+    for _ in range(3):
+        shown = ""
+        while not shown.endswith("? "):
+            shown += os.read(main, 10_000).decode()
+        time.sleep(0.2)
+        os.write(main, f"answer {shown[-3]}\n".encode())
+    out, _ = child.communicate(timeout=30)
+    os.close(main)
+    assert out == "['answer a', 'answer b', 'answer c']\n"
+
+
+# crews
+
+
+def clerk_crew(config, llm, **tool_options):
+    sent = []
+
+    @tool(requires_approval=True, **tool_options)
+    def send(to: str) -> str:
+        """Send it."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    agent = Agent(role="Clerk", goal="send", llm=llm, tools=[send])
+    task = Task(name="mail", description="Mail", expected_output="done", agent=agent)
+    return Crew(tasks=[task], checkpoint=config), sent
+
+
+def sender(messages):
+    said = [message["content"] for message in messages if message["role"] == "tool"]
+    return said[0] if said else [ToolCall("send", {"to": "all"})]
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent", "once"])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_call_that_needs_approval_waits_for_it_and_is_made_once(on_disk, effect, allowed):
+    llm = ScriptedLLM(sender)
+    crew, sent = clerk_crew(on_disk(), llm, effect=effect)
+    with pytest.raises(Suspended) as caught:
+        crew.kickoff(run_id="one")
+    assert caught.value.waiting == {"task:mail/human:send": 'Clerk wants to call send with {"to": "all"}. Allow it?'}
+    assert sent == []
+    crew, sent = clerk_crew(on_disk(), llm, effect=effect)
+    result = crew.kickoff(run_id="one", answers={"task:mail/human:send": allowed})
+    assert sent == (["all"] if allowed else [])
+    assert result.raw == ("sent to all" if allowed else "A person did not allow this call of send. Go on without it.")
+    assert len(llm.calls) == 2
+
+
+def test_a_person_may_want_an_answer_to_be_different_until_nothing_is(on_disk):
+    llm = ScriptedLLM(lambda messages: f"draft {sum(m['role'] == 'assistant' for m in messages) + 1}")
+    agent = Agent(role="Writer", goal="write", llm=llm)
+    task = Task(name="write", description="Write", expected_output="text", agent=agent, human_input=True)
+    crew = Crew(tasks=[task], checkpoint=on_disk())
+    with pytest.raises(Suspended, match="draft 1"):
+        crew.kickoff(run_id="one")
+    with pytest.raises(Suspended, match="draft 2"):
+        crew.kickoff(run_id="one", answers={"task:write/human#1": "shorter"})
+    assert llm.calls[-1][-1] == {"role": "user", "content": "shorter"}
+    assert crew.kickoff(run_id="one", answers={"task:write/human#2": ""}).raw == "draft 2"
+    assert len(llm.calls) == 2
+
+
+def test_a_crew_that_asks_people_is_refused_at_kickoff_if_nobody_could_answer():
+    crew, _ = clerk_crew(None, ScriptedLLM([]))
+    with pytest.raises(ConfigError, match="requires_approval"):
+        crew.kickoff()
+    agent = Agent(role="Writer", goal="write", llm=ScriptedLLM([]))
+    task = Task(description="Write", expected_output="text", agent=agent, human_input=True)
+    with pytest.raises(ConfigError, match="human_input"):
+        Crew(tasks=[task]).kickoff()

@@ -1,0 +1,49 @@
+"""The examples do what they say."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def example(name, *arguments):
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py"])
+def test_an_example_is_short(name):
+    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_the_nightly_report_waits_for_a_yes_and_is_sent_once():
+    first = example("nightly_report.py")
+    assert first.returncode == 3, first.stderr
+    assert "waits for an answer: human:send" in first.stderr
+    assert not list(Path().glob("sales-*.md"))
+    second = example("nightly_report.py", "yes")
+    assert second.stdout == "sales-2026-11-20.md\n", second.stderr
+    report = Path("sales-2026-11-20.md").read_text(encoding="utf-8")
+    assert report in first.stderr
+    assert example("nightly_report.py").stdout == second.stdout
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
+def test_the_long_load_goes_on_behind_the_last_part_that_was_loaded():
+    with subprocess.Popen([sys.executable, str(EXAMPLES / "long_etl.py")], stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
+            if line.startswith("part 15"):
+                child.send_signal(signal.SIGKILL)
+                break
+    loaded = {path: path.stat().st_mtime_ns for path in Path("warehouse").iterdir()}
+    done = example("long_etl.py")
+    assert done.stdout.splitlines()[-1] == "200", done.stderr
+    again = [path for path, at in loaded.items() if path.stat().st_mtime_ns != at]
+    assert len(again) <= 1, "only the part in flight is loaded again"
+    assert len(list(Path("warehouse").iterdir())) == 40

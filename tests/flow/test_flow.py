@@ -1,0 +1,655 @@
+"""Plain functions as durable runs: steps answer from the record, the code between them runs again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task
+from crewlite.errors import ConfigError, InputsChanged, NonDeterminism, OnLoopThread, StepTimeout
+from crewlite.events import (
+    CrewKickoffStartedEvent,
+    FlowFailedEvent,
+    FlowFinishedEvent,
+    FlowStartedEvent,
+    StepCompletedEvent,
+    StepReplayedEvent,
+    StepStartedEvent,
+)
+from crewlite.flow import flow, sleep_for, step
+from crewlite.testing import EventRecorder, ScriptedLLM
+
+
+class Boom(Exception):
+    """What goes wrong here."""
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+# what a flow is
+
+
+def test_a_flow_returns_what_its_function_returns(config):
+    @step
+    def double(n):
+        return 2 * n
+
+    @flow(checkpoint=config())
+    def pipeline(n, *, plus=0):
+        return double(n) + plus
+
+    assert pipeline.kickoff(3) == 6
+    assert pipeline.kickoff(3, plus=1) == 7
+    assert asyncio.run(pipeline.akickoff(n=4)) == 8
+    handle = pipeline.submit(5, run_id="five")
+    assert (handle.result(10), handle.run_id, handle.status) == (10, "five", "finished")
+
+
+def test_an_async_flow_awaits_its_steps(config):
+    @step
+    async def double(n):
+        await asyncio.sleep(0)
+        return 2 * n
+
+    @step
+    def blocking(n):
+        return n + 1
+
+    @flow(checkpoint=config())
+    async def pipeline(n):
+        return await double(n), await blocking.submit(n)
+
+    assert pipeline.kickoff(3) == (6, 4)
+
+
+def test_outside_a_flow_a_step_is_its_function(ran):
+    @step(retries=3, timeout=1)
+    def note(n):
+        """Note it."""
+        ran.append(n)
+        return n
+
+    assert (note(1), note.__name__, note.__doc__, ran) == (1, "note", "Note it.", [1])
+    for verb in (note.submit, note.map, note.product):
+        with pytest.raises(ConfigError, match="outside a flow"):
+            verb([1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"retries": -1}, {"retry_delay": -1}, {"timeout": 0}, {"max_concurrency": 0}],
+    ids=lambda options: next(iter(options)),
+)
+def test_an_option_that_cannot_be_is_told_when_the_function_is_decorated(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        step(**options)(lambda: None)
+    if "timeout" not in options:
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            flow(**options)(lambda: None)
+
+
+def test_wrong_arguments_are_told_before_a_run_begins(config):
+    @flow(checkpoint=config())
+    def pipeline(topic):
+        return topic
+
+    for wrong in ({"args": ()}, {"args": (1, 2)}, {"args": (1,), "subject": 2}):
+        args = wrong.pop("args")
+        with pytest.raises(ConfigError, match="pipeline"):
+            pipeline.kickoff(*args, **wrong)
+
+
+# resuming
+
+
+def test_the_same_run_id_goes_on_and_does_nothing_twice(config, ran):
+    broken = [True]
+
+    @step
+    def fetch(n):
+        ran.append(n)
+        return n * 10
+
+    @flow(checkpoint=config())
+    def pipeline(count):
+        total = sum(fetch(n) for n in range(count))
+        if broken:
+            raise Boom
+        return total
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(3, run_id="one")
+    broken.clear()
+    with EventRecorder() as heard:
+        assert pipeline.kickoff(run_id="one") == 30
+    assert ran == [0, 1, 2]
+    assert [event.address for event in heard.of(StepReplayedEvent)] == ["step:fetch", "step:fetch#2", "step:fetch#3"]
+    assert pipeline.kickoff(3, run_id="one") == 30
+    with pytest.raises(InputsChanged):
+        pipeline.kickoff(4, run_id="one")
+
+
+def test_both_lives_get_the_same_values_and_nobody_can_change_what_is_recorded(config):
+    @step
+    def numbers():
+        return [1, 2]
+
+    seen = []
+
+    @flow(checkpoint=config())
+    def pipeline():
+        first = numbers()
+        seen.append(list(first))
+        first.append(3)
+        if len(seen) == 1:
+            raise Boom
+        return first
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    assert pipeline.kickoff(run_id="one") == [1, 2, 3]
+    assert seen == [[1, 2], [1, 2]]
+
+
+@dataclass
+class Report:
+    title: str
+    pages: int
+
+
+def test_a_class_that_a_step_says_it_returns_comes_back_as_itself(config):
+    @step
+    def write() -> list[Report]:
+        return [Report("tides", 3)]
+
+    broken = [True]
+
+    @flow(checkpoint=config())
+    def pipeline():
+        made = write()
+        if broken:
+            raise Boom
+        return made[0].pages
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == 3
+
+
+def test_other_arguments_than_recorded_are_an_error_that_names_them(config):
+    stamp = ["now"]
+
+    @step
+    def log(when):
+        return when
+
+    @flow(checkpoint=config())
+    def pipeline():
+        log(stamp[0])
+        if stamp == ["now"]:
+            raise Boom
+        return "done"
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    stamp[:] = ["later"]
+    with pytest.raises(NonDeterminism, match="step:log"):
+        pipeline.kickoff(run_id="one")
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, "1"), (1, 1.0), ([1], (1,)), (True, 1), (None, "")])
+def test_arguments_are_known_with_their_types(config, one, other):
+    given = [one]
+
+    @step
+    def note(value):
+        return None
+
+    @flow(checkpoint=config())
+    def pipeline():
+        note(given[0])
+        if given[0] is one:
+            raise Boom
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    given[:] = [other]
+    with pytest.raises(NonDeterminism):
+        pipeline.kickoff(run_id="one")
+
+
+def test_a_recorded_step_that_is_not_asked_for_any_more_is_an_error(config):
+    way = ["left"]
+
+    @step
+    def left():
+        return "l"
+
+    @step
+    def right():
+        return "r"
+
+    @flow(checkpoint=config())
+    def pipeline():
+        found = left() if way == ["left"] else right()
+        if way == ["left"]:
+            raise Boom
+        return found
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    way[:] = ["right"]
+    with EventRecorder() as heard, pytest.raises(NonDeterminism, match=r"expected step:left; found step:right"):
+        pipeline.kickoff(run_id="one")
+    assert [event.error_type for event in heard.of(FlowFailedEvent)] == ["NonDeterminism"]
+
+
+def test_by_setting_the_flow_runs_from_where_it_differs(config, ran):
+    given = ["a"]
+
+    @step
+    def note(value):
+        ran.append(value)
+        return value
+
+    @flow(checkpoint=config(on_drift="rerun"))
+    def pipeline():
+        found = [note("first"), note(given[0]), note("last")]
+        if given == ["a"]:
+            raise Boom
+        return found
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    given[:] = ["b"]
+    assert pipeline.kickoff(run_id="one") == ["first", "b", "last"]
+    assert ran == ["first", "a", "last", "b", "last"]
+
+
+# side by side
+
+
+def test_submit_begins_at_once_and_maps_take_plain_iterables(config):
+    @step
+    def add(a, b=0):
+        return a + b
+
+    @flow(checkpoint=config())
+    def pipeline():
+        futures = [add.submit(n) for n in range(3)]
+        mapped = add.map((n for n in range(3)), {10: 0, 20: 0, 30: 0})
+        return [f.result() for f in futures], mapped.result(), add.product([1, 2], [10, 20]).result(), len(mapped)
+
+    assert pipeline.kickoff() == ([0, 1, 2], [10, 21, 32], [11, 21, 12, 22], 3)
+
+
+def test_sixty_mapped_blocking_steps_that_call_steps_of_their_own_end(config):
+    @step
+    def inner(n):
+        time.sleep(0.01)
+        return n
+
+    @step
+    def outer(n):
+        return inner(n) + 1
+
+    @flow(checkpoint=config(), max_concurrency=8)
+    def pipeline():
+        return sum(outer.map(range(60)).result())
+
+    assert pipeline.kickoff() == sum(range(1, 61))
+
+
+@pytest.mark.parametrize("on", ["step", "flow"])
+def test_no_more_run_side_by_side_than_may(on):
+    now, most, lock = [0], [0], threading.Lock()
+
+    @step(max_concurrency=3 if on == "step" else None)
+    def work(n):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.005)
+        with lock:
+            now[0] -= 1
+
+    @flow(max_concurrency=3 if on == "flow" else None)
+    def pipeline():
+        work.map(range(20)).result()
+
+    pipeline.kickoff()
+    assert most == [3]
+
+
+def test_when_one_fails_the_others_end_and_are_recorded(config, ran):
+    broken = [True]
+
+    @step
+    async def work(n):
+        await asyncio.sleep(0.01 * n)
+        if n == 0 and broken:
+            raise Boom
+        ran.append(n)
+        return n
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return await work.map(range(4))
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    assert ran == [1, 2, 3]
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == [0, 1, 2, 3]
+    assert ran == [1, 2, 3, 0]
+
+
+def test_a_failure_that_nobody_waits_for_is_not_passed_over(config):
+    @step
+    def fails():
+        raise Boom
+
+    @flow(checkpoint=config())
+    def pipeline():
+        fails.submit()
+        return "fine"
+
+    with pytest.raises(Boom):
+        pipeline.kickoff()
+
+
+def test_a_flow_ends_when_everything_it_began_has_ended(config, ran):
+    @step
+    def slow():
+        time.sleep(0.05)
+        ran.append("slow")
+
+    @flow(checkpoint=config())
+    def pipeline():
+        slow.submit()
+
+    pipeline.kickoff()
+    assert ran == ["slow"]
+
+
+def test_a_blocking_step_called_on_the_loop_says_what_to_call_instead(config):
+    @step
+    def blocking():
+        return 1
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return blocking()
+
+    with pytest.raises(OnLoopThread, match=r"blocking\.submit"):
+        pipeline.kickoff()
+
+
+# failing and trying again
+
+
+def test_a_step_is_tried_again_and_every_attempt_is_recorded(on_disk, ran):
+    @step(retries=2)
+    def shaky():
+        ran.append(1)
+        if len(ran) < 3:
+            raise Boom(f"try {len(ran)}")
+        return "at last"
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        return shaky()
+
+    assert pipeline.kickoff(run_id="one") == "at last"
+    with History(pipeline.checkpoint.location) as history:
+        attempts = history.run("one").attempts
+        (view,) = [view for view in history.run("one").steps if view.address == "step:shaky"]
+    assert [(a.number, a.error_type, a.message, a.final) for a in attempts] == [
+        (1, "Boom", "try 1", False),
+        (2, "Boom", "try 2", False),
+    ]
+    assert "Boom: try 1" in attempts[0].traceback
+    assert len(view.attempts) == 2
+
+
+def test_tries_that_were_spent_before_a_crash_stay_spent(config, ran):
+    @step(retries=1)
+    def shaky():
+        ran.append(1)
+        raise KeyboardInterrupt if len(ran) == 2 else Boom
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return shaky()
+
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        pipeline.kickoff(run_id="one")
+    assert len(ran) == 2
+
+
+def test_a_step_that_takes_too_long_is_an_error_and_may_be_tried_again(config, ran):
+    @step(timeout=0.05, retries=1)
+    async def slow():
+        ran.append(1)
+        await asyncio.sleep(0 if len(ran) == 2 else 5)
+        return "in time"
+
+    @step(timeout=0.05)
+    def stuck():
+        time.sleep(1)
+
+    @flow(checkpoint=config())
+    async def pipeline(wait):
+        return await (stuck.submit() if wait else slow())
+
+    assert pipeline.kickoff(False) == "in time"
+    with pytest.raises(StepTimeout):
+        pipeline.kickoff(True)
+
+
+def test_a_flow_is_tried_again_with_what_its_steps_have_done(config, ran):
+    @step
+    def once(n):
+        ran.append(n)
+        return n
+
+    tries = []
+
+    @flow(checkpoint=config(), retries=2)
+    def pipeline():
+        tries.append(1)
+        found = once(1) + once(2)
+        if len(tries) < 3:
+            raise Boom
+        return found
+
+    assert pipeline.kickoff() == 3
+    assert (len(tries), ran) == (3, [1, 2])
+
+
+# the rest of the house
+
+
+def test_types_of_steps_show_in_events_and_history(on_disk):
+    @step(type="llm_call")
+    def think():
+        return "thought"
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        return think()
+
+    with EventRecorder() as heard:
+        pipeline.kickoff(run_id="one")
+    told = [*heard.of(StepStartedEvent), *heard.of(StepCompletedEvent)]
+    assert [event.step_type for event in told] == ["llm_call", "llm_call"]
+    with History(pipeline.checkpoint.location) as history:
+        assert {view.address: view.type for view in history.run("one").steps}["step:think"] == "llm_call"
+
+
+def test_a_flow_tells_when_it_begins_ends_and_fails(config):
+    @flow(checkpoint=config())
+    def pipeline(well):
+        if not well:
+            raise Boom("no")
+        return 1
+
+    with EventRecorder() as heard:
+        pipeline.kickoff(True)
+        with pytest.raises(Boom):
+            pipeline.kickoff(False)
+    assert [event.inputs for event in heard.of(FlowStartedEvent)] == [{"well": True}, {"well": False}]
+    assert [event.result for event in heard.of(FlowFinishedEvent)] == [1]
+    assert [event.error for event in heard.of(FlowFailedEvent)] == ["no"]
+
+
+def test_crews_and_flows_in_a_flow_are_steps_of_it(config):
+    llm = ScriptedLLM(["a poem"])
+    poet = Agent(role="Poet", goal="rhyme", llm=llm)
+    crew = Crew(name="poets", tasks=[Task(name="write", description="Write", expected_output="a poem", agent=poet)])
+    broken = [True]
+
+    @step
+    def count(text):
+        return len(text)
+
+    @flow
+    def inner(text):
+        return count(text)
+
+    @flow(checkpoint=config())
+    def pipeline():
+        poem = crew.kickoff().raw
+        size = inner(poem), inner.kickoff(poem)
+        if broken:
+            raise Boom
+        return poem, size
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    with EventRecorder() as heard:
+        assert pipeline.kickoff(run_id="one") == ("a poem", (6, 6))
+    assert len(llm.calls) == 1
+    assert heard.of(CrewKickoffStartedEvent) == []
+
+
+def test_without_a_store_nothing_is_on_disk(tmp_path):
+    @step
+    def work(n):
+        return n
+
+    @flow
+    def pipeline():
+        return work.map(range(3)).result()
+
+    assert pipeline.kickoff() == [0, 1, 2]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_may_be_stopped_and_gone_on_with(on_disk, ran):
+    @step
+    async def work(n):
+        if n == 2 and len(ran) == 2:
+            ran.append("waits")
+            await asyncio.sleep(60)
+        ran.append(n)
+        return n
+
+    @flow(checkpoint=on_disk())
+    async def pipeline():
+        return [await work(n) for n in range(4)]
+
+    handle = pipeline.submit(run_id="one")
+    while "waits" not in ran:
+        time.sleep(0.005)
+    handle.cancel()
+    while handle.status == "running":
+        time.sleep(0.005)
+    assert handle.status == "cancelled"
+    time.sleep(0.05)
+    assert pipeline.kickoff(run_id="one") == [0, 1, 2, 3]
+    assert ran == [0, 1, "waits", 2, 3]
+
+
+PROGRAM = """
+import os, sys, time
+from crewlite.flow import flow, sleep_for, step
+
+@step
+def extract(n):
+    with open("ran", "a") as file:
+        file.write(f"{n}\\n")
+    time.sleep(0.02)
+    return n
+
+@flow(checkpoint=True)
+def etl(count):
+    return sum(extract(n) for n in range(count))
+
+print(etl.kickoff(40, run_id="etl"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
+def test_a_killed_process_is_gone_on_with_by_running_the_script_again(tmp_path):
+    (tmp_path / "etl.py").write_text(PROGRAM)
+    child = subprocess.Popen([sys.executable, "etl.py"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    ran = tmp_path / "ran"
+    while not ran.exists() or len(ran.read_text().splitlines()) < 10:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    done = subprocess.run([sys.executable, "etl.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{sum(range(40))}\n", done.stderr
+    lines = ran.read_text().splitlines()
+    assert len(lines) <= 41, "only the step in flight may run again"
+    assert set(lines) == {str(n) for n in range(40)}
+
+
+# timers
+
+
+def test_a_timer_waits_once_over_all_lives(config):
+    broken = [True]
+
+    @flow(checkpoint=config())
+    def pipeline():
+        sleep_for(0.2)
+        if broken:
+            raise Boom
+        return "rested"
+
+    began = time.monotonic()
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    assert time.monotonic() - began >= 0.2
+    broken.clear()
+    began = time.monotonic()
+    assert pipeline.kickoff(run_id="one") == "rested"
+    assert time.monotonic() - began < 0.2
+
+
+def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
+    async def nap():
+        await sleep_for(0.01)
+        return "rested"
+
+    assert flow(nap).kickoff() == "rested"
+    assert asyncio.run(nap()) == "rested"
+    assert sleep_for(0) is None
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ConfigError, match="0 or more"):
+            sleep_for(wrong)

@@ -1,0 +1,121 @@
+"""`runtime="isolated"`: a step in a process of its own, whose crash is an attempt and not the end of the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import tests.flow.isolated_steps as far
+from crewlite import History
+from crewlite.errors import ConfigError, NotCodable, StepCrashed, StepRaised, StepTimeout
+from crewlite.flow import flow, step
+
+
+def run(work, **options):
+    return flow(**options)(work).kickoff()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(") ")[2][0] != "Z"
+
+
+def test_it_runs_in_a_process_of_its_own_each_time():
+    pids = run(lambda: [far.process(), far.process(), far.waiting(3)[1]])
+    assert len({*pids, os.getpid()}) == 4
+
+
+def test_arguments_and_result_travel_as_plain_data_and_come_back_as_themselves():
+    assert run(lambda: far.shaped(far.Shape(sides=3), add=1)) == far.Shape(sides=4)
+    assert run(lambda: far.anything([1, (2.5, None), {"a": b"b"}])) == [1, (2.5, None), {"a": b"b"}]
+
+
+def test_the_idempotency_key_is_that_of_the_step():
+    first, second = run(lambda: [far.key(), far.key()])
+    assert len(first) == 32
+    assert first != second
+
+
+def test_a_crash_of_the_process_is_an_attempt_and_not_the_end_of_the_run(on_disk, tmp_path):
+    pipeline = flow(name="pipeline", checkpoint=on_disk())(lambda: far.crashes_once(str(tmp_path / "flag")))
+    assert pipeline.kickoff(run_id="one") == "survived"
+    with History(pipeline.checkpoint.location) as history:
+        (attempt,) = history.run("one").attempts
+    assert attempt.error_type == "StepCrashed"
+    assert "exit code 7" in attempt.message
+
+
+def test_a_crash_without_tries_left_ends_the_flow_with_its_cause():
+    with pytest.raises(StepCrashed, match="signal 9") as caught:
+        run(far.crashes)
+    assert caught.value.exit_code == -9
+
+
+def test_time_that_is_up_kills_the_process(tmp_path):
+    with pytest.raises(StepTimeout):
+        run(lambda: far.hangs(str(tmp_path / "pid")))
+    pid = int((tmp_path / "pid").read_text())
+    until = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not alive(pid)
+
+
+def test_what_it_raises_keeps_its_name():
+    with pytest.raises(KeyError, match="no"):
+        run(lambda: far.raises("key"))
+    with pytest.raises(StepRaised, match="no") as caught:
+        run(lambda: far.raises("odd"))
+    assert caught.value.error_type == "Odd"
+    assert "raise {" in caught.value.trace
+
+
+def test_what_cannot_travel_is_told_with_its_place():
+    with pytest.raises(NotCodable, match="cannot travel"):
+        run(lambda: far.anything(threading.Lock()))
+    with pytest.raises(StepRaised, match="result of anything"):
+        run(lambda: far.anything("object"))
+
+
+def test_a_function_that_no_other_process_could_find_is_told_when_it_is_decorated():
+    with pytest.raises(ConfigError, match="top level of a module"):
+        step(runtime="isolated")(lambda: None)
+    with pytest.raises(ConfigError, match="inline, isolated"):
+        step(runtime="somewhere")(time.sleep)
+
+
+PROGRAM = """
+import os
+from crewlite.flow import flow, step
+
+@step(runtime="isolated")
+def work(n):
+    return n + 1
+
+@flow(checkpoint=True)
+def pipeline():
+    return work(1)
+
+if {guard}:
+    print(pipeline.kickoff(run_id="one"))
+"""
+
+
+def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(tmp_path):
+    def script(guard):
+        (tmp_path / "script.py").write_text(PROGRAM.format(guard=guard))
+        return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    done = script("__name__ == '__main__'")
+    assert done.stdout == "2\n", done.stderr
+    (tmp_path / ".checkpoints").rename(tmp_path / "before")
+    assert "if __name__ == '__main__':" in script("True").stderr
