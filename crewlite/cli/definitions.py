@@ -1,4 +1,4 @@
-"""Finding the crew or agent that is meant: `package.module:attribute` or `path/to/file.py:attribute`.
+"""Finding the crew, agent or flow that is meant: `package.module:attribute` or `path/to/file.py:attribute`.
 
 Only what the user names, here or in pyproject.toml, is ever imported; what stands in a record never is.
 """
@@ -22,13 +22,12 @@ from typing import Any
 
 import click
 
-from crewlite import Agent, Crew
 from crewlite.cli.exits import Failed
+from crewlite.cli.kinds import KINDS, Runnable
 from crewlite.errors import text_of
 from crewlite.runtime.kickoff import refused
 
-Runnable = Crew | Agent
-_WANTED = "a Crew, an Agent, or a function without required arguments that returns one"
+_WANTED = "a Crew, an Agent, a function with @flow, or a function without required arguments that returns one"
 _NOT_OURS = tuple(
     os.path.join(os.path.abspath(path), "")
     for path in (os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
@@ -46,11 +45,12 @@ def find(target: str) -> Runnable:
     with _of_the_user(where):
         module = _module(where)
         found = _attribute(module, name, target)
-        if not isinstance(found, Runnable) and callable(found) and not isinstance(found, type) and _is_ready(found):
+        if not isinstance(found, KINDS) and callable(found) and not isinstance(found, type) and _is_ready(found):
             found = found()
-    if not isinstance(found, Runnable):
+    if not isinstance(found, KINDS):
         raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
-    return found
+    definition: Runnable = found
+    return definition
 
 
 def of_the_project() -> str | None:
@@ -65,23 +65,6 @@ def of_the_project() -> str | None:
     if told is not None and not isinstance(told, str):
         raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
     return told
-
-
-def on_model(definition: Runnable, model: str) -> Runnable:
-    """The same with this model for everybody."""
-    if isinstance(definition, Agent):
-        return definition.model_copy(update={"llm": model})
-    people: dict[Agent, Agent] = {}
-    everybody = [*definition.agents, *(task.agent for task in definition.tasks if task.agent)]
-    for one in everybody:
-        people.setdefault(one, one.model_copy(update={"llm": model}))
-    tasks: dict[Any, Any] = {}
-    for task in definition.tasks:  # a task builds on earlier ones only
-        context = None if task.context is None else tuple(tasks[other] for other in task.context)
-        agent = people[task.agent] if task.agent else None
-        tasks[task] = task.model_copy(update={"agent": agent, "context": context})
-    agents = tuple(people[agent] for agent in definition.agents)
-    return definition.model_copy(update={"llm": model, "agents": agents, "tasks": tuple(tasks.values())})
 
 
 def culprit(error: BaseException) -> str:
@@ -169,7 +152,7 @@ def _is_ready(function: Any) -> bool:
 
 
 def _what_there_is(module: ModuleType) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, Runnable) and not name.startswith("_")]
+    names = [name for name, value in vars(module).items() if isinstance(value, KINDS) and not name.startswith("_")]
     return f" What there is: {', '.join(names)}." if names else ""
 
 

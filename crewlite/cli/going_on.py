@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew
 from crewlite.cli.checkpoint.where import Asked, Place, location_of, ref_argument
-from crewlite.cli.definitions import Runnable, find, of_the_project
+from crewlite.cli.definitions import find, of_the_project
+from crewlite.cli.exits import Failed
+from crewlite.cli.kinds import Runnable, check_takes, kind_of, name_of, with_types
+from crewlite.cli.manner import Manner, manner_options, pairs
 from crewlite.cli.shell import Again
-from crewlite.cli.stage import Manner, Stage, manner_options, pairs
+from crewlite.cli.stage import Stage
 from crewlite.llm.models import named
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
 
 _CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
+_EDIT = "What a finished step is to have come to; ADDRESS:=JSON for data, =@FILE for what a file holds."
+_RERUN = "A finished step to run again, with all that is made from it; or a call in doubt to make again."
 
 
 @click.command()
 @ref_argument("ref", "[REF]")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
 @click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
-@manner_options
+@manner_options()
 @click.pass_context
 def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | None, location: str | None) -> None:
     """Go on with a run where it stopped, and print its answer.
@@ -42,6 +48,7 @@ def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | No
                 return
             source = CheckpointConfig(location=place.location, provider=None, restore_from=_exactly(place, run))
             definition = _definition(stage, run, source, target)
+        check_takes(definition, {}, None, manner.model)
         stage.say(f"Going on with {_named(run)}.")
         stage.kickoff(definition, source=source)
 
@@ -51,10 +58,11 @@ def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | No
 @click.option("--branch", metavar="NAME", help="Name of the new branch; one is made up if it is left out.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input to change; NAME:=JSON likewise.")
 @click.option("--message", metavar="TEXT", help="What to ask instead, of an agent.")
+@click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=_EDIT)
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
 @click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
-@manner_options
+@manner_options(rerun=_RERUN)
 @click.pass_context
 def fork(
     ctx: click.Context,
@@ -63,6 +71,7 @@ def fork(
     branch: str | None,
     inputs: Sequence[str],
     message: str | None,
+    edits: Sequence[str],
     no_run: bool,
     target: str | None,
     location: str | None,
@@ -70,40 +79,56 @@ def fork(
     """Begin a branch at a checkpoint, run it, and print its answer.
 
     REF is a checkpoint, or a run or run/branch, which is forked at its head; without it, the newest run. What was
-    recorded before is shared and not paid again, except where --input changes what was asked. The run itself stays as
-    it is.
+    recorded before is shared and not paid again, except what --input, --edit or --rerun changes and what is made from
+    that. The run itself stays as it is.
     """
-    given = pairs(inputs, "--input")
-    if no_run and (given or message or manner.model or manner.answers or manner.rerun):
+    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", files=True)
+    if no_run and (given or message or manner.model or manner.answers):
         raise click.UsageError("--no-run only makes the branch; inputs and models are for the run of it")
     stage = Stage(manner)
     with stage.set_up():
         with Asked(location or location_of(ctx), False).open(ref) as place:
             run = place.history.run(place.ref or "latest")
             stage.again = Again(place.location, target, manner.model)
+            again, doubts = _apart(run, manner.rerun)
+            make = partial(place.history.fork, place.ref or "latest", branch=branch, edits=edited, rerun=again)
             if no_run:
-                made = place.history.fork(place.ref or "latest", branch=branch)
+                if doubts:
+                    raise click.UsageError(f"--no-run: {doubts[0]} is a call in doubt, which is made in a run")
+                made = make()
                 name = f"{made.run_id}/{made.branch}"
                 stage.say(f"Made {name}. To run it: {stage.again.line('resume', name)}")
-                return stage.branch(made.run_id, made.branch)
+                return stage.output.branch(made.run_id, made.branch)
             source = CheckpointConfig(location=place.location, provider=None, restore_from=_exactly(place, run))
             definition = _definition(stage, run, source, target)  # first: what cannot be run is not forked
-            _check_takes(definition, given, message)
-            made = place.history.fork(place.ref or "latest", branch=branch)
+            check_takes(definition, given, message, manner.model)
+            given = with_types(definition, given)
+            made = make()
         stage.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
+        stage.manner = replace(manner, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
         stage.kickoff(definition.bound_to(None), inputs=given or None, message=message, source=there)
     return None
 
 
+def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Steps that the branch takes back, and calls in doubt that its kickoff makes again."""
+    cut = {step.address for step in run.steps if step.status != "finished"} if rerun else set()
+    return [at for at in rerun if at not in cut], [at for at in rerun if at in cut]
+
+
 def _answer(stage: Stage, run: RunHistory) -> bool:
     """Print the stored answer of a finished run. False if it is of a kind that has none to print."""
     outcome = next((step.value for step in run.steps if step.address == ""), None)
-    raw = _raw(outcome, run)
-    if raw is None:
+    raw, flow = _raw(outcome, run), run.definition["kind"] == "flow"
+    if raw is None and not flow:
         return False
     stage.say(f"{_named(run)} has finished before; this is its stored answer. To run it with what was changed: --crew.")
-    stage.answer(raw, run.run_id, run.usage.model_dump(), None)
+    about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
+    if flow:
+        stage.output.value(outcome, **about)
+    else:
+        stage.output.answer(str(raw), **about)
     return True
 
 
@@ -125,34 +150,36 @@ def _exactly(place: Place, run: RunHistory) -> str:
 
 
 def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None) -> Runnable:
-    """What the run is of: as named, as the project names it if that fits, else rebuilt from the record."""
+    """What the run is of: as named, as the project names it if that fits, else rebuilt from the record.
+
+    Raises Failed if it is another, or a flow that nobody has named.
+    """
+    recorded = run.definition["kind"], run.definition["name"]
     if target is not None:
-        return find(target)
+        definition = find(target)
+        if kind_of(definition) != recorded[0]:
+            raise Failed(f"{_named(run)} is not of {kind_of(definition)} {name_of(definition)} ({target})")
+        return definition
+    other = ""
     if project := of_the_project():
         definition = find(project)
-        if _name_of(definition) == (run.definition["kind"], run.definition["name"]):
+        if (kind_of(definition), name_of(definition)) == recorded:
             return definition
-        stage.say(
-            f"pyproject.toml names {' '.join(_name_of(definition))} ({project}), and this run is of "
-            f"{run.definition['kind']} {run.definition['name']}; it is rebuilt from its record."
-        )
+        other = f"pyproject.toml names {kind_of(definition)} {name_of(definition)} ({project}), and this run is of "
+        other += " ".join(recorded)
         stage.again = replace(stage.again, target=None)
-    kind = Agent if run.definition["kind"] == "agent" else Crew
+    if recorded[0] == "flow":
+        raise Failed(
+            f"{_named(run)} is a function, which no record holds. Say where it is: --crew MODULE:{recorded[1]}, or "
+            f"crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
+        )
+    if other:
+        stage.say(f"{other}; it is rebuilt from its record.")
+    kind = Agent if recorded[0] == "agent" else Crew
     model = stage.manner.model
     return kind.from_checkpoint(source, bind={"llm": named(model)} if model else None)
-
-
-def _name_of(definition: Runnable) -> tuple[str, str]:
-    return ("agent", definition.role) if isinstance(definition, Agent) else ("crew", definition.name)
 
 
 def _named(run: RunHistory) -> str:
     """The run in words."""
     return f"{run.run_id}/{run.branch} ({run.definition['kind']} {run.definition['name']})"
-
-
-def _check_takes(definition: Runnable, inputs: dict[str, Any], message: str | None) -> None:
-    if isinstance(definition, Agent) and inputs:
-        raise click.UsageError("an agent takes no inputs; to ask it something else: --message TEXT")
-    if not isinstance(definition, Agent) and message is not None:
-        raise click.UsageError("--message is for an agent, and this is a crew: --input NAME=TEXT")

@@ -15,7 +15,7 @@ from crewlite.cli.late import LateGroup
         "checkpoint": ("crewlite.cli.checkpoint.group:checkpoint", "Look at what is recorded, and care for it."),
         "completion": ("crewlite.cli.completion:completion", "Print the script that completes crewlite in a shell."),
         "demo": ("crewlite.cli.demo:demo", "Run a crew, kill it half way, let it go on: nothing recorded runs again."),
-        "run": ("crewlite.cli.run:run", "Kick off a crew or an agent, and print its answer."),
+        "run": ("crewlite.cli.run:run", "Kick off a crew, an agent or a flow, and print its answer."),
     },
 )
 @click.version_option(__version__, "-V", "--version", prog_name="crewlite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.errors import (
+    AnswerRefused,
     BindMissing,
     BranchConflictError,
     BranchExists,
@@ -34,6 +35,9 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"whether it took effect. If it did: {answered} - if it did not: "
                 f"{again.line('resume', ref, '--rerun', error.address)}"
             )
+        case AnswerRefused():
+            other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
+            return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"
         case MissingInput():
             return (
                 f"{error.where} asks for {{{error.name}}}, which the inputs do not hold (given: "

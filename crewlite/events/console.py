@@ -15,7 +15,7 @@ from crewlite import events
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.events.live import foot_of
-from crewlite.events.underway import Underway
+from crewlite.events.underway import Underway, titled
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
@@ -31,6 +31,7 @@ _MARKS = {  # as it should be, where it cannot be shown, colour
     "reused": ("↺", "=", "yellow"),
     "saved": ("●", "*", "blue"),
     "said": ("»", ">", "dim"),
+    "waits": ("◇", "~", "magenta"),
     "failed": ("✗", "x", "red"),
 }
 _LONGEST = 100  # characters of a text that is quoted
@@ -57,6 +58,7 @@ def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
         yield
         return
     console, run = rich.Console(highlight=False), Underway()
+    token = _watched.set(False)  # what is kicked off inside is part of this run, and told with it
     with foot_of(console, run) as foot:
 
         def hear(source: object, event: BaseEvent, state: Any) -> None:
@@ -68,12 +70,15 @@ def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
                 with foot.above() if foot else contextlib.nullcontext():
                     say(foot.console if foot else console, *said, depth=depth)
 
-        with event_bus.on(BaseEvent, hear):
-            yield
+        try:
+            with event_bus.on(BaseEvent, hear):
+                yield
+        finally:
+            _watched.reset(token)
 
 
 def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
-    """Print a line with a mark: "begun", "done", "reused", "saved", "said" or "failed"; ASCII where need be."""
+    """Print a line with a mark: a name in `_MARKS`, shown in ASCII where need be."""
     fancy, plain, colour = _MARKS[mark]
     sign = fancy if encodable(fancy, console) else plain
     line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
@@ -99,7 +104,10 @@ def encodable(text: str, console: Console) -> bool:
 
 
 def _line(event: BaseEvent, state: Any) -> _Line:
-    return _of_run(event, state) or _of_task(event) or _of_call(event, state) or _of_record(event)
+    for said in (_of_run, _of_flow, _of_task, _of_step, _of_call, _of_record):
+        if line := said(event, state):
+            return line
+    return None
 
 
 def _of_run(event: BaseEvent, state: Any) -> _Line:
@@ -124,7 +132,26 @@ def _of_run(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_task(event: BaseEvent) -> _Line:
+def _of_flow(event: BaseEvent, state: Any) -> _Line:
+    match event:
+        case events.FlowStartedEvent():
+            return "begun", f"flow {event.flow_name} {'goes on' if event.resumed else 'begins'} (run {event.run_id})"
+        case events.FlowFinishedEvent():
+            paid = f": {_tokens(state)}" if state and state.usage.requests else ""
+            return "done", f"flow {event.flow_name} has finished{paid}"
+        case events.FlowFailedEvent():
+            return "failed", f"flow {event.flow_name} stopped: {_error(event)}"
+        case events.FlowPausedEvent():
+            return "waits", f"flow {event.flow_name} waits for {', '.join(event.waiting)}"
+        case events.HumanFeedbackRequestedEvent():
+            return "waits", f"{event.address} asks: {_short(event.question)}"
+        case events.HumanFeedbackReceivedEvent():
+            answer = event.answer if isinstance(event.answer, str) else repr(event.answer)
+            return "done", f"{event.address} is answered: {_short(answer)}"
+    return None
+
+
+def _of_task(event: BaseEvent, state: Any) -> _Line:
     match event:
         case events.TaskStartedEvent():
             verb = "goes on" if event.resumed else "begins"
@@ -133,11 +160,20 @@ def _of_task(event: BaseEvent) -> _Line:
             return "done", f"{_task(event)}: {event.agent_role} has finished"
         case events.TaskFailedEvent():
             return "failed", f"{_task(event)}: {event.agent_role} failed: {_error(event)}"
+    return None
+
+
+def _of_step(event: BaseEvent, state: Any) -> _Line:
+    match event:
+        case events.StepStartedEvent() if event.kind == "step":
+            return "begun", f"{titled(event)}{' goes on' if event.resumed else ''}"
+        case events.StepCompletedEvent() if event.kind == "step":
+            return "done", titled(event)
+        case events.StepFailedEvent():
+            return "failed", f"{titled(event)} failed: {_error(event)}"
         case events.StepReplayedEvent():
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
             return "reused", f"{event.address or 'the result'} from the record{changed}"
-        case events.StepFailedEvent():
-            return "failed", f"{event.kind} {event.name} failed: {_error(event)}"
     return None
 
 
@@ -162,7 +198,7 @@ def _of_call(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_record(event: BaseEvent) -> _Line:
+def _of_record(event: BaseEvent, state: Any) -> _Line:
     match event:
         case events.CheckpointCompletedEvent():
             return "saved", f"checkpoint {short(event.checkpoint_id)} at {event.trigger}"

@@ -134,7 +134,9 @@ class Foot:
         """Write whole lines to the terminal in the block: they stand above the foot."""
         with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
-            self._line_open = False
+            if self._line_open:  # a question, say: what comes now does not go on in its line
+                self._line_open = False
+                self._file.write("\n")
             yield
             self._draw()
 

@@ -102,6 +102,11 @@ def elapsed(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def titled(event: Any) -> str:
+    """Kind and name of a step, and what sort of work it is if its author says so."""
+    return f"{event.kind} {event.name}{f' ({event.step_type})' if event.step_type else ''}"
+
+
 def _title(event: Any) -> str:
     match event.type:
         case "task_started":
@@ -112,5 +117,5 @@ def _title(event: Any) -> str:
         case "tool_usage_started":
             return f"tool {event.tool_name}"
         case "step_started":
-            return f"{event.kind} {event.name}"
+            return titled(event)
     return ""

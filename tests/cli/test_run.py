@@ -63,7 +63,10 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
             ["crews:crow"],
             "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, bill.",
         ),
-        (["crews:number"], "is of type int; wanted a Crew, an Agent, or a function without required arguments"),
+        (
+            ["crews:number"],
+            "is of type int; wanted a Crew, an Agent, a function with @flow, or a function without required arguments",
+        ),
         (["crews:wants"], "is a function with the arguments (topic)"),
         (["crews:Crew"], "is the class Crew"),
         (["nowhere.at_all:crew"], "there is no module 'nowhere'"),

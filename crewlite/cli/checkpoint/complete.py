@@ -1,4 +1,4 @@
-"""Completing refs in a shell: runs, branches and short ids. Quick, and silent whatever goes wrong."""
+"""Completing in a shell: runs, branches, short ids, questions. Quick, and silent whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -23,6 +23,17 @@ def complete_ref(location: str | None, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(incomplete, type="file")]
     with contextlib.suppress(Exception):  # whatever is wrong is told when the command is run, not while it is typed
         return [item for item in _refs(location) if item.value.startswith(incomplete)]
+    return []
+
+
+def complete_question(location: str | None, ref: str | None, incomplete: str) -> list[CompletionItem]:
+    """The addresses of the questions that a run waits with."""
+    with contextlib.suppress(Exception):  # as above
+        logging.getLogger("crewlite").addHandler(logging.NullHandler())
+        with history.History(location_or_detected(location)) as opened:
+            waiting = opened.run(ref or "latest").waiting
+        items = [CompletionItem(one.address, help=one.question.partition("\n")[0]) for one in waiting]
+        return [item for item in items if item.value.startswith(incomplete)]
     return []
 
 

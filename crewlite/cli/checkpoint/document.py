@@ -79,5 +79,6 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
         status = run.status
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
-    said = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
+    said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
+    said["waiting"] = run.waiting
     return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from crewlite.cli import questions
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Part, Screen, ago, cost, iso
 from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument
 from crewlite.cli.places import DIRECTORY
+from crewlite.cli.shell import shell_line
 from crewlite.ids import short
+from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
     from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.history import RunHistory
     from crewlite.usage import Usage
+
+definitions = lazy("crewlite.cli.definitions")
 
 _TASKS = 12  # that are listed one by one
 
@@ -34,14 +37,15 @@ def info(asked: Asked, what: str | None) -> None:
     """
     with asked.open(what) as place:
         found = place.history.checkpoint(place.ref or "latest")
-        status = place.history.run(f"{found.run_id}/{found.branch}").status
+        run = place.history.run(f"{found.run_id}/{found.branch}")
         if asked.as_json:
-            return document.answer({"location": place.location, "status": status, **document.of_checkpoint(found)})
-        _show(Screen(), place, found, status)
+            now = {"location": place.location, "status": run.status, "waiting": run.waiting}
+            return document.answer({**now, **document.of_checkpoint(found)})
+        _show(Screen(), place, found, run)
     return None
 
 
-def _show(screen: Screen, place: Place, found: Checkpoint, status: str) -> None:
+def _show(screen: Screen, place: Place, found: Checkpoint, run: RunHistory) -> None:
     named = place.ref or place.location
     if not any(part in named for part in (found.id, short(found.id), "@", "~")):
         screen.line((f"the newest checkpoint of {named}" if place.ref else _newest_in(place, found), "dim"), whole=True)
@@ -50,7 +54,7 @@ def _show(screen: Screen, place: Place, found: Checkpoint, status: str) -> None:
     rows: list[tuple[str, Part]] = [
         ("checkpoint", (found.id, "cyan")),
         ("ref", found.ref),
-        ("run", f"{found.run_id}/{found.branch}, now {status}"),
+        ("run", f"{found.run_id}/{found.branch}, now {run.status}"),
         ("trigger", f"{found.trigger}{at}"),
         ("created", f"{iso(found.created_at)} ({ago(found.created_at)})" if screen.terminal else iso(found.created_at)),
         ("parent", found.parent_id or "none, it is the first"),
@@ -63,9 +67,9 @@ def _show(screen: Screen, place: Place, found: Checkpoint, status: str) -> None:
     screen.fields(rows)
     _tasks(screen, found)
     screen.line()
-    if status != "finished":
-        run = going_on(found.run_id, found.branch)
-        screen.line(("to go on with the run   ", "dim"), command(place, "resume", run), whole=True)
+    waits(screen, place, run)
+    if run.status != "finished":
+        screen.line(("to go on with the run   ", "dim"), resuming(place, run), whole=True)
     screen.line(("to try again from here  ", "dim"), command(place, "fork", short(found.id)), whole=True)
 
 
@@ -90,11 +94,28 @@ def _tasks(screen: Screen, found: Checkpoint) -> None:
     return None
 
 
-def command(place: Place, verb: str, ref: str) -> str:
-    """A line to copy: `crewlite checkpoint <verb> <ref>`, quoted for a shell."""
+def waits(screen: Screen, place: Place, run: RunHistory) -> None:
+    """The questions that a run waits with, each with the line that answers it; nothing if there are none."""
+    if not run.waiting:
+        return
+    screen.line(("waits for", "bold"))
+    ref = going_on(run.run_id, run.branch)
+    for line in questions.told(run.waiting, lambda address: command(place, "answer", ref, address, "VALUE")):
+        screen.block(line, indent=2)
+    screen.line()
+
+
+def command(place: Place, verb: str, *words: str) -> str:
+    """A line to copy: `crewlite checkpoint <verb> ...`, quoted for a shell."""
     where = [] if place.location == DIRECTORY else ["--location", place.location]
-    line = ["crewlite", "checkpoint", verb, *where, ref]
-    return subprocess.list2cmdline(line) if sys.platform == "win32" else shlex.join(line)
+    return shell_line(["crewlite", "checkpoint", verb, *where, *words])
+
+
+def resuming(place: Place, run: RunHistory) -> str:
+    """The line that resumes a run. Of a flow it says where the function is, as no record holds it."""
+    kind, name = run.definition["kind"], run.definition["name"]
+    where = ["--crew", f"MODULE:{name}"] if kind == "flow" and not definitions.of_the_project() else []
+    return command(place, "resume", going_on(run.run_id, run.branch), *where)
 
 
 def going_on(run_id: str, branch: str) -> str:

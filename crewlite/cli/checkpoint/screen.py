@@ -28,6 +28,7 @@ Part = str | tuple[str, str]
 STYLES = {
     "finished": "green",
     "unfinished": "yellow",
+    "waiting": "magenta",
     "failed": "red",
     "in_doubt": "yellow",
     "damaged": "bold red",
@@ -36,6 +37,7 @@ _MARKS = {  # as it should be, and where that cannot be shown
     "finished": ("✓", "+"),
     "unfinished": ("▸", ">"),
     "failed": ("✗", "x"),
+    "waiting": ("◇", "~"),
     "in_doubt": ("?", "?"),
     "damaged": ("!", "!"),
     "place": ("●", "*"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite.cli.checkpoint import document
-from crewlite.cli.checkpoint.info import command, compact, going_on, name_of, spent
+from crewlite.cli.checkpoint.info import compact, name_of, resuming, spent, waits
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument
 from crewlite.cli.exits import Failed
@@ -78,8 +78,9 @@ def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
         ("usage", spent(run.usage)),
     ]
     screen.fields(rows, indent=2)
-    screen.line()
-    screen.table(_STEPS, [_row(screen, run, address, step) for address, step in in_order(run.steps)])
+    if run.steps:
+        screen.line()
+        _table(screen, run)
     if run.attempts:
         screen.line()
         screen.line(("failed attempts", "bold"))
@@ -87,7 +88,19 @@ def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
             _attempt(screen, run, attempt)
     if status != "finished":
         screen.line()
-        screen.line(("to go on  ", "dim"), command(place, "resume", going_on(run.run_id, run.branch)), whole=True)
+        waits(screen, place, run)
+        screen.line(("to go on  ", "dim"), resuming(place, run), whole=True)
+
+
+def _table(screen: Screen, run: RunHistory) -> None:
+    """The steps; with their types, if any has one."""
+    steps = run.steps
+    rows = [_row(screen, run, address, step) for address, step in in_order(steps)]
+    if not any(step.type for step in steps):
+        return screen.table(_STEPS, rows)
+    types = [(step.type or "") if step else "" for _, step in in_order(steps)]
+    typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
+    return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
 
 
 def _why(run: RunHistory) -> str:
@@ -164,6 +177,7 @@ def _show_step(asked: Asked, place: Place, run: RunHistory, address: str) -> Non
     used = step.usage
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
+        ("type", step.type or ""),
         ("time", duration(step.milliseconds)),
         ("usage", spent(used) if used.requests else ""),
     ]

@@ -1,0 +1,61 @@
+"""`crewlite checkpoint answer`: a person's answer to a question that a run waits with."""
+
+from __future__ import annotations
+
+import click
+
+from crewlite.cli import questions
+from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.complete import complete_question
+from crewlite.cli.checkpoint.info import resuming, waits
+from crewlite.cli.checkpoint.screen import Screen
+from crewlite.cli.checkpoint.where import OPTIONS, Asked, location_of, ref_argument
+from crewlite.errors import AnswerRefused
+from crewlite.lazy import lazy
+from crewlite.state.history import Waiting
+
+human = lazy("crewlite.runtime.human")
+
+
+def _addresses(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    return complete_question(location_of(ctx), ctx.params.get("ref"), incomplete)
+
+
+@click.command()
+@ref_argument("ref", "REF", required=True)
+@click.argument("address", metavar="ADDRESS", shell_complete=_addresses)
+@click.argument("value", metavar="VALUE")
+@OPTIONS
+def answer(asked: Asked, ref: str, address: str, value: str) -> None:
+    """Answer a question that a run waits with.
+
+    REF is a run or run/branch, ADDRESS the question's, as show and the run itself tell it. VALUE is text; where the
+    question wants something else it is read as JSON, or as yes and no. An answer that does not fit is refused, and the
+    question waits. The run goes on with it when it is resumed, here or anywhere.
+    """
+    with asked.open(ref) as place:
+        run = place.history.run(place.ref or "latest")
+        question = next((one for one in run.waiting if one.address == address), None)
+        typed = human.typed(value, question.schema if question else None)
+        try:
+            place.history.answer(run, address, typed)
+        except AnswerRefused as refusal:
+            raise _with_what_fits(refusal, question) from refusal
+        run = place.history.run(f"{run.run_id}/{run.branch}")
+        if asked.as_json:
+            name = {"run_id": run.run_id, "branch": run.branch, "address": address}
+            return document.answer({"location": place.location, **name, "status": run.status, "waiting": run.waiting})
+        screen = Screen()
+        screen.line(screen.mark("finished"), f" {address} of {run.run_id}/{run.branch} is answered", whole=True)
+        screen.line()
+        waits(screen, place, run)
+        screen.line(("to go on  ", "dim"), resuming(place, run), whole=True)
+    return None
+
+
+def _with_what_fits(refusal: AnswerRefused, question: Waiting | None) -> AnswerRefused:
+    if question is None:
+        return refusal
+    return AnswerRefused(refusal.address, f"{refusal.problem}; wanted {questions.what_fits(question.schema)}")

@@ -1,0 +1,43 @@
+"""Signals that end a command, or stop it for a while, in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from crewlite.events.live import put_away
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the run as Ctrl-C does, with the status that shells give to them.
+
+    Raising SystemExit is all there is to do: whoever waits for a run leaves it in order then. Ctrl-Z stops it as ever.
+    """
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for name, act in (("SIGTERM", _end), ("SIGHUP", _end), ("SIGTSTP", _stand_still)):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not if it is to be ignored
+                before[number] = signal.signal(number, act)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _stand_still(number: int, frame: FrameType | None) -> None:
+    """Ctrl-Z: leave a tidy terminal to the shell."""
+    with put_away():
+        handler = signal.signal(number, signal.SIG_DFL)  # not always this one: a run may listen
+        signal.raise_signal(number)  # returns when the process is continued
+        signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""How a run is to be gone on with: the options that `run`, `resume` and `fork` have in common."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from crewlite.runtime.human import Typed
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How it is to be done."""
+
+    as_json: bool = False
+    model: str | None = None
+    answers: Mapping[str, Any] | None = None
+    rerun: Sequence[str] = ()
+
+
+def manner_options(*, rerun: str = "A call in doubt to make again.") -> Callable[[F], F]:
+    """Give a command --model, --answer, --rerun and --json; it is called with `manner`. `rerun` is the help of that."""
+
+    def decorate(function: F) -> F:
+        @click.option("--model", metavar="M", help="Ask this model, whatever the agents have of their own.")
+        @click.option("--answer", "answers", multiple=True, metavar="ADDRESS=VALUE", help=_ANSWER)
+        @click.option("--rerun", multiple=True, metavar="ADDRESS", help=rerun)
+        @click.option("--json", "as_json", is_flag=True, help="One JSON line per event, then one with the result.")
+        @functools.wraps(function)
+        def command(model: str | None, answers: Sequence[str], rerun: Sequence[str], as_json: bool, **more: Any) -> Any:
+            given = {at: _said(at, value) for at, value in pairs(answers, "--answer").items()}
+            return function(manner=Manner(as_json or _outer_json(), model, given or None, rerun), **more)
+
+        return command  # type: ignore[return-value]
+
+    return decorate
+
+
+_ANSWER = "The answer to a question, or the result of a call in doubt."
+
+
+def pairs(words: Sequence[str], option: str, *, files: bool = False) -> dict[str, Any]:
+    """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip(":"):
+            raise click.UsageError(f"{option} {word!r} is not understood; wanted name=text or name:=JSON")
+        if files and value.startswith("@"):
+            value = _read(value[1:], option, word)
+        if not name.endswith(":"):
+            found[name] = value
+            continue
+        try:
+            found[name[:-1]] = json.loads(value)
+        except ValueError as error:
+            raise click.UsageError(f"{option} {word!r}: what follows := is no JSON ({error})") from error
+    return found
+
+
+def _read(path: str, option: str, word: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(
+            f"{option} {word!r}: the file cannot be read ({error}). For a text that begins with @: name:=JSON"
+        ) from error
+
+
+def _said(address: str, value: Any) -> Any:
+    """An answer to a person's question is read as the question wants it."""
+    asks = address.rpartition("/")[2].startswith("human")
+    return Typed(value) if asks and isinstance(value, str) else value
+
+
+def _outer_json() -> bool:
+    """Whether --json was given to the group."""
+    parent = click.get_current_context().parent
+    return bool(parent and parent.params.get("as_json"))

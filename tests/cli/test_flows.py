@@ -1,0 +1,448 @@
+"""Flows, questions to people and edits from the terminal alone: nothing is done twice, and there is always a way on."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crewlite import History
+
+CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+posix = pytest.mark.skipif(os.name == "nt", reason="needs signals or a pseudo-terminal")
+
+FLOWS = '''
+import os, time
+from pathlib import Path
+from crews import Own, note, tasks
+from crewlite import Agent, Crew, Task, tool, BaseLLM, LLMReply, ToolCall
+from crewlite.flow import ask, flow, step
+from crewlite.state import InMemoryProvider
+from crewlite import CheckpointConfig
+from pydantic import BaseModel
+
+class Report(BaseModel):
+    title: str
+    pages: int
+
+@step(type="fetch")
+def fetch(n: int) -> int:
+    note(f"fetch {n}")
+    if os.path.exists("hang") and Path("hang").read_text() == str(n):
+        time.sleep(60)
+    return n * 10
+
+@step
+def add(a, b):
+    note(f"add {a} {b}")
+    return a + b
+
+@flow
+def sums(one: int, other: int = 2) -> int:
+    return add(fetch(one), fetch(other))
+
+@flow
+def publish(text: str, pages: int = 1) -> Report | None:
+    n = fetch(pages)
+    who = ask("Who are\\nyou?", name="who")
+    if ask(f"Publish {text!r}?", bool, name="publish"):
+        return Report(title=f"{text} by {who}", pages=add(n, 1))
+
+@flow
+def says(what):
+    return what
+
+@flow(checkpoint=CheckpointConfig(provider=InMemoryProvider()))
+def forgets():
+    return ask("Well?", name="well")
+
+@flow(checkpoint=CheckpointConfig(location="own", provider=Own()))
+def elsewhere():
+    return ask("Well?", name="well")
+
+@flow
+def hires():
+    return crew.kickoff({"topic": "tides"}).raw
+
+class Paying(BaseLLM):
+    model = "paying"
+    async def acall(self, messages, **context):
+        note("asked")
+        if messages[-1]["role"] == "tool":
+            return LLMReply(text=messages[-1]["content"])
+        return LLMReply(tool_calls=(ToolCall("pay", {"amount": "5"}),))
+
+@tool(requires_approval=True)
+def pay(amount: str) -> str:
+    """Pay."""
+    note("paid " + amount)
+    return "paid " + amount
+
+cashier = Agent(role="Cashier", goal="pay", llm=Paying(), tools=[pay])
+bill = Crew(name="bill", tasks=[Task(name="pay", description="Pay", expected_output="text", agent=cashier)])
+first, second, third = tasks("one", "two", "three")
+second = second.model_copy(update={"context": (first,)})
+third = third.model_copy(update={"context": ()})
+crew = Crew(name="report", tasks=[first, second, third])
+'''
+
+
+@pytest.fixture
+def flows(shop):
+    (shop.path / "flows.py").write_text(FLOWS, encoding="utf-8")
+    return shop
+
+
+def answered(flows, ref, *words):
+    done = flows.do("checkpoint", "answer", ref, *words)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+# --- running
+
+
+def test_a_flow_takes_its_parameters_and_prints_what_it_returns(flows):
+    done = flows.do("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    assert (done.returncode, done.stdout) == (0, "30\n")
+    told = [line.strip() for line in done.stderr.splitlines() if "checkpoint" not in line]
+    assert told[:3] == ["▸ flow sums begins (run s)", "▸ step fetch (fetch)", "✓ step fetch (fetch)"]
+    assert told[-3:] == ["▸ step add", "✓ step add", "✓ flow sums has finished"]
+    assert flows.calls() == ["fetch 1", "fetch 2", "add 10 20"]
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("what=as it is", "as it is\n"),
+        ('what:="text"', "text\n"),
+        ("what:=null", ""),
+        ('what:={"a": [1, "\\u00e9"]}', '{"a": [1, "é"]}\n'),
+        ("what:=7", "7\n"),
+    ],
+)
+def test_text_is_printed_as_it_is_data_as_json_and_nothing_for_none(flows, given, printed):
+    done = flows.ask("run", "flows:says", "--input", given)
+    assert (done.returncode, done.stdout) == (0, printed)
+
+
+def test_the_last_line_of_json_has_the_value(flows):
+    last = flows.lines("run", "flows:says", "--input", "what:=[1, null]", "--run-id", "r")[-1]
+    assert (last["type"], last["run_id"], last["value"], last["durability"]) == ("result", "r", [1, None], "sync")
+    assert last["usage"]["requests"] == 0
+    assert flows.lines("checkpoint", "resume", "r")[-1]["value"] == [1, None]
+
+
+def test_what_a_crew_in_a_flow_paid_is_in_the_result_and_it_is_told_once(flows):
+    last = flows.lines("run", "flows:hires")[-1]
+    assert (last["value"], last["usage"]["requests"]) == ("[Do three on tides]", 3)
+    assert flows.do("run", "flows:hires").stderr.count("▸ task one: Clerk begins") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["flows:sums"], "missing a required argument: 'one'"),
+        (["flows:sums", "--input", "two=2"], "unexpected keyword argument 'two'; it takes (one: int, other: int = 2)"),
+        (["flows:sums", "--input", "one=many"], "--input one: Input should be a valid integer"),
+        (["flows:sums", "--input", "one=1", "--model", "offline"], "what flow 'sums' asks is chosen in its code"),
+        (["flows:sums", "--message", "Well?"], "this is a flow: --input NAME=TEXT"),
+        (["flows:nothing"], "sums"),
+    ],
+)
+def test_what_a_flow_does_not_take_is_told(flows, words, said):
+    done = flows.ask("run", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not (flows.path / ".checkpoints").exists()
+
+
+# --- going on
+
+
+@posix
+def test_a_killed_flow_is_resumed_and_no_step_is_made_twice(flows):
+    flows.hang("2")
+    process = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    flows.until("fetch 2")
+    process.kill()
+    process.communicate(timeout=20)
+    flows.heal()
+    done = flows.do("checkpoint", "resume")
+    assert done.returncode == 1
+    assert "s/main (flow sums) is a function, which no record holds. Say where it is: --crew MODULE:sums" in done.stderr
+    assert flows.ask("checkpoint", "resume", "--crew", "flows:sums", "--model", "offline").returncode == 2
+    assert flows.ask("checkpoint", "resume", "--crew", "crews:crew").returncode == 1
+    assert flows.calls() == ["fetch 1", "fetch 2"]
+    done = flows.do("checkpoint", "resume", "--crew", "flows:sums")
+    assert (done.returncode, done.stdout) == (0, "30\n")
+    assert flows.calls() == ["fetch 1", "fetch 2", "fetch 2", "add 10 20"]
+    done = flows.do("checkpoint", "resume", "s")
+    assert (done.returncode, done.stdout) == (0, "30\n")
+    assert len(flows.calls()) == 4
+
+
+@posix
+def test_an_interrupted_flow_says_how_to_go_on(flows):
+    flows.hang("2")
+    process = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    flows.until("fetch 2")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Interrupted. To go on: crewlite checkpoint resume s --crew flows:sums" in said
+
+
+def test_the_project_says_where_the_flow_is(flows):
+    flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
+    (flows.path / "pyproject.toml").write_text('[tool.crewlite]\ncrew = "flows:sums"\n')
+    done = flows.ask("checkpoint", "resume", "p")
+    assert done.returncode == 1
+    assert "pyproject.toml names flow sums (flows:sums), and this run is of flow publish" in done.stderr
+    (flows.path / "pyproject.toml").write_text('[tool.crewlite]\ncrew = "flows:publish"\n')
+    done = flows.ask("checkpoint", "resume", "p", "--answer", "human:who=Ada", "--answer", "human:publish=no")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert flows.calls() == ["fetch 1"]
+
+
+# --- people
+
+
+def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done_twice(flows):
+    done = flows.do("run", "flows:publish", "--input", "text=tides", "--run-id", "p")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-7:] == [
+        "p waits for an answer.",
+        "human:who: Who are",
+        "  you?",
+        "  wanted: any text",
+        "  crewlite checkpoint answer p human:who VALUE",
+        "To go on then: crewlite checkpoint resume p --crew flows:publish",
+        "Or both at once: crewlite checkpoint resume p --answer human:who=VALUE --crew flows:publish",
+    ]
+    shown = answered(flows, "p", "human:who", "Ada").stdout
+    assert "✓ human:who of p/main is answered" in shown
+    assert "crewlite checkpoint resume p --crew MODULE:publish" in shown
+    second = flows.do("checkpoint", "answer", "p", "human:who", "Eve")
+    assert second.returncode == 1
+    assert "it has an answer already" in second.stderr
+
+    done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
+    assert done.returncode == 3
+    assert "wanted: yes or no" in done.stderr
+    refused = flows.do("checkpoint", "answer", "p", "human:publish", "perhaps")
+    assert refused.returncode == 1
+    assert "'perhaps' is not of type 'boolean'; wanted yes or no" in refused.stderr
+    refused = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish", "--answer", "human:publish=perhaps")
+    assert refused.returncode == 1
+    assert "The question still waits: crewlite checkpoint resume p --answer human:publish=VALUE" in refused.stderr
+    answered(flows, "p", "human:publish", "yes")
+
+    done = flows.do("checkpoint", "resume", "p", "--crew", "flows:publish")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"title": "tides by Ada", "pages": 11})
+    assert flows.calls() == ["fetch 1", "add 10 1"]
+
+
+def test_a_program_is_told_what_the_run_waits_for(flows):
+    done = flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p", "--json")
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["type"], last["run_id"]) == (3, "waiting", "p")
+    assert last["waiting"] == {"human:who": "Who are\nyou?"}
+    told = json.loads(flows.ask("checkpoint", "answer", "p", "human:who", "Ada", "--json").stdout)
+    assert (told["status"], told["waiting"], told["address"]) == ("unfinished", [], "human:who")
+    assert flows.ask("checkpoint", "answer", "p", "human:whom", "Ada").returncode == 1
+
+
+def test_an_answer_may_be_given_with_the_line_that_goes_on(flows):
+    words = ["run", "flows:publish", "--input", "text=x", "--run-id", "p"]
+    done = flows.ask(*words, "--answer", "human:who=7", "--answer", "human:publish=y")
+    assert (done.returncode, json.loads(done.stdout)["title"]) == (0, "x by 7")
+
+
+def test_a_crew_that_asks_for_approval_waits_and_goes_on(flows):
+    done = flows.do("run", "flows:bill", "--run-id", "b")
+    assert done.returncode == 3
+    assert 'task:pay/human:pay: Cashier wants to call pay with {"amount": "5"}. Allow it?' in done.stderr
+    assert flows.calls() == ["asked"]
+    answered(flows, "b", "task:pay/human:pay", "yes")
+    done = flows.do("checkpoint", "resume", "b", "--crew", "flows:bill")
+    assert (done.returncode, done.stdout) == (0, "paid 5\n")
+    assert flows.calls() == ["asked", "paid 5", "asked"]
+
+
+def test_a_record_in_memory_cannot_wait(flows):
+    done = flows.ask("run", "flows:forgets")
+    assert done.returncode == 3
+    assert "cannot go on with it. Nothing is left of it: the flow keeps its record in memory." in done.stderr
+
+
+def test_a_record_that_only_the_flow_can_find_is_answered_by_running_it(flows):
+    done = flows.ask("run", "flows:elsewhere", "--run-id", "e")
+    assert done.returncode == 3
+    line = "crewlite run flows:elsewhere --run-id e --answer human:well=VALUE"
+    assert f"human:well: Well?\nTo answer and go on: {line}\n" in done.stderr
+    assert flows.ask(*line.replace("VALUE", "yes").split()[1:]).stdout == "yes\n"
+
+
+def test_who_looks_around_sees_what_a_run_waits_for(flows):
+    flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
+    assert "◇ main  waiting" in flows.ask("checkpoint", "tree").stdout
+    assert "~ main  waiting" in flows.do("checkpoint", "tree", PYTHONIOENCODING="ascii").stdout
+    assert "  waiting  " in flows.ask("checkpoint", "list", "--runs").stdout
+    shown = flows.ask("checkpoint", "show", "p").stdout
+    assert "step:fetch  step  fetch  finished" in shown
+    for text in (shown, flows.ask("checkpoint", "info", "p").stdout):
+        assert "human:who: Who are\n    you?\n" in text
+        assert "    crewlite checkpoint answer p human:who VALUE\n" in text
+        assert "crewlite checkpoint resume p --crew MODULE:publish" in text
+    assert "  type  fetch\n" in flows.ask("checkpoint", "show", "p", "--step", "step:fetch").stdout
+    for words in (["show", "p"], ["info", "p"], ["list", "--runs"], ["tree"]):
+        told = json.loads(flows.ask("checkpoint", *words, "--json").stdout)
+        run = told["runs"][0] if "runs" in told else told
+        assert run["status"] == "waiting"
+        assert [(one["address"], one["schema"]) for one in run["waiting"]] == [("human:who", None)]
+    assert json.loads(flows.ask("checkpoint", "show", "p", "--json").stdout)["steps"][0]["type"] == "fetch"
+
+
+def test_questions_are_completed(flows):
+    flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
+    words = {"COMP_WORDS": "crewlite checkpoint answer p hum", "COMP_CWORD": "4"}
+    done = flows.do(_CREWLITE_COMPLETE="bash_complete", **words)
+    assert done.stdout == "plain,human:who\n"
+
+
+@posix
+def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
+    process, leader = at_terminal(flows)
+    told = until(leader, b"you? ")
+    time.sleep(0.6)  # some looks of the foot at its clock
+    os.write(leader, b"Ada\n")
+    told += until(leader, b"Publish 'x'? ")
+    assert told.count(b"Who are\r\n") == 1
+    waited = told.partition(b"you? ")[2].partition(b"Ada\r\n")[0]
+    assert waited == b"", "nothing is drawn while the line of the question is open"
+    os.write(leader, b"perhaps\n")
+    told = until(leader, b"Publish 'x'? ")
+    assert b"Input should be a valid boolean" in told
+    os.write(leader, b"y\n")
+    out, _ = process.communicate(timeout=20)
+    os.close(leader)
+    assert (process.returncode, json.loads(out)["title"]) == (0, "x by Ada")
+
+
+@posix
+def test_ctrl_c_at_a_question_leaves_a_run_that_waits(flows):
+    process, leader = at_terminal(flows)
+    until(leader, b"you? ")
+    os.write(leader, b"\x03")
+    told = until(leader, b"To go on: crewlite checkpoint resume p --crew flows:publish")
+    assert b"Traceback" not in told
+    process.communicate(timeout=20)
+    os.close(leader)
+    assert process.returncode == 130
+    with History(flows.path / ".checkpoints") as history:
+        assert [one.address for one in history.run("p").waiting] == ["human:who"]
+
+
+def at_terminal(flows):
+    import fcntl
+    import pty
+    import termios
+
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*CREWLITE, "run", "flows:publish", "--input", "text=x", "--run-id", "p"],
+        cwd=flows.path,
+        env=flows.environment(COLUMNS="100", LINES="24", TERM="xterm"),
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(follower)
+    return process, leader
+
+
+def until(leader, words):
+    told = b""
+    with contextlib.suppress(OSError):
+        while words not in told:
+            told += os.read(leader, 10_000)
+    assert words in told
+    return told
+
+
+# --- forks
+
+
+@pytest.mark.parametrize(
+    ("words", "printed", "made"),
+    [
+        (["--edit", "step:fetch:=7"], "27", ["add 7 20"]),
+        (["--edit", "step:fetch:=@seven.json"], "27", ["add 7 20"]),
+        (["--edit", "step:add=by hand"], "by hand", []),
+        (["--rerun", "step:fetch#2"], "30", ["fetch 2"]),
+        (["--edit", "step:fetch:=7", "--rerun", "step:fetch#2"], "27", ["fetch 2", "add 7 20"]),
+        (["--input", "one=4"], "60", ["fetch 4", "add 40 20"]),
+    ],
+)
+def test_a_fork_of_a_flow_runs_what_builds_on_what_was_changed(flows, words, printed, made):
+    (flows.path / "seven.json").write_text("7")
+    flows.ask("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    (flows.path / "calls.txt").unlink()
+    done = flows.do("checkpoint", "fork", "s", "--crew", "flows:sums", "--branch", "b", *words)
+    assert (done.returncode, done.stdout) == (0, f"{printed}\n")
+    assert flows.calls() == made
+    assert flows.ask("checkpoint", "resume", "s/main").stdout == "30\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["--edit", "task:one=by hand"], ["two"]),
+        (["--edit", "task:one=@answer.txt"], ["two"]),
+        (["--rerun", "task:three"], ["three"]),
+        (["--edit", "task:two=by hand"], []),
+    ],
+)
+def test_a_fork_of_a_crew_runs_what_builds_on_what_was_changed(flows, words, made):
+    (flows.path / "answer.txt").write_text("by hand")
+    flows.ask("run", "flows:crew", "--input", "topic=tides", "--run-id", "r")
+    assert flows.paid() == ["one", "two", "three"]
+    done = flows.do("checkpoint", "fork", "r", "--crew", "flows:crew", *words)
+    assert (done.returncode, done.stdout) == (0, "[Do three on tides]\n")
+    assert flows.paid() == made
+
+
+def test_a_fork_that_is_not_run_keeps_its_edits(flows):
+    flows.ask("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    (flows.path / "calls.txt").unlink()
+    done = flows.ask("checkpoint", "fork", "s", "--branch", "b", "--edit", "step:fetch:=7", "--no-run")
+    assert (done.returncode, done.stdout) == (0, "s/b\n")
+    assert flows.ask("checkpoint", "resume", "s/b", "--crew", "flows:sums").stdout == "27\n"
+    assert flows.calls() == ["add 7 20"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--edit", "step:fetsh:=7"], 1, "step:fetch"),
+        (["--rerun", "step:nothing"], 1, "names no finished step"),
+        (["--edit", "step:fetch"], 2, "wanted name=text or name:=JSON"),
+        (["--edit", "step:fetch=@nowhere"], 2, "cannot be read"),
+        (["--model", "offline"], 2, "--model is for crews and agents"),
+        (["--input", "three=3"], 2, "unexpected keyword argument 'three'"),
+    ],
+)
+def test_a_change_that_cannot_be_is_told_and_nothing_is_forked(flows, words, code, said):
+    flows.ask("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    done = flows.ask("checkpoint", "fork", "s", "--crew", "flows:sums", *words)
+    assert done.returncode == code
+    assert said in done.stderr
+    with History(flows.path / ".checkpoints") as history:
+        assert [run.branch for run in history.runs()] == ["main"]
