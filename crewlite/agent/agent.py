@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 from crewlite import events
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
-from crewlite.agent.shape import Shape
+from crewlite.agent.shape import Shape, wanted
 from crewlite.definition import Definition
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import ConfigError
@@ -197,7 +197,8 @@ class Agent(Definition):
     def _step(
         self, llm: BaseLLM, shape: Shape | None, messages: list[Message], run: Run | None
     ) -> Step[LiteAgentOutput]:
-        system = system_prompt(self.role, self.goal, self.backstory, tools=bool(self.tools))
+        told = system_prompt(self.role, self.goal, self.backstory, tools=bool(self.tools)), wanted(shape)
+        system = "\n\n".join(filter(None, told))
         opening = ({"role": "system", "content": system}, *messages)
         job = Work(
             self,

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from crewlite import durable, events, templates
 from crewlite.agent.approval import make
-from crewlite.agent.shape import Misshapen, Shape, schema_text
+from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
@@ -25,7 +25,6 @@ from crewlite.tools.result import ToolResult
 from crewlite.tools.shorten import shortened
 from crewlite.tools.toolbox import Toolbox
 
-PROMPTS = "crewlite.agent"
 _TRIES = 3  # answers, before one that does not fit is given up
 
 

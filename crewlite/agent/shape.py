@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from crewlite import templates
 from crewlite.errors import RunMismatch
 
+PROMPTS = "crewlite.agent"
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
@@ -49,6 +51,11 @@ class Shape:
             ) from None
 
 
-def schema_text(shape: Shape | None) -> str:
+def schema_text(shape: Shape) -> str:
     """The schema as a prompt shows it."""
-    return json.dumps(shape.schema, ensure_ascii=False) if shape else ""
+    return json.dumps(shape.schema, ensure_ascii=False)
+
+
+def wanted(shape: Shape | None) -> str:
+    """How a model is told of the shape; "" without one."""
+    return templates.render(PROMPTS, "shape.j2", schema=schema_text(shape)) if shape else ""

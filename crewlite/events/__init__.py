@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         AgentLogsExecutionEvent as AgentLogsExecutionEvent,
         AgentLogsStartedEvent as AgentLogsStartedEvent,
     )
+    from crewlite.events.types.recovery_events import RecoveryStartedEvent as RecoveryStartedEvent
     from crewlite.events.types.signal_events import (
         SigContEvent as SigContEvent,
         SigHupEvent as SigHupEvent,

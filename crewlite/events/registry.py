@@ -44,6 +44,7 @@ CheckpointEventType = Literal[
     "tool_validate_input_error",
     "tool_selection_error",
     "tool_execution_error",
+    "recovery_started",
     "step_started",
     "step_completed",
     "step_failed",
@@ -73,7 +74,7 @@ EventType = (
 )
 """Every event. Those about checkpoints never name one themselves."""
 
-_FAMILIES = ("agent", "checkpoint", "crew", "flow", "llm", "logging", "signal", "step", "task", "tool")
+_FAMILIES = ("agent", "checkpoint", "crew", "flow", "llm", "logging", "recovery", "signal", "step", "task", "tool")
 
 
 def checkpoint_event_types() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from crewlite import codec, durable
+from crewlite import codec, durable, events
 from crewlite.background import within
 from crewlite.durable import Step
 from crewlite.errors import (
@@ -82,7 +82,7 @@ class Execution(Generic[T]):
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 delay = step.remedies.delay(error, past, address) if step.remedies else None
                 past.append(step.remedies.kind(error) if step.remedies else "")
-                await self._fail(frame, error, number, _ms(clock), past[-1], final=delay is None)
+                await self._fail(frame, error, number, _ms(clock), past[-1], delay)
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
             assert delay is not None, "the last failure was raised"
@@ -138,9 +138,10 @@ class Execution(Generic[T]):
         return value
 
     async def _fail(
-        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, *, final: bool
+        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, delay: float | None
     ) -> None:
-        """Commit a failed attempt. The last one is announced, and raised again."""
+        """Commit a failed attempt, and announce it. Without a delay until the next it is the last, and raised again."""
+        final = delay is None
         step, shown = self.step, self.outer.run.presentable(error)
         cause = next((child for child, raised in frame.failed.items() if raised in (error, error.__cause__)), None)
         facts: Facts = {
@@ -157,7 +158,12 @@ class Execution(Generic[T]):
                 "final": final,
             },
         }
-        event = step.voice.failed(self._stamp(), text_of(shown), type_of(shown)) if final else None
+        told = {"error": text_of(shown), "error_type": type_of(shown)}
+        if delay is None:
+            event: BaseEvent | None = step.voice.failed(self._stamp(), **told)
+        else:
+            about = {"kind": step.kind, "name": name_of(step), "attempt": attempt, "failure": failure, "delay": delay}
+            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told)
         await self._commit({"steps": [facts]}, event)
         if final:
             raise error if shown is error else shown from None

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from crewlite import background, codec, disk, durable, events, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.approval import feedback
-from crewlite.agent.loop import PROMPTS, Answer, Work, system_prompt, work
-from crewlite.agent.shape import schema_text
+from crewlite.agent.loop import Answer, Work, system_prompt, work
+from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.llm.base import BaseLLM
@@ -128,7 +128,7 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
         description=filled.description,
         expected_output=filled.expected_output,
         context=context,
-        schema=schema_text(task.shape),
+        shape=wanted(task.shape),
     )
     system = system_prompt(filled.role, filled.goal, filled.backstory, tools=bool(tools))
     opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
@@ -152,8 +152,8 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     )
     try:
         answer = await work(job)
-        while task.human_input and (wanted := await feedback(answer.text, f"{filled.role} ({title})")):
-            said_so = ({"role": "assistant", "content": answer.text}, {"role": "user", "content": wanted})
+        while task.human_input and (wish := await feedback(answer.text, f"{filled.role} ({title})")):
+            said_so = ({"role": "assistant", "content": answer.text}, {"role": "user", "content": wish})
             job = dataclasses.replace(job, messages=(*job.messages, *said_so))
             answer = await work(job)
     except (Suspended, AnswerRefused):

@@ -89,7 +89,9 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
         return await _failed(tool, error, traceback.format_exc(), about)
-    return ToolResult(text, reusable=key_of(call.arguments) if await _may_be_reused(tool, call, result) else None)
+    return ToolResult(
+        text, reusable=key_of(tool.description, call.arguments) if await _may_be_reused(tool, call, result) else None
+    )
 
 
 async def _failed(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> ToolResult:

@@ -66,9 +66,9 @@ class _Plan:
         if misfit := _misfit(call, tool):
             return self._refused(call, label, address, tool, misfit, about, events.ToolValidateInputErrorEvent)
         about["tool_class"] = type(tool).__name__
-        begun, ended = self._earlier(tool)
+        begun, earlier_calls = self._earlier(tool)
         if address not in begun:
-            if earlier := _reusable(tool, call, address, ended):
+            if earlier := _reusable(tool, call, address, earlier_calls):
                 return _reused(call, label, address, tool, earlier, about)
             if tool.max_usage_count is not None and len(begun) >= tool.max_usage_count:
                 return self._refused(call, label, address, tool, _used_up(tool), about)
@@ -126,7 +126,7 @@ def _reusable(tool: BaseTool, call: ToolCall, address: str, ended: Sequence[Call
     """The first result of the run that may answer this call. The text is copied: its place may be done anew."""
     if tool.cache_function is None:
         return None
-    key = key_of(call.arguments)
+    key = key_of(tool.description, call.arguments)
     for earlier in ended:
         kept = earlier.outcome if isinstance(earlier.outcome, dict) else {}
         if earlier.address != address and kept.get("reusable") == key and isinstance(kept.get("text"), str):

@@ -31,6 +31,6 @@ class ToolResult:
         return cls(data["text"], data.get("error"), data.get("reusable"), data.get("cached"))
 
 
-def key_of(arguments: dict[str, Any]) -> str:
-    """A digest of arguments, whatever their order."""
-    return codec.digest(json.dumps(codec.encode(arguments), sort_keys=True))
+def key_of(description: str, arguments: dict[str, Any]) -> str:
+    """A digest of a call: the arguments, whatever their order, and what tells tools of one name from each other."""
+    return codec.digest([description, json.dumps(codec.encode(arguments), sort_keys=True)])

@@ -357,3 +357,13 @@ def test_a_lone_agent_that_gave_up_begins_its_conversation_anew(config):
     assert second.kickoff("Add 1 and 2", response_format=Sum, run_id="one").pydantic == Sum(total=3)
     assert len(second.llm.calls) == 1
     assert [message["role"] for message in second.llm.calls[0]] == ["system", "user"]
+
+
+def test_a_lone_agent_is_told_the_shape_its_answer_must_have():
+    class Sum(BaseModel):
+        total: int
+
+    llm = ScriptedLLM(['{"total": 3}'])
+    Agent(role="Clerk", goal="add", llm=llm).kickoff("Add 1 and 2", response_format=Sum)
+    assert "fits this JSON schema" in llm.calls[0][0]["content"]
+    assert '"total"' in llm.calls[0][0]["content"]

@@ -20,6 +20,7 @@ from crewlite.events import (
     FlowFailedEvent,
     FlowFinishedEvent,
     FlowStartedEvent,
+    RecoveryStartedEvent,
     StepCompletedEvent,
     StepReplayedEvent,
     StepStartedEvent,
@@ -412,7 +413,13 @@ def test_a_step_is_tried_again_and_every_attempt_is_recorded(on_disk, ran):
     def pipeline():
         return shaky()
 
-    assert pipeline.kickoff(run_id="one") == "at last"
+    with EventRecorder() as heard:
+        assert pipeline.kickoff(run_id="one") == "at last"
+    again = heard.of(RecoveryStartedEvent)
+    assert [(e.address, e.attempt, e.error, e.failure, e.delay) for e in again] == [
+        ("step:shaky", 1, "try 1", "bug", 0.0),
+        ("step:shaky", 2, "try 2", "bug", 0.0),
+    ]
     with History(pipeline.checkpoint.location) as history:
         attempts = history.run("one").attempts
         (view,) = [view for view in history.run("one").steps if view.address == "step:shaky"]
