@@ -26,6 +26,7 @@ from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Runnable
 from crewlite.errors import text_of
 from crewlite.runtime.kickoff import refused
+from crewlite.secrets import Secrets
 
 _WANTED = "a Crew, an Agent, a function with @flow, or a function without required arguments that returns one"
 _NOT_OURS = tuple(
@@ -45,7 +46,10 @@ def find(target: str) -> Runnable:
     with _of_the_user(where):
         module = _module(where)
         found = _attribute(module, name, target)
-        if not isinstance(found, KINDS) and callable(found) and not isinstance(found, type) and _is_ready(found):
+    if inspect.iscoroutinefunction(found):
+        raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Make it with `def`.")
+    if not isinstance(found, KINDS) and callable(found) and not isinstance(found, type) and _is_ready(found):
+        with _of_the_user(target, called=True):
             found = found()
     if not isinstance(found, KINDS):
         raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
@@ -59,9 +63,12 @@ def of_the_project() -> str | None:
     if not path.is_file():
         return None
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("crewlite", {}).get("crew")
+        ours = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("crewlite", {})
+        unknown, told = sorted(ours.keys() - {"crew"}), ours.get("crew")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
         raise Failed(f"pyproject.toml cannot be read: {error}") from error
+    if unknown:
+        raise Failed(f"pyproject.toml: [tool.crewlite] has {', '.join(map(repr, unknown))}; it takes crew, and no more")
     if told is not None and not isinstance(told, str):
         raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
     return told
@@ -79,10 +86,10 @@ def culprit(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _of_the_user(where: str) -> Iterator[None]:
-    """Run code of the user: it may kick nothing off, and its errors are told in one line. Raises Failed."""
+def _of_the_user(where: str, *, called: bool = False) -> Iterator[None]:
+    """Import code of the user, or call it: it may kick nothing off, and its errors are one line. Raises Failed."""
     why = (
-        f"{where} kicks off while it is imported, so it would run twice. Put that under "
+        f"{where} kicks off while it is {'called' if called else 'imported'}, so it would run twice. Put that under "
         f'`if __name__ == "__main__":`, and leave the definition where it is'
     )
     try:
@@ -91,10 +98,13 @@ def _of_the_user(where: str) -> Iterator[None]:
     except click.ClickException:
         raise
     except SystemExit as error:
-        raise Failed(f"{where} ends the program when it is imported (exit {error.code}){culprit(error)}") from error
+        when = "called" if called else "imported"
+        raise Failed(f"{where} ends the program when it is {when} (exit {error.code}){culprit(error)}") from error
     except Exception as error:  # the border: whatever a module of the user raises
         said = error.msg if isinstance(error, SyntaxError) else text_of(error)
-        raise Failed(f"{where} cannot be imported: {type(error).__name__}: {said}{culprit(error)}") from error
+        what = "was called and raised" if called else "cannot be imported:"
+        text = f"{where} {what} {type(error).__name__}: {said}{culprit(error)}"
+        raise Failed(Secrets.of().mask(text)) from error
 
 
 def _module(where: str) -> ModuleType:
@@ -152,8 +162,19 @@ def _is_ready(function: Any) -> bool:
 
 
 def _what_there_is(module: ModuleType) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, KINDS) and not name.startswith("_")]
+    found = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
+    names = [name for name, value in found if isinstance(value, KINDS) or _may_make_one(value, module)]
     return f" What there is: {', '.join(names)}." if names else ""
+
+
+def _may_make_one(value: object, module: ModuleType) -> bool:
+    """Whether it is a function of that module which, for all that can be seen, returns a definition."""
+    if not inspect.isfunction(value) or value.__module__ != module.__name__ or inspect.iscoroutinefunction(value):
+        return False
+    if "return" not in value.__annotations__:
+        return not inspect.signature(value).parameters
+    says = value.__annotations__["return"]
+    return _is_ready(value) and getattr(says, "__name__", str(says)) in {kind.__name__ for kind in KINDS}
 
 
 def _called(found: object) -> str:

@@ -44,6 +44,17 @@ def aside(text: str, file: IO[Any] | None = None) -> None:
 
 
 @contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Write the output of a command in the block. Raises Failed if it cannot be taken, as by a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # see `told`
+            raise
+        raise Failed(f"the output cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
 def told() -> Iterator[None]:
     """Errors of crewlite and of the system end the command as `Failed`, Ctrl-C with 130; others are bugs and travel."""
     try:

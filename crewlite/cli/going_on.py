@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew
-from crewlite.cli.checkpoint.where import Asked, Place, location_of, ref_argument
+from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import Runnable, check_takes, kind_of, name_of, with_types
@@ -30,10 +30,8 @@ _RERUN = "A finished step to run again, with all that is made from it; or a call
 @click.command()
 @ref_argument("ref", "[REF]")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
-@click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
 @manner_options()
-@click.pass_context
-def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | None, location: str | None) -> None:
+def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) -> None:
     """Go on with a run where it stopped, and print its answer.
 
     REF is a run, run/branch or a checkpoint; without it, the newest run. Nothing that is recorded is paid again. Of a
@@ -41,12 +39,12 @@ def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | No
     """
     stage = Stage(manner)
     with stage.set_up():
-        with Asked(location or location_of(ctx), False).open(ref) as place:
-            run = place.history.run(place.ref or "latest")
-            stage.again = Again(place.location, target, manner.model)
+        with asked.open(ref) as opened:
+            run = opened.history.run(opened.ref or "latest")
+            stage.again = Again(opened.location, target, manner.model)
             if run.status == "finished" and target is None and _answer(stage, run):
                 return
-            source = CheckpointConfig(location=place.location, provider=None, restore_from=_exactly(place, run))
+            source = CheckpointConfig(location=opened.location, provider=None, restore_from=_exactly(opened, run))
             definition = _definition(stage, run, source, target)
         check_takes(definition, {}, None, manner.model)
         stage.say(f"Going on with {_named(run)}.")
@@ -61,11 +59,9 @@ def resume(ctx: click.Context, manner: Manner, ref: str | None, target: str | No
 @click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=_EDIT)
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
-@click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
 @manner_options(rerun=_RERUN)
-@click.pass_context
 def fork(
-    ctx: click.Context,
+    asked: Asked,
     manner: Manner,
     ref: str | None,
     branch: str | None,
@@ -74,7 +70,6 @@ def fork(
     edits: Sequence[str],
     no_run: bool,
     target: str | None,
-    location: str | None,
 ) -> None:
     """Begin a branch at a checkpoint, run it, and print its answer.
 
@@ -82,16 +77,17 @@ def fork(
     recorded before is shared and not paid again, except what --input, --edit or --rerun changes and what is made from
     that. The run itself stays as it is.
     """
-    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", files=True)
+    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True)
     if no_run and (given or message or manner.model or manner.answers):
         raise click.UsageError("--no-run only makes the branch; inputs and models are for the run of it")
     stage = Stage(manner)
     with stage.set_up():
-        with Asked(location or location_of(ctx), False).open(ref) as place:
-            run = place.history.run(place.ref or "latest")
-            stage.again = Again(place.location, target, manner.model)
+        with asked.open(ref) as opened:
+            run = opened.history.run(opened.ref or "latest")
+            stage.again = Again(opened.location, target, manner.model)
             again, doubts = _apart(run, manner.rerun)
-            make = partial(place.history.fork, place.ref or "latest", branch=branch, edits=edited, rerun=again)
+            at = _exactly(opened, run)
+            make = partial(opened.history.fork, at, branch=branch, edits=edited, rerun=again)
             if no_run:
                 if doubts:
                     raise click.UsageError(f"--no-run: {doubts[0]} is a call in doubt, which is made in a run")
@@ -99,7 +95,7 @@ def fork(
                 name = f"{made.run_id}/{made.branch}"
                 stage.say(f"Made {name}. To run it: {stage.again.line('resume', name)}")
                 return stage.output.branch(made.run_id, made.branch)
-            source = CheckpointConfig(location=place.location, provider=None, restore_from=_exactly(place, run))
+            source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             definition = _definition(stage, run, source, target)  # first: what cannot be run is not forked
             check_takes(definition, given, message, manner.model)
             given = with_types(definition, given)
@@ -143,10 +139,13 @@ def _raw(outcome: Any, run: RunHistory) -> str | None:
     return str(last["raw"]) if isinstance(last, dict) and isinstance(last.get("raw"), str) else None
 
 
-def _exactly(place: Place, run: RunHistory) -> str:
+def _exactly(opened: Opened, run: RunHistory) -> str:
     """The ref to go on from: the checkpoint that was named, or the head of the branch, whatever is newest later."""
     found = f"{run.run_id}/{run.branch}"
-    return found if place.ref in (None, "latest", run.run_id, run.branch, found) else str(place.ref)
+    if opened.ref in (None, "latest", run.run_id, run.branch, found):
+        return found
+    newest = str(opened.ref).startswith(("latest", "@"))
+    return opened.history.checkpoint(opened.ref).id if newest else str(opened.ref)
 
 
 def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None) -> Runnable:

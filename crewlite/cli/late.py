@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -35,6 +36,15 @@ class LateGroup(click.Group):
             command.add_help_option = False  # click's own depends on where it is first asked for
             self.add_command(click.help_option("-h", "--help")(command), cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called. Raises UsageError, with what may have been meant."""
+        close = difflib.get_close_matches(args[0], self.late, n=1)
+        if close and args[0] not in self.late:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands; loads none."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.runtime.human import Typed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,23 +22,29 @@ class Manner:
     """How it is to be done."""
 
     as_json: bool = False
+    """Whether to tell it in JSON lines."""
     model: str | None = None
     answers: Mapping[str, Any] | None = None
     rerun: Sequence[str] = ()
 
 
-def manner_options(*, rerun: str = "A call in doubt to make again.") -> Callable[[F], F]:
-    """Give a command --model, --answer, --rerun and --json; it is called with `manner`. `rerun` is the help of that."""
+def manner_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
+    """Give a command --model, --answer and --rerun, and what `options` gives; it is called with `manner` and `asked`.
+
+    The arguments are lines of help.
+    """
 
     def decorate(function: F) -> F:
         @click.option("--model", metavar="M", help="Ask this model, whatever the agents have of their own.")
         @click.option("--answer", "answers", multiple=True, metavar="ADDRESS=VALUE", help=_ANSWER)
         @click.option("--rerun", multiple=True, metavar="ADDRESS", help=rerun)
-        @click.option("--json", "as_json", is_flag=True, help="One JSON line per event, then one with the result.")
+        @options(json="One JSON line per event, then one with the result.", **more)
         @functools.wraps(function)
-        def command(model: str | None, answers: Sequence[str], rerun: Sequence[str], as_json: bool, **more: Any) -> Any:
-            given = {at: _said(at, value) for at, value in pairs(answers, "--answer").items()}
-            return function(manner=Manner(as_json or _outer_json(), model, given or None, rerun), **more)
+        def command(
+            asked: Asked, model: str | None, answers: Sequence[str], rerun: Sequence[str], **others: Any
+        ) -> Any:
+            given = {at: _said(at, value) for at, value in pairs(answers, "--answer", of="ADDRESS=VALUE").items()}
+            return function(asked=asked, manner=Manner(asked.as_json, model, given or None, rerun), **others)
 
         return command  # type: ignore[return-value]
 
@@ -47,13 +54,16 @@ def manner_options(*, rerun: str = "A call in doubt to make again.") -> Callable
 _ANSWER = "The answer to a question, or the result of a call in doubt."
 
 
-def pairs(words: Sequence[str], option: str, *, files: bool = False) -> dict[str, Any]:
-    """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError."""
+def pairs(words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False) -> dict[str, Any]:
+    """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError.
+
+    `of` is how an error writes the first.
+    """
     found: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip(":"):
-            raise click.UsageError(f"{option} {word!r} is not understood; wanted name=text or name:=JSON")
+            raise click.UsageError(f"{option} {word!r} is not understood; wanted {of} or {of.partition('=')[0]}:=JSON")
         if files and value.startswith("@"):
             value = _read(value[1:], option, word)
         if not name.endswith(":"):
@@ -79,9 +89,3 @@ def _said(address: str, value: Any) -> Any:
     """An answer to a person's question is read as the question wants it."""
     asks = address.rpartition("/")[2].startswith("human")
     return Typed(value) if asks and isinstance(value, str) else value
-
-
-def _outer_json() -> bool:
-    """Whether --json was given to the group."""
-    parent = click.get_current_context().parent
-    return bool(parent and parent.params.get("as_json"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-import click
-
 from crewlite.cli.checkpoint import document
+from crewlite.cli.exits import writing
 from crewlite.events.console import printable
 from crewlite.lazy import lazy
 
@@ -29,7 +28,7 @@ class Output:
     def value(self, value: Any, **about: Any) -> None:
         """Print what a flow returned: text as it is, other data as JSON in one line, nothing for None."""
         if self._as_json:
-            return self.tell({"type": "result", "value": document.plain(value), **about})
+            return self.tell({"type": "result", "value": value, **about})
         if value is None:
             return None
         return self._text(value if isinstance(value, str) else json.dumps(document.plain(value), ensure_ascii=False))
@@ -42,11 +41,17 @@ class Output:
 
     def tell(self, data: dict[str, Any]) -> None:
         """Print one line of JSON."""
-        click.echo(json.dumps(data), file=self.out)
+        self._print(json.dumps(document.plain(data)))
 
     def _text(self, text: str) -> None:
         if self.out.isatty():
             console = rich.Console(file=self.out)
             text = "\n".join(printable(line.replace("\t", "    "), console) for line in text.split("\n"))
         encoding = getattr(self.out, "encoding", None) or "utf-8"
-        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), file=self.out)
+        self._print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def _print(self, text: str) -> None:
+        """As it is: click would take colours out of what goes into a pipe."""
+        with writing():
+            self.out.write(f"{text}\n")
+            self.out.flush()

@@ -9,14 +9,17 @@ from crewlite.cli.exits import Failed
 DIRECTORY, DATABASE = "./.checkpoints", "./.checkpoints.db"
 
 
-def location_or_detected(given: str | None) -> str:
-    """The location that was given, or else that of this directory. Raises Failed, saying where was looked."""
-    if given:
-        return given
+def detected() -> str | None:
+    """Where this directory keeps runs: the directory goes before the database. None if there is neither."""
     if os.path.isdir(DIRECTORY):
         return DIRECTORY
-    if os.path.exists(DATABASE):
-        return DATABASE
+    return DATABASE if os.path.exists(DATABASE) else None
+
+
+def location_or_detected(given: str | None) -> str:
+    """The location that was given, or else that of this directory. Raises Failed, saying where was looked."""
+    if found := given or detected():
+        return found
     raise Failed(
         f"no checkpoints here: there is neither {DIRECTORY}/ nor {DATABASE} in {os.getcwd()}. Go to where the run was "
         f"kicked off, or say where it is kept: --location PATH."

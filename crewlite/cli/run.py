@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import click
 
+from crewlite.cli.checkpoint.where import Asked
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.kinds import check_takes, check_whole, saving, with_types
 from crewlite.cli.manner import Manner, manner_options, pairs
@@ -21,16 +22,15 @@ from crewlite.cli.stage import Stage
 @click.option("--inputs-file", type=click.File(encoding="utf-8"), metavar="F.json", help="Inputs; - for stdin.")
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
 @click.option("--run-id", metavar="ID", help="Name of the run; the same name goes on with it.")
-@click.option("--location", metavar="PATH", help="Where to keep it. [default: what it says itself, or ./.checkpoints]")
-@manner_options()
+@manner_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
 def run(
+    asked: Asked,
     manner: Manner,
     target: str,
     inputs: Sequence[str],
     inputs_file: IO[str] | None,
     message: str | None,
     run_id: str | None,
-    location: str | None,
 ) -> None:
     """Kick off a crew, an agent or a flow, and print its answer.
 
@@ -46,8 +46,8 @@ def run(
         if run_id is None:
             check_whole(definition, given, message)
         given = with_types(definition, given)
-        definition = saving(definition, location)
-        stage.again = Again(location, None if target == of_the_project() else target, manner.model)
+        definition = saving(definition, asked.location)
+        stage.again = Again(asked.location, None if target == of_the_project() else target, manner.model)
         stage.kickoff(definition, inputs=given or None, message=message, run_id=run_id, target=target)
 
 

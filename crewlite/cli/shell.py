@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crewlite.cli.places import DATABASE, DIRECTORY
+from crewlite.cli.places import DIRECTORY, detected
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,7 @@ class Again:
 
     def _location(self) -> str | None:
         """As seen from here; None if it is where the command looks by itself."""
-        detected = DIRECTORY if os.path.isdir(DIRECTORY) else DATABASE
-        if self.location is None or os.path.abspath(self.location) == os.path.abspath(detected):
+        if self.location is None or os.path.abspath(self.location) == os.path.abspath(detected() or DIRECTORY):
             return None
         below = os.path.join(os.getcwd(), "")
         return self.location.removeprefix(below) or self.location

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import click
@@ -17,8 +18,8 @@ from crewlite.cli.kinds import Runnable, kind_of, on_model
 from crewlite.cli.manner import Manner
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
-from crewlite.cli.words import said
-from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, MissingInput, Suspended
+from crewlite.cli.words import said, without_advice
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
 from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
@@ -137,7 +138,7 @@ class Stage:
         return run_id if branch == "main" or run_id is None else f"{run_id}/{branch}"
 
     def _placed(self) -> Again:
-        return Again(self.progress.location or self.again.location, self.again.target, self.again.model)
+        return replace(self.again, location=self.progress.location or self.again.location)
 
     def _failed(self, error: Exception) -> click.ClickException:
         """What ends the command after an error."""
@@ -145,8 +146,11 @@ class Stage:
             text, code = error.message, "usage" if isinstance(error, click.UsageError) else "failed"
         else:
             text, code = said(error, self._ref(), self._placed()), getattr(error, "code", "failed")
+            if isinstance(error, ConfigError) and self.again.model:
+                self.again = replace(self.again, model="PROVIDER/MODEL")  # not the same mistake again
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused):
-                text = f"{text.rstrip()} {'' if text.rstrip().endswith('.') else '- '}{self._way_on()}"
+                text = without_advice(text).rstrip()
+                text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
         kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed
         failed = kind(text)
         if self.manner.as_json:

@@ -6,9 +6,11 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, TextIO
 
+from pydantic import BaseModel
+
+from crewlite.cli.checkpoint import document
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 
@@ -34,7 +36,7 @@ class Stream:
 
     def tell(self, data: dict[str, Any]) -> None:
         """Write one line."""
-        line = json.dumps(data)
+        line = json.dumps(document.plain(data))
         with self._lock:
             if self._out is None:
                 return
@@ -47,14 +49,14 @@ class Stream:
 
 def as_data(event: BaseEvent) -> dict[str, Any]:
     """What an event says, as plain and small data. Long texts are cut, and "cut" names them; no live objects."""
-    data: dict[str, Any] = {name: _plain(getattr(event, name)) for name in _ALWAYS}
+    data: dict[str, Any] = {name: _small(getattr(event, name)) for name in _ALWAYS}
     if not event.resumed:
         del data["resumed"]
     cut = []
     for name in type(event).model_fields:
         if name in _LEFT_OUT:
             continue
-        value = _plain(getattr(event, name))
+        value = _small(getattr(event, name))
         if isinstance(value, str) and len(value) > _LONGEST:
             value = f"{value[: _LONGEST - 3]}..."
             cut.append(name)
@@ -62,13 +64,6 @@ def as_data(event: BaseEvent) -> dict[str, Any]:
     return data | ({"cut": cut} if cut else {})
 
 
-def _plain(value: object) -> Any:
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value)
+def _small(value: object) -> Any:
+    """A result by its text; the rest as plain data."""
+    return str(value) if isinstance(value, BaseModel) else document.plain(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.errors import (
@@ -17,13 +19,23 @@ from crewlite.errors import (
     PlaceIsBehind,
     text_of,
 )
+from crewlite.secrets import Secrets
+
+_KICK_OFF = re.compile(
+    r"(?:[,;]? (?:or|then)|\.|^) ?kick off (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.", re.IGNORECASE
+)
 
 
 def said(error: BaseException, ref: str | None, again: Again) -> str:
     """What an error says, with what to do about it on the command line. `ref` names the run, if there is one."""
     if not isinstance(error, CrewliteError):
-        return f"{type(error).__name__}: {text_of(error)}{culprit(error)}"
+        return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
     return _with_advice(error, ref or "RUN", again) or text_of(error)
+
+
+def without_advice(text: str) -> str:
+    """An error's text without the words to kick off again, for where the command for it follows."""
+    return _KICK_OFF.sub(".", text).removeprefix(".")
 
 
 def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:

@@ -13,6 +13,7 @@ from crewlite.crew.output import CrewOutput
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import MissingInput
 from crewlite.llm.base import BaseLLM
+from crewlite.llm.call import ways
 from crewlite.runtime.run import Run
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Filled, Given, task_step
@@ -91,9 +92,8 @@ async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> No
     """See that every model which is still to be asked can be, before the first one is paid."""
     done = run.record.outcomes if run and addresses else {}
     left = [llm for n, (_, _, llm) in enumerate(cast) if not addresses or addresses[n] not in done]
-    for llm in {id(llm): llm for llm in left}.values():
-        for model in (llm, *llm.fallbacks):
-            await model.ready()
+    for model in {id(model): model for llm in left for model in ways(llm)}.values():
+        await model.ready()
 
 
 def _asked(task: Task, agent: Agent, inputs: dict[str, Any]) -> Any:

@@ -35,18 +35,19 @@ class LLMTimeout(LLMUnavailable, TimeoutError):
 
 
 class LLMRejected(LLMError):
-    """A model's service refused the request; the same request would be refused again. `status` is HTTP's."""
+    """A model's service refused the request, or it cannot be sent; the same would happen again. `status` is HTTP's."""
 
     code = "llm_rejected"
     advice: ClassVar[str] = "Mend the request or the settings of the model, then kick off the run again to go on."
 
-    def __init__(self, model: str, status: int | None, said: str) -> None:
-        super().__init__(f"{model} refused the request{f' (status {status})' if status else ''}: {said}. {self.advice}")
+    def __init__(self, model: str, status: int | None, said: str, *, sent: bool = True) -> None:
+        what = f"refused the request{f' (status {status})' if status else ''}" if sent else "could not be asked"
+        super().__init__(f"{model} {what}: {said}. {self.advice}")
         self.model, self.status, self.said = model, status, said
 
 
 class LLMAuthError(LLMRejected, PermissionError):
-    """The service does not take the key, or the key may not do this."""
+    """The service does not take the key, or the key may not do this, or there is none."""
 
     code = "llm_auth"
     advice = "Look at the key, what it may do and what is left on the account; then kick off the run again to go on."

@@ -56,10 +56,11 @@ class JournalCorrupt(CrewliteError, ValueError):
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
         newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
         super().__init__(
-            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole, let "
-            f"History(location).doctor(repair=True) save what is sound, or start again with another run_id."
+            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole; save what is sound "
+            f"with History(location).doctor(repair=True), which is `crewlite checkpoint doctor --repair`; or start "
+            f"again with another run_id."
         )
-        self.where, self.sound = where, sound
+        self.where, self.problem, self.sound = where, problem, sound
 
 
 class SchemaTooNew(JournalCorrupt):
@@ -73,7 +74,8 @@ class SchemaTooNew(JournalCorrupt):
             f"{where} has schema {found}; this crewlite reads up to {known}. "
             f"It was left untouched: upgrade crewlite to use it.",
         )
-        self.where, self.sound, self.found, self.known = where, None, found, known
+        self.where, self.problem, self.sound = where, f"it has schema {found}", None
+        self.found, self.known = found, known
 
 
 class CheckpointMismatch(JournalCorrupt):

@@ -35,6 +35,7 @@ _MARKS = {  # as it should be, where it cannot be shown, colour
     "failed": ("✗", "x", "red"),
 }
 _LONGEST = 100  # characters of a text that is quoted
+_OF_AN_ERROR = 60  # the same: an error is told in each step it goes through, and whole where it ends
 _Line = tuple[str, str] | None
 
 
@@ -184,6 +185,8 @@ def _of_call(event: BaseEvent, state: Any) -> _Line:
             return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(state)}"
         case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
+        case _ if event.type == "recovery_started":
+            return "failed", _again(event)
         case events.AgentLogsExecutionEvent():
             return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
         case events.ToolUsageStartedEvent():
@@ -225,9 +228,14 @@ def _tokens(state: Any) -> str:
     return f"{state.usage.total_tokens:,} tokens" if state else "unknown"
 
 
+def _again(event: Any) -> str:
+    what = f"{'model' if event.kind == 'llm' else event.kind} {event.name}"
+    return f"{what}: {_error(event)}; try {event.attempt + 1} in {event.delay:.1f} s"
+
+
 def _error(event: Any) -> str:
-    return f"{event.error_type}: {_short(event.error)}"
+    return f"{event.error_type}: {_short(event.error, _OF_AN_ERROR)}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+def _short(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

@@ -95,6 +95,7 @@ class Foot:
         self._streams: list[_Stream] = []
         self._line_open = False
         self._drawn = ""
+        self._over = threading.Event()
 
     def enter(self, run: Underway) -> None:
         """Show a run too."""
@@ -110,21 +111,26 @@ class Foot:
 
     def leave(self, run: Underway) -> None:
         """Show a run no longer. After the last one the terminal is as if nothing had been."""
-        with self.lock:
+        with _lock, self.lock:  # in this order, as in `_join`
             if run in self._runs:
                 self._runs.remove(run)
             if not self._runs:
-                self.end()
+                self._end()
 
     def end(self) -> None:
         """Clear the foot and give the streams back. May be called twice."""
+        with _lock, self.lock:
+            self._end()
+
+    def _end(self) -> None:
         global _foot
-        with self.lock:
-            self._runs.clear()
+        self._over.set()
+        self._runs.clear()
+        with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
-            for stream in self._streams:
-                stream.stand_down()
-            self._streams = []
+        for stream in self._streams:
+            stream.stand_down()
+        self._streams = []
         atexit.unregister(self.end)
         if _foot is self:
             _foot = None
@@ -201,11 +207,8 @@ class Foot:
         return line
 
     def _keep_time(self) -> None:
-        wake = threading.Event()
-        while not wake.wait(_PERIOD):
+        while not self._over.wait(_PERIOD):
             with self.lock, contextlib.suppress(OSError, ValueError):
-                if not self._runs:
-                    return
                 self._draw()
 
     def forget(self) -> None:

@@ -43,7 +43,7 @@ class Underway:
         self.open: dict[str, Open] = {}
         """By the id of the event it began with, in the order they began."""
         self.usage: Usage | None = None
-        self.checkpoints = 0
+        self.checkpoints = self.retries = 0
 
     def hear(self, event: BaseEvent, state: Any) -> None:
         """Take in an event of the run, and the state of the run at that moment if it came with one."""
@@ -51,6 +51,8 @@ class Underway:
             self.usage = state.usage
         if event.type == "checkpoint_completed":
             self.checkpoints += 1
+        elif event.type == "recovery_started":
+            self.retries += 1
         elif event.type in _CHUNKS:
             self._streamed(event)
         elif event.started_event_id is not None:
@@ -78,16 +80,18 @@ def still_open(runs: Iterable[Underway]) -> list[tuple[Open, float]]:
 
 
 def spent(runs: Sequence[Underway]) -> str:
-    """What several runs came to so far: time, tokens, cost, checkpoints."""
+    """What several runs came to so far: time, tokens, cost, checkpoints, retries."""
     usages = [run.usage for run in runs if run.usage is not None]
     costs = [usage.cost for usage in usages if usage.cost is not None]
     saved = sum(run.checkpoints for run in runs)
+    again = sum(run.retries for run in runs)
     parts = [
         f"{len(runs)} runs" if len(runs) > 1 else "",
         elapsed(max((run._clock() - run.since for run in runs), default=0.0)),
         f"{sum(usage.total_tokens for usage in usages):,} tokens",
         f"${sum(costs):,.4f}" if costs else "",
         f"{saved:,} checkpoint{'' if saved == 1 else 's'}" if saved else "",
+        f"{again:,} {'retry' if again == 1 else 'retries'}" if again else "",
     ]
     return ", ".join(part for part in parts if part)
 

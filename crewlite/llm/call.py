@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events
 from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import lazy
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, context_for, whole_reply
+from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply
 from crewlite.recovery import DEFAULT, Ladder
+from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.llm import protocol
@@ -20,12 +21,16 @@ else:
     protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Voice:
     source: BaseLLM
     messages: tuple[Message, ...]
     tools: tuple[str, ...]
     agent: str
+    asked: BaseLLM
+    """Whose attempt it is: the model itself, or a fallback."""
+    used: Usage = field(default_factory=Usage)
+    """By the reply; it stands apart from the outcome, which does not hold it when it is read back."""
 
     def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
         return events.LLMCallStartedEvent(
@@ -40,14 +45,14 @@ class _Voice:
             response=value.text,
             tool_calls=tuple({"name": call.name, "arguments": call.arguments} for call in value.tool_calls),
             call_type="tool_call" if value.tool_calls else "llm_call",
-            usage=value.usage.to_record(),
+            usage=self.used.to_record(),
             finish_reason=value.finish_reason,
             response_id=value.response_id,
         )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
         return events.LLMCallFailedEvent(
-            **stamp, model=self.source.model, agent_role=self.agent, error=error, error_type=error_type
+            **stamp, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
         )
 
 
@@ -62,17 +67,21 @@ def ask(
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> Awaitable[LLMReply]:
     """Ask a model, then its fallbacks, and wait for a whole reply; from the record if this call was answered before."""
-    snapshot = tuple(messages)
-    ladder = Ladder(1 + len(llm.fallbacks), DEFAULT)
+    snapshot, models = tuple(messages), tuple(ways(llm))
+    ladder = Ladder(len(models), DEFAULT)
+    voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
 
     async def work() -> LLMReply:
-        asked = (llm, *llm.fallbacks)[ladder.way(durable.scope().past)]
-        await asked.ready()
+        asked = voice.asked = models[ladder.way(durable.scope().past)]
+        for model in models:  # also those that may never be asked: what they lack is told before anything is paid
+            await model.ready()
         chunks = _Chunks(asked, agent)
+        context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
         try:
-            reply = await _answer(asked, snapshot, tools, agent, response_schema, chunks)
+            reply = await ask_once(asked, snapshot, tools, context)
         finally:
             chunks.over = True
+        voice.used = reply.usage
         return reply if asked is llm else reply.model_copy(update={"model": asked.model})
 
     step = Step(
@@ -81,7 +90,7 @@ def ask(
         work=work,
         question=None,
         chained=True,
-        voice=_Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent),
+        voice=voice,
         encode=_encode,
         decode=_decode,
         usage=_usage,
@@ -92,23 +101,28 @@ def ask(
     return durable.scope().step(step)
 
 
-async def _answer(
-    llm: BaseLLM,
-    messages: tuple[Message, ...],
-    tools: Sequence[dict[str, Any]],
-    agent: str,
-    response_schema: dict[str, Any] | None,
-    on_chunk: OnChunk,
+def ways(llm: BaseLLM) -> Iterator[BaseLLM]:
+    """The model and all its fallbacks, theirs included, in the order in which they are asked; each once."""
+    seen, left = set[int](), [llm]
+    while left:
+        model = left.pop()
+        if id(model) not in seen:
+            seen.add(id(model))
+            yield model
+            left.extend(reversed(model.fallbacks))
+
+
+async def ask_once(
+    llm: BaseLLM, messages: Sequence[Message], tools: Sequence[dict[str, Any]], context: dict[str, Any]
 ) -> LLMReply:
-    """Ask once, in the way this model takes tools."""
-    context: dict[str, Any] = {"agent": agent, "response_schema": response_schema, "on_chunk": on_chunk}
+    """Ask in the way the model takes tools; the reply is the same either way. Raises LLMEmptyReply, LLMError."""
     written = bool(tools) and llm.tool_protocol == "text"
     if written:
         said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
     else:
         said, context = [dict(message) for message in messages], context | {"tools": list(tools)}
     reply = whole_reply(await llm.acall(said, **context_for(type(llm).acall, context)), llm.model)
-    return protocol.read(reply) if written else reply
+    return whole_reply(protocol.read(reply), llm.model) if written else reply
 
 
 class _Chunks:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -23,6 +25,7 @@ from crewlite.errors import (
     LLMUnavailable,
     text_of,
 )
+from crewlite.llm.library import api_error
 
 _LATER = {408, 409, 425, 429}  # and everything from 500 on
 _KEY = {401, 402, 403}
@@ -30,14 +33,27 @@ _UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that no 
 _TOO_LONG = {"context_length_exceeded"}
 _FILTERED = {"content_filter", "content_policy_violation"}
 _PREFIX = re.compile(
-    r"^(?:(?:litellm\.)?(?:\w+(?:Error|Timeout|Exception)\w*: |Timeout Error: |\w+(?:Error|Exception)(?: \w+)? - ))+"
+    r"^(?:(?:litellm\.)?(?:\w+(?:Error|Timeout|Exception)\w*: (?:(?:\w+ ){1,3}Err?ror - )?|Timeout Error: "
+    r"|\w+ ?(?:Error|Exception)(?: \w+){0,3} - ))+"
 )
 _INNARDS = re.compile(r"(?:Traceback \(most recent call last\)|Original exception:|Handle with `litellm).*", re.DOTALL)
 _LONGEST = 500  # characters of what the other side said
 
 
-def typed(error: Exception, model: str, exceptions: Any, mask: Callable[[str], str], limit: float | None) -> LLMError:
-    """The error to raise for one of litellm's. `exceptions` is its module of them; `mask` takes secrets out."""
+def typed(
+    error: Exception,
+    model: str,
+    exceptions: Any,
+    mask: Callable[[str], str],
+    limit: float | None,
+    *,
+    host: str | None = None,
+    heard: bool = False,
+) -> LLMError:
+    """The error to raise for one of litellm's. `exceptions` is its module of them; `mask` takes secrets out.
+
+    `host` is the one that was asked; `heard` is whether its answer had begun.
+    """
     said, status, code = _said(error, mask), _status(error), _code(error)
     if isinstance(error, exceptions.Timeout) and limit is not None and not _answered(error):
         return LLMTimeout(model, limit)
@@ -47,6 +63,13 @@ def typed(error: Exception, model: str, exceptions: Any, mask: Callable[[str], s
         return ContentRefused(model, said)
     if status in _KEY or code in _UNPAID:
         return LLMAuthError(model, status, said)
+    if status is None and not heard:
+        if _keyless(error):
+            return LLMAuthError(model, None, "no key was found for it", sent=False)
+        if _unsent(error):
+            return LLMRejected(model, None, said, sent=False)
+    if status is None and (reason := _reason(error)):
+        said = mask(f"the connection to {host or 'its service'} failed: {reason}")
     if status is None or status in _LATER or status >= 500:
         wait = retry_after(getattr(error, "litellm_response_headers", None) or {})
         return LLMUnavailable(_unavailable(model, status, said, wait), retry_after=wait)
@@ -124,6 +147,45 @@ def _told(error: Exception) -> object:
 def _answered(error: Exception) -> bool:
     """Whether the error is an answer to the request, and not that there was none."""
     return getattr(error, "litellm_response_headers", None) is not None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The errors that led to this one, from the last to the first."""
+    seen = set[int]()
+    cause = error.__cause__ or error.__context__
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _origin(error: Exception) -> BaseException | None:
+    """The error that litellm made its own of."""
+    return next((one for one in _chain(error) if not type(one).__module__.startswith("litellm.")), None)
+
+
+def _keyless(error: Exception) -> bool:
+    """Whether there was no key: the client raises the root of its errors for nothing else."""
+    return type(_origin(error)) is api_error()
+
+
+def _unsent(error: Exception) -> bool:
+    """Whether no request could be made: a library or a setting is missing, or a value cannot be written.
+
+    These classes themselves: what goes wrong in reading an answer, such as half a JSON, raises kinds of them.
+    """
+    origin = _origin(error)
+    return isinstance(origin, ImportError) or type(origin) in (ValueError, TypeError, UnicodeEncodeError)
+
+
+def _reason(error: Exception) -> str | None:
+    """Why a connection failed, as the system says it; None if it does not say."""
+    for one in reversed([*_chain(error)]):
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({one.verify_message})"
+        if isinstance(one, OSError) and one.errno:
+            return os.strerror(one.errno) if one.errno > 0 and not isinstance(one, ssl.SSLError) else one.strerror
+    return None
 
 
 def _unavailable(model: str, status: int | None, said: str, wait: float | None) -> str:

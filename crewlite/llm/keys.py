@@ -1,51 +1,112 @@
 """As whom a service is asked: which want a key and where it is looked for, so that a missing one is told beforehand.
 
 Only services that always want one, each with all the names litellm looks for; about the others nothing is claimed.
+A key that was given to litellm itself, or by an argument of its own (`extra`), counts as well.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import sys
+from collections.abc import Collection
 from dataclasses import dataclass
+from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
+from crewlite.errors import ConfigError
+
+_AZURE = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD")
 NAMES: dict[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "azure": _AZURE,
+    "azure_ai": ("AZURE_AI_API_KEY", *_AZURE),
     "cerebras": ("CEREBRAS_API_KEY",),
+    "cloudflare": ("CLOUDFLARE_API_KEY",),
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
     "cohere_chat": ("COHERE_API_KEY", "CO_API_KEY"),
+    "databricks": ("DATABRICKS_API_KEY", "DATABRICKS_CLIENT_SECRET"),
     "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "github": ("GITHUB_API_KEY",),
     "groq": ("GROQ_API_KEY",),
     "mistral": ("MISTRAL_API_KEY", "MISTRAL_AZURE_API_KEY"),
+    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "perplexity": ("PERPLEXITY_API_KEY", "PERPLEXITYAI_API_KEY"),
+    "replicate": ("REPLICATE_API_KEY", "REPLICATE_API_TOKEN"),
+    "sambanova": ("SAMBANOVA_API_KEY",),
+    "snowflake": ("SNOWFLAKE_JWT",),
+    "together_ai": ("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_TOKEN"),
+    "watsonx": ("WATSONX_API_KEY", "WATSONX_APIKEY", "WX_API_KEY", "WATSONX_ZENAPIKEY", "WATSONX_TOKEN"),
     "xai": ("XAI_API_KEY",),
 }
-_ADDRESSES = {"openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE")}
+ACCOUNTS = frozenset({"azure", "azure_ai", "cloudflare", "databricks", "snowflake", "watsonx"})
+"""Services at an address of the account's: a `base_url` is no server of one's own, and wants a key too."""
+_ADDRESSES = {"nvidia_nim": ("NVIDIA_NIM_API_BASE",), "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE")}
+_BY_ARGUMENT = {"azure_ad_token", "azure_ad_token_provider", "client_secret", "azure_password", "token", "zen_api_key"}
 _ANY = "no-key-needed"  # a server of one's own takes any; the client insists on one
 
 
-def missing(provider: str, api_key: str | None, base_url: str | None) -> tuple[str, ...]:
-    """The environment variables one of which would be needed; () if a key is there, or need not be."""
+def checked(api_key: object) -> SecretStr | None:
+    """A key that was passed, without the white space around it. Raises ConfigError, which does not show it."""
+    text = api_key.get_secret_value() if isinstance(api_key, SecretStr) else "" if api_key is None else api_key
+    if not isinstance(text, str):
+        raise ConfigError(f"LLM: api_key is a {type(api_key).__name__}; wanted text")
+    key = text.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            "LLM: api_key holds a character that no key has; wanted ASCII. Copy it from its service again"
+        )
+    return SecretStr(key) if key else None
+
+
+def missing(
+    provider: str, api_key: str | None, base_url: str | None, arguments: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The environment variables one of which would be needed; () if a key is there, or need not be.
+
+    `arguments` are the names of litellm's own that are passed on.
+    """
     names = NAMES.get(provider, ())
     there = api_key or _elsewhere(provider, base_url) or any(os.environ.get(name) for name in names)
-    return () if there else names
+    return () if there or not _BY_ARGUMENT.isdisjoint(arguments) or _by_library(provider) else names
 
 
 def key_for(provider: str, api_key: str | None, base_url: str | None) -> str | None:
     """The key to send: the one that was passed; None lets litellm look into the environment."""
-    if api_key or provider != "openai" or os.environ.get("OPENAI_API_KEY"):
+    names = NAMES.get(provider, ())
+    if api_key or not names or any(os.environ.get(name) for name in names) or _by_library(provider):
         return api_key
     return _ANY if _elsewhere(provider, base_url) else None
 
 
 def _elsewhere(provider: str, base_url: str | None) -> bool:
     """Whether it is asked at an address of the user's own, where a key may not be wanted."""
-    return bool(base_url) or any(os.environ.get(name) for name in _ADDRESSES.get(provider, ()))
+    own = bool(base_url) and provider not in ACCOUNTS
+    return own or any(os.environ.get(name) for name in _ADDRESSES.get(provider, ()))
+
+
+def _by_library(provider: str) -> bool:
+    """Whether a program gave a key to litellm itself, or has a library installed that finds one."""
+    if provider == "databricks" and find_spec("databricks"):
+        return True
+    names: tuple[str, ...] = ("api_key", f"{provider}_key", f"{provider.replace('_', '')}_api_key")
+    names += ("azure_key", "enable_azure_ad_token_refresh") if provider.startswith("azure") else ()
+    return any(getattr(sys.modules.get("litellm"), name, None) for name in names)
+
+
+def is_address(value: object) -> bool:
+    """Whether it can be asked at all: http or https, and a host."""
+    try:
+        where = urlsplit(value) if isinstance(value, str) else None
+        return bool(where and where.scheme in ("http", "https") and where.hostname and where.port != 0)
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

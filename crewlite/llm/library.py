@@ -1,11 +1,12 @@
 """litellm, loaded when a model of a provider is first asked: it costs seconds, which nobody else should pay.
 
 It is fenced in: no look-up of prices on the network, no banners, no log lines of its own, no retries (they belong to
-`recovery/`). What a user has set before is left alone.
+`recovery/`). If the program loaded it first, its prices, its banners and what is set of its log stay the program's.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -18,6 +19,19 @@ from crewlite import background
 
 log = logging.getLogger("crewlite.llm")
 _ITS_OWN = (".*`ReadOnly` qualifier.*", ".*Accessing the.*attribute on the instance is deprecated.*")
+OWNED = {
+    "api_base": "base_url=",
+    "context_window_fallback_dict": "fallbacks=",
+    "headers": "extra_headers=",
+    "request_timeout": "timeout=",
+    "stream_options": "stream=",
+    "messages": "the agent, or call(messages)",
+    "tools": "Agent(tools=...)",
+    "functions": "Agent(tools=...)",
+} | dict.fromkeys(
+    ("max_retries", "num_retries", "retry_policy", "retry_strategy"), "nothing: crewlite tries again itself"
+)
+"""Arguments of `litellm.acompletion` that are crewlite's, and what to use instead."""
 _lock = threading.Lock()
 _loaded = False
 
@@ -35,6 +49,32 @@ def api_error() -> type[Exception]:
     return error
 
 
+def cost(library: Any, response: Any, model: str) -> float | None:
+    """US dollars; None for a model without a known price, never 0 by default."""
+    try:
+        return float(library.completion_cost(completion_response=response, model=model))
+    except Exception:  # noqa: BLE001 - litellm raises bare exceptions for what it has no price for
+        return None
+
+
+def takes(library: Any, model: str, provider: str, setting: str) -> bool:
+    """Whether a model takes a setting, as far as is known."""
+    return setting in (library.get_supported_openai_params(model, provider) or (setting,))
+
+
+def calls_tools(library: Any, model: str, provider: str) -> bool:
+    """False if the provider takes no tools, or the model is listed as having none."""
+    listed = library.model_cost.get(model) or library.model_cost.get(model.partition("/")[2]) or {}
+    return takes(library, model, provider, "tools") and listed.get("supports_function_calling") is not False
+
+
+def close_names(library: Any, model: str) -> list[str]:
+    """Names like this one that are known."""
+    provider, slash, name = model.partition("/")
+    known = [str(getattr(item, "value", item)) for item in library.provider_list] if slash else ["offline"]
+    return [f"{one}{slash}{name}" for one in difflib.get_close_matches(provider, known, n=2, cutoff=0.7)]
+
+
 def _load() -> Any:
     global _loaded
     with _lock:
@@ -45,7 +85,8 @@ def _load() -> Any:
             module = importlib.import_module("litellm")
             if first:  # else it is set up as the program wants it
                 _quieten(module)
-                _no_second_request()
+            _keep_secrets()
+            _no_second_request()
             _loaded = True
         return sys.modules["litellm"]
 
@@ -86,6 +127,10 @@ def _quieten(module: Any) -> None:
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    client = logging.getLogger("openai")
-    if client.level == logging.NOTSET:
-        client.setLevel(logging.INFO)  # below, it tells the headers that a user added, which are secrets
+
+
+def _keep_secrets() -> None:
+    """Below INFO they tell the headers that a user added, which are secrets. A level that was set is left alone."""
+    for name in ("openai", "LiteLLM"):
+        if logging.getLogger(name).level == logging.NOTSET:
+            logging.getLogger(name).setLevel(logging.INFO)

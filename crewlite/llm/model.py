@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from crewlite import background, durable
 from crewlite.errors import ConfigError, LLMError, LLMTimeout, LLMUnavailable, MissingKey, OnLoopThread, UnknownProvider
-from crewlite.llm import faults, keys, wire
+from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, whole_reply
-from crewlite.llm.library import api_error, litellm
 from crewlite.llm.models import named
 from crewlite.secrets import Secrets
 
+log = logging.getLogger("crewlite.llm")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")
+_NO_SETTINGS = ("self", "__class__", "unknown")  # in the frame of the constructor
 
 
 class LLM(BaseLLM):
@@ -42,10 +46,10 @@ class LLM(BaseLLM):
         tool_protocol: "native" (the provider's tool calls) or "text" (thought, action, observation); None takes
             "native" unless the model is known to have none.
         extra_headers: HTTP headers to send besides; their values are secrets.
-        extra: Any other argument of `litellm.acompletion`.
+        extra: Any other argument of `litellm.acompletion`, but for those that are crewlite's.
 
     Raises:
-        ConfigError: a setting that cannot be.
+        ConfigError: a setting that cannot be, or that there is not.
     """
 
     def __init__(
@@ -69,16 +73,18 @@ class LLM(BaseLLM):
         tool_protocol: ToolProtocol | None = None,
         extra_headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
+        **unknown: object,
     ) -> None:
-        super().__init__(_checked("model", model, isinstance(model, str) and bool(model.strip())))
+        base_url = base_url or None
+        _check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, unknown)
+        super().__init__(model)
         self.base_url = base_url
-        self.api_key = SecretStr(api_key) if isinstance(api_key, str) else api_key
+        self.api_key = keys.checked(api_key)
         self.api_version = api_version
         self.temperature, self.top_p, self.max_tokens = temperature, top_p, max_tokens
         self.stop = [stop] if isinstance(stop, str) else list(stop) if stop else None
         self.seed = seed
-        self.timeout = _checked("timeout", timeout, timeout is None or timeout > 0)
-        self.idle_timeout = _checked("idle_timeout", idle_timeout, idle_timeout is None or idle_timeout > 0)
+        self.timeout, self.idle_timeout = timeout, idle_timeout
         self.response_format = response_format
         self.reasoning_effort = reasoning_effort
         self.fallbacks = _models(fallbacks)
@@ -114,36 +120,36 @@ class LLM(BaseLLM):
         return await background.on_loop(asking)  # connections belong to a loop, and this is the one that lives on
 
     async def ready(self) -> None:
-        """Load what is needed, and see that the model can be asked at all, and its fallbacks.
-
-        Raises MissingKey, UnknownProvider.
-        """
+        """Load what is needed, and see that the model can be asked at all. Raises MissingKey, UnknownProvider."""
         if self._provider is not None:
             return
-        for spare in self.fallbacks:
-            await spare.ready()
         named = self.model.partition("/")[0] if "/" in self.model else None
         self._check_key(named)
-        library = await litellm()
+        library = await provided.litellm()
         try:
             _, provider, *_ = library.get_llm_provider(self.model, api_base=self.base_url, api_key=self._key)
         except library.exceptions.BadRequestError:
-            raise UnknownProvider(self.model, _close(self.model, library)) from None
+            raise UnknownProvider(self.model, provided.close_names(library, self.model)) from None
         self._check_key(provider)
         if not self._decided:
-            self.tool_protocol = _protocol(library, self.model, provider)
+            self.tool_protocol = "native" if provided.calls_tools(library, self.model, provider) else "text"
         self._provider = provider
 
     @property
     def _key(self) -> str | None:
         return self.api_key.get_secret_value() if self.api_key else None
 
+    @property
+    def _host(self) -> str | None:
+        """Whom it asks, without what may be secret in an address."""
+        return urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else None
+
     def _mask(self, text: str) -> str:
         """Take out the secrets of this model, and those of the run: of other models, tools and the environment."""
         return durable.scope().mask(Secrets.of(self).mask(text))
 
     def _check_key(self, provider: str | None) -> None:
-        if provider and (names := keys.missing(provider, self._key, self.base_url)):
+        if provider and (names := keys.missing(provider, self._key, self.base_url, self.extra)):
             raise MissingKey(self.model, names)
 
     async def _ask(
@@ -154,7 +160,7 @@ class LLM(BaseLLM):
         stop: Sequence[str],
         on_chunk: OnChunk | None,
     ) -> LLMReply:
-        library = await litellm()
+        library = await provided.litellm()
         response, failure = None, cast(LLMError | None, None)
         request = self._request(library, messages, tools, schema, stop)
         try:
@@ -166,12 +172,17 @@ class LLM(BaseLLM):
             raise
         except TimeoutError:
             failure = LLMTimeout(self.model, self.timeout or 0.0)
-        except api_error() as error:
-            failure = faults.typed(error, self.model, library.exceptions, self._mask, self.timeout)
+        except provided.api_error() as error:
+            heard, host = response is not None, self._host
+            failure = faults.typed(
+                error, self.model, library.exceptions, self._mask, self.timeout, host=host, heard=heard
+            )
         if failure:  # not raised above: it would keep the original, which holds the request, as its context
             raise failure
-        cost = _cost(library, response, self.model)
+        cost = provided.cost(library, response, self.model)
         reply = wire.reply_of(response, self.model, self._provider or "", cost, self._mask)
+        if reply.finish_reason == "length" and reply.text:
+            log.warning("The reply of %s was cut at its token limit (max_tokens)", self.model)
         return whole_reply(reply, self.model)
 
     def _request(
@@ -184,7 +195,8 @@ class LLM(BaseLLM):
     ) -> dict[str, Any]:
         provider = self._provider or ""
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        settings["stop"] = [*(self.stop or ()), *stop] or None
+        told = stop if provided.takes(library, self.model, provider, "stop") else ()  # it is a help, not a need
+        settings["stop"] = [*(self.stop or ()), *told] or None
         settings["response_format"] = self.response_format
         if self._login:
             settings["extra_headers"] = self._login.headers | (self.extra_headers or {})
@@ -216,61 +228,72 @@ class LLM(BaseLLM):
             except TimeoutError:
                 raise LLMTimeout(self.model, self.idle_timeout or 0.0, "idle_timeout") from None
             pieces.append(piece)
-            for said, thinking in _said(piece):
+            for said, thinking in wire.said(piece):
                 if on_chunk:
                     await on_chunk(said, thinking)
-        if not _ended(stream):
+        if not wire.ended(stream):
             raise LLMUnavailable(f"{self.model}: its stream ended before its reply. Kick off the run again to go on.")
         return library.stream_chunk_builder(pieces)
 
 
-def _ended(stream: Any) -> bool:
-    """Whether the service said that its reply is at an end; litellm's last piece says so in any case.
-
-    Of Gemini's it knows only the second of these, with every piece: a reply that is cut is told by the connection.
-    """
-    told = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
-    return told is not None
-
-
-def _said(piece: Any) -> list[tuple[str, bool]]:
-    """The texts in a piece of a stream, each with whether it is thinking."""
-    delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
-    found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
-    return [(wire.clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
-
-
-def _cost(library: Any, response: Any, model: str) -> float | None:
-    """US dollars; None for a model without a known price, never 0 by default."""
-    try:
-        return float(library.completion_cost(completion_response=response, model=model))
-    except Exception:  # noqa: BLE001 - litellm raises bare exceptions for what it has no price for
-        return None
-
-
-def _protocol(library: Any, model: str, provider: str) -> ToolProtocol:
-    """Native, unless the provider takes no tools or the model is listed as having none."""
-    if "tools" not in (library.get_supported_openai_params(model, provider) or ("tools",)):
-        return "text"
-    listed = library.model_cost.get(model) or library.model_cost.get(model.partition("/")[2]) or {}
-    return "text" if listed.get("supports_function_calling") is False else "native"
-
-
-def _close(model: str, library: Any) -> list[str]:
-    """Names like this one that are known."""
-    provider, slash, name = model.partition("/")
-    known = [str(getattr(item, "value", item)) for item in library.provider_list] if slash else ["offline"]
-    return [f"{one}{slash}{name}" for one in difflib.get_close_matches(provider, known, n=2, cutoff=0.7)]
-
-
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:
-    if isinstance(fallbacks, str) or not all(isinstance(item, BaseLLM | str) for item in fallbacks):
-        raise ConfigError(f"fallbacks is {fallbacks!r}; wanted a list of models or their names")
-    return tuple(named(item) if isinstance(item, str) else item for item in fallbacks)
+    wanted = "wanted a list of models or their names"  # what was found is not shown: it may hold a key
+    if isinstance(fallbacks, str) or not isinstance(fallbacks, Iterable):
+        raise ConfigError(f"LLM: fallbacks is a {type(fallbacks).__name__}; {wanted}")
+    for item in (listed := list(fallbacks)):
+        if not isinstance(item, BaseLLM | str):
+            raise ConfigError(f"LLM: fallbacks holds a {type(item).__name__}; {wanted}")
+    return tuple(named(item) if isinstance(item, str) else item for item in listed)
 
 
-def _checked(name: str, value: Any, fits: bool) -> Any:
-    if not fits:
-        wanted = "a name, such as 'openai/gpt-4o'" if name == "model" else "seconds, more than 0, or None"
-        raise ConfigError(f"LLM: {name} is {value!r}; wanted {wanted}")
-    return value
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _seconds(value: object) -> bool:
+    return _number(value) and cast(float, value) > 0
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(item, str) for item in value))
+
+
+def _headers(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
+
+
+_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model": (lambda value: isinstance(value, str) and bool(value.strip()), "a name, such as 'openai/gpt-4o'"),
+    "base_url": (keys.is_address, "an address, such as http://127.0.0.1:8000/v1"),
+    "temperature": (_number, "a number"),
+    "top_p": (_number, "a number"),
+    "max_tokens": (_whole, "a whole number"),
+    "stop": (_texts, "a text, or a list of texts"),
+    "seed": (_whole, "a whole number"),
+    "timeout": (_seconds, "seconds, more than 0, or None"),
+    "idle_timeout": (_seconds, "seconds, more than 0, or None"),
+    "tool_protocol": (lambda value: value in get_args(ToolProtocol), "'native' or 'text'"),
+    "extra_headers": (_headers, "a dict of text to text"),
+    "extra": (lambda value: isinstance(value, Mapping), "a dict of arguments of litellm.acompletion"),
+}
+
+
+def _check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
+    """Raise ConfigError for what cannot be. Values are shown only where none is a secret."""
+    for name in unknown:
+        close = difflib.get_close_matches(name, list(settings), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "for arguments of litellm.acompletion there is extra={...}"
+        raise ConfigError(f"LLM has no argument {name!r}: {hint}")
+    for name, (fits, wanted) in _WANTED.items():
+        value = settings[name]
+        if (value is not None or name == "model") and not fits(value):
+            shown = repr(value) if isinstance(value, int | float) else f"a {type(value).__name__} that does not fit"
+            raise ConfigError(f"LLM: {name} is {shown}; wanted {wanted}")
+    for name in settings["extra"] or ():
+        if name in settings or name in provided.OWNED:
+            instead = provided.OWNED.get(name, f"{name}=")
+            raise ConfigError(f"LLM: extra holds {name!r}, which is crewlite's; use {instead}")

@@ -27,7 +27,8 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
         if isinstance(own, str):
             return named(own)
         if own is not None:
-            raise ConfigError(f"Agent {agent!r} has llm={own!r}; wanted a BaseLLM or the name of a model")
+            found = type(own).__name__  # not the value: it may hold a key
+            raise ConfigError(f"Agent {agent!r} has a {found} as llm; wanted a BaseLLM or the name of a model")
     raise NoModel([agent])
 
 

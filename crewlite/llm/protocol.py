@@ -20,11 +20,14 @@ from crewlite.llm.wire import fenced
 
 STOP = "\nObservation:"
 _PROMPTS = "crewlite.llm"
-_OBSERVED = re.compile(r"^\s*Observation\s*:", re.MULTILINE)
-_ACTION = re.compile(r"^[ \t]*Action[ \t]*:[ \t]*(?P<name>[^\n]+?)[ \t]*$", re.MULTILINE)
-_INPUT = re.compile(r"\s*Action Input[ \t]*:[ \t]*", re.IGNORECASE)
-_FINAL = re.compile(r"^[ \t]*Final Answer[ \t]*:[ \t]*", re.MULTILINE)
-_NEXT = re.compile(r"^[ \t]*(?:Thought|Action|Final Answer)[ \t]*:", re.MULTILINE)
+_DRESS = r"[ \t#*`-]*"  # what a model that likes Markdown puts around a word
+_MARK = re.compile(
+    rf"^{_DRESS}(?P<word>thought|action|observation|final answer)[ \t*`]*:[*`]*", re.MULTILINE | re.IGNORECASE
+)
+_INPUT = re.compile(r"[\s#*`-]*action input[ \t*`]*:\**\s*(?:`+(?:json)?\s*)?", re.IGNORECASE)
+_THOUGHT = re.compile(rf"\s*^{_DRESS}thought[ \t*`]*:[^\n]*", re.MULTILINE | re.IGNORECASE)
+_REST = re.compile(r"[ \t\r`*]*$", re.MULTILINE)
+_JSON = json.JSONDecoder(strict=False)  # small models leave the ends of lines in a text as they are
 
 
 def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
@@ -49,41 +52,62 @@ def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[M
 
 
 def read(reply: LLMReply) -> LLMReply:
-    """The reply with its actions as tool calls, or with nothing but its final answer as text."""
+    """The reply with its actions as tool calls, or with nothing but its answer as text, which may be empty."""
     if reply.tool_calls:
         return reply
-    observed = _OBSERVED.search(reply.text)
-    text = reply.text[: observed.start()] if observed else reply.text
-    calls = tuple(_calls(text))
+    calls, end = _calls(reply.text)
     if calls:
-        return reply.model_copy(update={"text": text.strip(), "tool_calls": calls})
-    final = _FINAL.search(text)
-    return reply.model_copy(update={"text": (text[final.end() :] if final else text).strip()})
+        return reply.model_copy(update={"text": reply.text[:end].strip(), "tool_calls": tuple(calls)})
+    return reply.model_copy(update={"text": _answer(reply.text).strip()})
 
 
-def _calls(text: str) -> Iterable[ToolCall]:
-    final = _FINAL.search(text)
-    for number, action in enumerate(_ACTION.finditer(text), 1):
-        if final and final.start() < action.start():
-            return
-        given = _INPUT.match(text, action.end())
-        after = text[given.end() :] if given else ""
-        yield ToolCall(action["name"].strip("`*\"' "), _arguments(after), f"action_{number}")
+def _calls(text: str) -> tuple[list[ToolCall], int]:
+    """The actions, and where the last of them ends. What stands inside the arguments of one is no action."""
+    calls, end, whole = list[ToolCall](), 0, True
+    while whole and (mark := _next(text, end, "action", "observation", "final answer")):
+        if mark["word"].lower() != "action":
+            break
+        line = text.find("\n", mark.end())
+        end = len(text) if line < 0 else line
+        name = text[mark.end() : end].strip("`*\"' \t\r")
+        arguments, end, whole = _arguments(text, end)
+        calls.append(ToolCall(name, arguments, f"action_{len(calls) + 1}"))
+    return calls, end
 
 
-def _arguments(text: str) -> str:
-    """The JSON at the beginning of a text, or, if there is none, the text up to the next word of the protocol."""
-    start = text.lstrip().removeprefix("```json").removeprefix("```").lstrip()
+def _arguments(text: str, at: int) -> tuple[dict[str, Any] | str, int, bool]:
+    """The arguments that follow, where they end, and whether that is sure, so that there can be another action."""
+    given = _INPUT.match(text, at)
+    if not given:
+        return {}, at, True
+    start = given.end()
     try:
-        _, end = json.JSONDecoder().raw_decode(start)
-    except ValueError:
-        after = _NEXT.search(start)
-        return start[: after.start() if after else None].strip()
-    return start[:end]
+        value, end = _JSON.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        after = _MARK.search(text, start)
+        end = after.start() if after else len(text)
+        unread = text[start:end].strip()
+        return unread, end, not unread
+    return value if isinstance(value, dict) else text[start:end], end, bool(_REST.match(text, end))
+
+
+def _answer(text: str) -> str:
+    """The final answer, as if the model had stopped where it was told to; without one, what is no thought."""
+    if final := _next(text, 0, "final answer", "observation"):
+        if final["word"].lower() != "observation":
+            return text[final.end() :].partition(STOP)[0]
+        text = text[: final.start()]
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :] if thought else text
+
+
+def _next(text: str, at: int, *words: str) -> re.Match[str] | None:
+    return next((mark for mark in _MARK.finditer(text, at) if mark["word"].lower() in words), None)
 
 
 def _written(text: str, calls: Iterable[dict[str, Any]]) -> str:
-    if _ACTION.search(text):  # as the model wrote it itself
+    calls = list(calls)
+    if [call.name for call in _calls(text)[0]] == [call["function"]["name"] for call in calls]:  # as it wrote itself
         return text
     lines = [text] if text else []
     for call in calls:

@@ -38,7 +38,7 @@ def reply_of(
     message = getattr(choices[0], "message", None) if choices else None
     if message is None:
         raise LLMUnavailable(f"{model} sent a response without a reply. Kick off the run again to go on.")
-    reason, text = getattr(choices[0], "finish_reason", None), clean(getattr(message, "content", None) or "")
+    reason, text = _text(getattr(choices[0], "finish_reason", None)), clean(getattr(message, "content", None) or "")
     refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
     calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
     if refusal or (reason == "content_filter" and not text and not calls):
@@ -49,9 +49,25 @@ def reply_of(
         tool_calls=calls,
         usage=_usage(getattr(response, "usage", None), cost),
         finish_reason=reason,
-        response_id=getattr(response, "id", None),
+        response_id=_text(getattr(response, "id", None)),
         carried=_carried(message, provider),
     )
+
+
+def ended(stream: Any) -> bool:
+    """Whether the service said that its reply is at an end; litellm's last piece says so in any case.
+
+    Of Gemini's it knows only the second of these, with every piece: a reply that is cut is told by the connection.
+    """
+    told = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
+    return told is not None
+
+
+def said(piece: Any) -> list[tuple[str, bool]]:
+    """The texts in a piece of a stream, each with whether it is thinking."""
+    delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
+    found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
+    return [(clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
 
 
 def clean(text: str) -> str:
@@ -95,7 +111,12 @@ def _cleaned(value: Any) -> Any:
 
 def _call(call: Any) -> ToolCall:
     function = call.function
-    return ToolCall(clean(function.name or ""), clean(function.arguments or ""), call.id)
+    return ToolCall(_text(function.name) or "", clean(function.arguments or ""), _text(call.id))
+
+
+def _text(value: object) -> str | None:
+    """A name or an id, which some services send as a number."""
+    return None if value is None else clean(str(value))
 
 
 def _carried(message: Any, provider: str) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
 from crewlite.state.checkpoint import Checkpoint, checkpoints
+from crewlite.state.claim import holder, holds
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.fork import fork
@@ -34,6 +35,7 @@ from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_fo
 from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Attempt, LightEvent, Record
 from crewlite.state.transfer import digest, export_run, import_run
+from crewlite.state.writer import at_work
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
@@ -104,6 +106,14 @@ class RunHistory:
         if self._record.waiting:
             return "waiting"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+
+    @property
+    def at_work(self) -> str | None:
+        """Who, alive, is at work on it, such as "process 7 on lamp"; None if nobody is."""
+        if at_work(self._store.location, self.run_id, self.branch):
+            return "this process"
+        claim = self._record.claim
+        return holder(claim) if claim and holds(claim, self._store.touched(self.run_id, self.branch)) else None
 
     @property
     def started_at(self) -> datetime:

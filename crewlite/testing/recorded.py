@@ -6,26 +6,22 @@ what changes from one recording to the next: the ids of tool calls, and which mo
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from crewlite import background, codec, disk, durable
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
-from crewlite.lazy import lazy
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, context_for, whole_reply
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall
+from crewlite.llm.call import ask_once, ways
 from crewlite.llm.models import named
 from crewlite.secrets import Secrets
 from crewlite.usage import Usage
-
-if TYPE_CHECKING:
-    from crewlite.llm import protocol
-else:
-    protocol = lazy("crewlite.llm.protocol")  # only for models that have no tool calls of their own
 
 _SHOWN = 100  # characters of what was asked that a line shows
 
@@ -47,7 +43,8 @@ class RecordedLLM(BaseLLM):
 
     Without `llm`, a question that is not there raises RecordingMissing. A question is its messages, the tools on offer
     and the schema of the answer wanted. The same question asked several times is recorded each time, and the n-th time
-    it is asked of one RecordedLLM it gets the n-th reply, or the last. A reply that was streamed is told as one chunk.
+    it is asked of one RecordedLLM it gets the n-th reply, or the last. This is counted in the object, not in the run's
+    record: in a process that resumes a run it begins with the first. A reply that was streamed is told as one chunk.
     Errors are not recorded. The fallbacks of `llm` are recorded into the same file.
 
     Several threads and processes may record into one file. Secrets that are known are masked in it; a line that
@@ -61,7 +58,13 @@ class RecordedLLM(BaseLLM):
         super().__init__(source.model if source else "recorded")
         self._source = source
         self._tape = _Tape(Path(path))
-        self.fallbacks = tuple(RecordedLLM(path, fallback) for fallback in source.fallbacks) if source else ()
+        self.fallbacks = tuple(self._beside(spare) for spare in list(ways(source))[1:]) if source else ()
+
+    def _beside(self, fallback: BaseLLM) -> RecordedLLM:
+        """The same file, for a fallback; those that it has itself are known already."""
+        other = copy.copy(self)
+        other.model, other._source, other.fallbacks = fallback.model, fallback, ()
+        return other
 
     async def ready(self) -> None:
         """Read the file; if it is empty, see that `llm` can be asked. Raises RecordingDamaged, RecordingMissing."""
@@ -104,21 +107,11 @@ class RecordedLLM(BaseLLM):
         await self._source.ready()
         told = _Told(on_chunk) if on_chunk else None
         context = context | {"response_schema": schema, "on_chunk": told}
-        reply = await _ask(self._source, messages, tools, context)
+        reply = await ask_once(self._source, messages, tools, context)
         line = _line(asked, reply, reply.model or self._source.model, streamed=bool(told and told.any))
         own, run = Secrets.of(self._source), durable.scope()
         line = _masked(line, lambda text: run.mask(own.mask(text)))
         return await background.in_thread(self._tape.add, line | {"key": key})
-
-
-async def _ask(llm: BaseLLM, messages: list[Message], tools: list[dict[str, Any]], context: dict[str, Any]) -> LLMReply:
-    """Ask in the way the model takes tools; what is recorded is the same either way."""
-    written = bool(tools) and llm.tool_protocol == "text"
-    if written:
-        messages, context = protocol.told(messages, tools), context | {"stop": [protocol.STOP]}
-    context = context | {"tools": [] if written else tools}
-    reply = whole_reply(await llm.acall(messages, **context_for(type(llm).acall, context)), llm.model)
-    return protocol.read(reply) if written else reply
 
 
 class _Told:

@@ -12,6 +12,7 @@ import unicodedata
 
 _FITS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _REST = re.compile(r"[^a-zA-Z0-9_-]+")
+_LONGEST = 64
 _OF_ADDRESSES = re.compile(r"[/#!]")
 
 
@@ -31,12 +32,24 @@ def safe_name(name: str) -> str:
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
     safe = _REST.sub("_", plain).strip("_")
     lost = any(letter.isalnum() and not letter.isascii() for letter in plain)
-    if safe and len(safe) <= 64 and not lost:
+    if safe and len(safe) <= _LONGEST and not lost:
         return safe
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
-    return f"{safe[:57] or 'tool'}_{digest}"
+    return _cut(safe or "tool", name)
 
 
 def address_name(name: str) -> str:
-    """A name as it stands in the address of a call, where some characters mean something."""
-    return _OF_ADDRESSES.sub("_", name)
+    r"""A name as it stands in the address of a call, where some characters mean something.
+
+    A model may call for a tool of any name: one that is too long is cut, and what cannot be seen is taken out.
+
+    >>> address_name("Search the web"), address_name("a/b#2"), address_name("ls\x1b[2J")
+    ('Search the web', 'a_b_2', 'ls[2J')
+    """
+    seen = "".join(letter for letter in _OF_ADDRESSES.sub("_", name) if letter.isprintable())
+    return seen if seen and len(seen) <= _LONGEST else _cut(seen or "tool", name)
+
+
+def _cut(start: str, name: str) -> str:
+    """The start of a name, and a digest of all of it, which keeps it apart from others."""
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
+    return f"{start[: _LONGEST - 7]}_{digest}"

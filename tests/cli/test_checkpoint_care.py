@@ -118,7 +118,7 @@ def test_a_run_travels_by_export_and_import(location, tmp_path):
     assert ask("import", file, "--location", other) == f"imported one (finished) into {other}\n"
     said = json.loads(ask("import", file, "--location", other, "--json"))
     assert (said["run_id"], said["status"], said["digest"]) == ("one", "finished", digest)
-    assert json.loads(ask("export", "latest", file, "--json", "--location", other))["digest"] == digest
+    assert json.loads(ask("export", "latest", file, "--force", "--json", "--location", other))["digest"] == digest
 
 
 def test_import_of_nothing_makes_nothing(tmp_path):
@@ -186,3 +186,46 @@ def test_the_real_command_ends_with_the_code_of_its_doctor(location):
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 1
     assert subprocess.run([*command, "--repair"], capture_output=True, timeout=60).returncode == 0
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+
+
+def test_delete_wants_yes_where_nobody_can_be_asked(location):
+    done = CliRunner().invoke(main, ["checkpoint", "delete", "broken", "--location", location])
+    assert done.exit_code == 2
+    assert "--yes" in done.stderr
+    assert runs(location) == {"one", "broken"}
+
+
+def test_delete_names_each_candidate_once(location):
+    with History(location) as history:
+        history.fork("one", branch="bold")
+    done = CliRunner().invoke(main, ["checkpoint", "delete", "nosuch", "--location", location])
+    assert re.search(r"Candidates: (one, broken|broken, one)\.\n", done.stderr)
+
+
+def test_export_writes_over_a_file_only_if_it_is_told_to(location, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    done = CliRunner().invoke(main, ["checkpoint", "export", "one", "mine", "--location", location])
+    assert done.exit_code == 2
+    assert "--force" in done.stderr
+    assert (tmp_path / "mine").read_text() == "mine"
+    ask("export", "one", "mine", "--force", "--location", location)
+    assert json.loads((tmp_path / "mine").read_text())["run_id"] == "one"
+
+
+def test_a_file_that_is_no_export_is_told_without_talk_of_doctors(location, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    done = CliRunner().invoke(main, ["checkpoint", "import", "x.json", "--location", location])
+    assert done.exit_code == 1
+    assert done.stderr == "Error: x.json: this is not an exported run. Nothing was imported: export the run again.\n"
+
+
+def test_what_a_doctor_does_is_said_in_words_of_the_command(location):
+    damage(location)
+    done = CliRunner().invoke(main, ["checkpoint", "show", "one", "--location", location])
+    assert "crewlite checkpoint doctor --repair" in done.stderr
+    told = ask("doctor", "--location", location, code=1)
+    assert "With --repair: " in told
+    assert "repair=True" not in told
+    mended = ask("doctor", "--repair", "--location", location)
+    assert "Done:" not in mended
+    assert re.search(r"done +\w", mended)

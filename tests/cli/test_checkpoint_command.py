@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.cli import exits
+from crewlite.cli.checkpoint import complete
 from crewlite.cli.late import LateGroup
 from crewlite.cli.main import main
 from crewlite.errors import ConfigError
@@ -219,3 +220,44 @@ def test_an_answer_in_json_is_one_document_and_nothing_else(tmp_path):
         done = ask(*words, "--json")
         assert done.exit_code == 0, words
         assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
+    done = CliRunner().invoke(main, ["chekpoint"], prog_name="crewlite")
+    assert (done.exit_code, "Did you mean 'checkpoint'?" in done.stderr) == (2, True)
+    assert "Did you mean 'list'?" in ask("lst").stderr
+    assert "No such command 'xyz'" in ask("xyz").stderr
+
+
+def test_the_command_is_also_a_module():
+    done = subprocess.run([sys.executable, "-m", "crewlite", "--version"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.startswith("crewlite, version")) == (0, True)
+
+
+def test_what_a_shell_would_trip_over_is_not_completed():
+    items = complete._items({"good": "two\nlines", "ugly": "a\x1b[31m b", "bad\nname": "x", "worse\x1b": "x"})
+    assert [(item.value, item.help) for item in items] == [("good", "two"), ("ugly", "a[31m b")]
+
+
+def test_the_lines_to_copy_leave_out_the_location_that_is_looked_at_anyway(tmp_path):
+    kick_off(".checkpoints.db", "one")
+    assert "fork" in (shown := ask("info", "one").stdout)
+    assert "--location" not in shown
+    with pytest.MonkeyPatch.context() as patch:
+        Path("deep").mkdir()
+        patch.chdir("deep")
+        assert "--location ../.checkpoints.db" in ask("info", "one", "--location", "../.checkpoints.db").stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_called_so(tmp_path):
+    kick_off(".checkpoints", "one")
+    for words in (["list"], ["show"], ["tree", "--json"], ["resume", "one"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [*CREWLITE, "checkpoint", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+            )
+        assert done.returncode == 1, words
+        assert "Error: the output cannot be written: [Errno 28]" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "Exception ignored" not in done.stderr

@@ -170,10 +170,11 @@ def test_info_takes_every_kind_of_ref(location, ref):
 
 
 def test_info_ends_with_lines_to_copy(location):
-    assert f"crewlite checkpoint resume --location {location} killed\n" in ask("info", "killed", "--location", location)
+    text = ask("info", "killed", "--location", location)
+    assert f"crewlite checkpoint resume killed --location {location} --crew MODULE:NAME\n" in text
     text = ask("info", "report/bold@task:style", "--location", location)
     assert "resume" not in text, "it is finished"
-    assert re.search(rf"crewlite checkpoint fork --location {location} [0-9a-f]{{8}}\n", text)
+    assert re.search(rf"crewlite checkpoint fork [0-9a-f]{{8}} --location {location} --crew MODULE:NAME\n", text)
 
 
 def test_info_of_a_run_without_checkpoints_says_so(tmp_path):
@@ -412,3 +413,48 @@ def test_deep_forks_and_long_names_do_not_break_the_tree(tmp_path):
     _, text = on_terminal(location, "tree")
     assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n"))) <= 80
     assert "b39" in ask("tree", location)
+
+
+def test_a_run_at_work_says_who_is_at_it_and_not_how_to_go_on(tmp_path):
+    place = str(tmp_path / "runs")
+    holds = (
+        "import sys\nfrom crewlite import Agent, CheckpointConfig\nfrom crewlite.testing import ScriptedLLM\n"
+        "def act(messages):\n    print('here', flush=True)\n    sys.stdin.readline()\n    return 'x'\n"
+        f"config = CheckpointConfig(location={place!r}, on_events=True)\n"
+        "Agent(role='W', goal='w', llm=ScriptedLLM(act), checkpoint=config).kickoff('Well?', run_id='busy')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", holds], stdin=-1, stdout=-1, text=True)
+    process.stdout.readline()
+    said = f"at work (process {process.pid} on "
+    shown = ask("show", "busy", "--location", place)
+    assert said in shown.splitlines()[0]
+    assert "no step has finished yet" in shown
+    assert "crewlite checkpoint resume" not in shown
+    assert said in ask("tree", "--location", place)
+    assert json.loads(ask("show", "busy", "--json", "--location", place))["at_work"].startswith("process ")
+    process.communicate("\n", timeout=30)
+    with History(place) as history:
+        assert history.run("busy").at_work is None
+    assert "at work" not in ask("show", "busy", "--location", place)
+
+
+def test_a_run_at_work_in_this_process_is_known_to_be(tmp_path):
+    seen = []
+
+    def look(messages):
+        with History(tmp_path / "runs") as history:
+            seen.append(history.run("own").at_work)
+        return "x"
+
+    config = CheckpointConfig(location=tmp_path / "runs")
+    Agent(role="W", goal="w", llm=ScriptedLLM(look), checkpoint=config).kickoff("Well?", run_id="own")
+    assert seen == ["this process"]
+
+
+def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
+    for words in (["show", "killed"], ["info", "killed"]):
+        text = ask(*words, "--location", location)
+        at = re.search(r"in doubt  (\S+) was cut in the middle", text)[1]
+        line = rf"crewlite checkpoint resume killed {{}} --location {re.escape(location)} --crew MODULE:NAME\n"
+        assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
+        assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)

@@ -433,7 +433,7 @@ def test_a_fork_that_is_not_run_keeps_its_edits(flows):
     [
         (["--edit", "step:fetsh:=7"], 1, "step:fetch"),
         (["--rerun", "step:nothing"], 1, "names no finished step"),
-        (["--edit", "step:fetch"], 2, "wanted name=text or name:=JSON"),
+        (["--edit", "step:fetch"], 2, "wanted ADDRESS=TEXT or ADDRESS:=JSON"),
         (["--edit", "step:fetch=@nowhere"], 2, "cannot be read"),
         (["--model", "offline"], 2, "--model is for crews and agents"),
         (["--input", "three=3"], 2, "unexpected keyword argument 'three'"),

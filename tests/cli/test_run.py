@@ -1,6 +1,7 @@
 """`crewlite run`: a crew of one's own from the command line, its answer alone on stdout, and always a way on."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from crewlite import History
+from crewlite.cli.words import without_advice
 
 if os.name == "posix":
     import fcntl
@@ -61,7 +63,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         (["crews"], "wanted package.module:attribute or file.py:attribute"),
         (
             ["crews:crow"],
-            "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, bill.",
+            "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, bill, made.",
         ),
         (
             ["crews:number"],
@@ -293,3 +295,93 @@ def test_a_reader_that_has_seen_enough_does_not_end_the_run(shop, tmp_path):
     process.wait(timeout=20)
     process.stderr.close()
     assert History(tmp_path / ".checkpoints").run("r").status == "finished"
+
+
+def broken(shop, code, *words):
+    (shop.path / "broken.py").write_text(f"import crews\nfrom crewlite import *\n{code}")
+    return shop.ask("run", "broken:make", *words)
+
+
+def test_a_function_that_makes_a_crew_is_told_apart_from_its_module(shop):
+    done = broken(shop, "def make():\n    raise RuntimeError('boom')\n")
+    assert "Error: broken:make was called and raised RuntimeError: boom (broken.py, line 4)" in done.stderr
+    done = broken(shop, "async def make():\n    return crews.crew\n")
+    assert (done.returncode, "is an async function" in done.stderr) == (2, True)
+    done = broken(shop, "def other() -> Crew:\n    ...\ndef text() -> str:\n    ...\n")
+    assert "What there is: other." in done.stderr
+
+
+def test_a_key_in_the_environment_is_not_printed(shop, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-123456789")
+    for code in ("raise RuntimeError('boom sk-123456789')", "def make():\n    raise ValueError('sk-123456789')\n"):
+        done = broken(shop, code)
+        assert "[secret]" in done.stderr
+        assert "sk-1" not in done.stderr + done.stdout
+
+
+def test_a_misspelt_setting_of_the_project_is_told(shop, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.crewlite]\ncrw = "crews:crew"\n')
+    done = shop.ask("run", "crews:crew", "--input", "topic=x")
+    assert (done.returncode, "[tool.crewlite] has 'crw'; it takes crew" in done.stderr) == (1, True)
+
+
+def test_an_answer_that_is_none_is_told_how_one_looks(shop):
+    done = shop.ask("run", "crews:crew", "--answer", "nonsense")
+    assert (done.returncode, "wanted ADDRESS=VALUE or ADDRESS:=JSON" in done.stderr) == (2, True)
+
+
+def test_what_is_no_number_is_still_json(shop):
+    code = """
+from crewlite.testing import ScriptedLLM
+from crewlite.flow import flow
+@tool
+def look(x: float) -> str:
+    "Look."
+    return "seen"
+make = Agent(role="W", goal="w", llm=ScriptedLLM([ToolCall("look", {"x": float("nan")}), "done"]), tools=[look])
+"""
+    done = broken(shop, code, "--message", "Well?", "--json")
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in done.stdout.splitlines()]
+    assert next(line for line in lines if line["type"] == "tool_usage_started")["tool_args"] == {"x": "nan"}
+    assert lines[-1]["raw"] == "done"
+
+
+def test_a_pipe_gets_the_answer_as_it_is(shop):
+    code = "from crewlite.flow import flow\n@flow\ndef make():\n    return '\\x1b[31mred\\x1b[0m'\n"
+    assert broken(shop, code).stdout == "\x1b[31mred\x1b[0m\n"
+
+
+def test_a_model_that_does_not_exist_is_not_advised_again(shop):
+    done = shop.ask("run", "crews:crew", "--input", "topic=x", "--run-id", "r", "--model", "nosuch/x")
+    assert done.returncode == 1
+    assert "nosuch/x" not in done.stderr.partition("To go on: ")[2]
+    if "To go on" in done.stderr:
+        assert "--model PROVIDER/MODEL" in done.stderr
+
+
+def test_how_to_go_on_is_said_once(shop):
+    code = """
+from crewlite.errors import LLMAuthError
+from crewlite.testing import ScriptedLLM
+make = Agent(role="W", goal="w", llm=ScriptedLLM([LLMAuthError("m", 401, "no such key")]))
+"""
+    done = broken(shop, code, "--message", "Well?", "--run-id", "r")
+    assert done.stderr.splitlines()[-1] == (
+        "Error: m refused the request (status 401): no such key. Look at the key, what it may do and what is left on the "
+        "account. To go on: crewlite checkpoint resume r --crew broken:make"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("It is gone. Kick off the run again to go on.", "It is gone."),
+        ("Raise timeout=, or kick off the run again to go on.", "Raise timeout=."),
+        ("Raise its limit, or kick off the same run again to go on.", "Raise its limit."),
+        ("Change the model, then kick off again.", "Change the model."),
+        ("No text. Kick off the run again to retry.", "No text."),
+        ("Kick off the run again for a new attempt, or relax.", "Kick off the run again for a new attempt, or relax."),
+    ],
+)
+def test_the_advice_of_the_library_gives_way_to_that_of_the_command(text, left):
+    assert without_advice(text) == left

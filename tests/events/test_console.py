@@ -8,7 +8,9 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.errors import Suspended
-from crewlite.events.console import watched
+from crewlite.events.base import BaseEvent
+from crewlite.events.console import shown, watched
+from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 
@@ -154,3 +156,27 @@ def test_a_question_its_wait_and_its_answer_are_shown(capsys, tmp_path, monkeypa
         "✓ human:on is answered: True",
         "✓ flow asks has finished",
     ]
+
+
+def test_an_error_is_told_in_short_as_each_step_it_goes_through_tells_it(capsys):
+    with pytest.raises(ValueError, match="no paper"):
+        crew([ValueError("no paper " * 40)]).kickoff()
+    failed = [line for line in capsys.readouterr().out.splitlines() if "✗" in line]
+    assert len(failed) == 3
+    assert all(len(line) < 120 and "ValueError: no paper" in line for line in failed)
+
+
+def test_a_retry_says_what_failed_and_when_it_is_tried_again(capsys):
+    class Again(BaseEvent):
+        type: str = "recovery_started"
+        kind: str = "llm"
+        name: str = "openai/x"
+        attempt: int = 1
+        error: str = "too busy"
+        error_type: str = "LLMUnavailable"
+        failure: str = "unavailable"
+        delay: float = 1.26
+
+    with shown(True, lambda: "r"):
+        event_bus.emit(None, Again(run_id="r", address="llm#1"))
+    assert "✗ model openai/x: LLMUnavailable: too busy; try 2 in 1.3 s" in capsys.readouterr().out

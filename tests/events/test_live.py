@@ -381,3 +381,25 @@ def test_on_a_pseudo_terminal_a_question_can_be_answered():
     assert "Name? Ann" in lines
     assert lines[lines.index("Name? Ann") + 1] == "hello Ann"
     assert "" not in lines
+
+
+def test_a_retry_is_counted():
+    class Again:
+        type, started_event_id = "recovery_started", None
+
+    run = Underway(lambda: 0.0)
+    run.hear(Again(), None)
+    assert spent([run]) == "0 s, 0 tokens, 1 retry"
+    run.hear(Again(), None)
+    assert spent([run]) == "0 s, 0 tokens, 2 retries"
+
+
+def test_the_thread_of_the_foot_ends_with_it(opened):
+    terminal = opened()
+    for _ in range(5):
+        crew(lambda: None).kickoff()
+        feet = [one for one in threading.enumerate() if one.name == "crewlite-foot"]
+        for one in feet:
+            one.join(0.1)  # well below the time between two looks
+        assert not any(one.is_alive() for one in feet)
+    assert sys.stdout is terminal

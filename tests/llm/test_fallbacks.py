@@ -91,7 +91,13 @@ def test_the_key_of_a_fallback_is_masked_too(serve, caplog):
 
 def test_a_reply_of_a_fallback_with_the_key_of_another_is_masked(serve):
     first, second = serve(error(400)), serve(reply(chat(f"I know {KEYS[0]} and {KEYS[1]}")))
-    assert pilot(first.base_url, second.base_url).kickoff("Who?").raw == "I know [secret] and [secret]"
+    with EventRecorder() as events:
+        said = pilot(first.base_url, second.base_url).kickoff("Who?")
+    assert said.raw == "I know [secret] and [secret]"
+    (told,) = events.of(LLMCallCompletedEvent)
+    assert told.response == said.raw
+    assert told.usage == said.token_usage.to_record(), "what was used stays known"
+    assert told.usage["requests"] == 1
 
 
 def test_a_key_that_a_fallback_lacks_is_told_before_anything_is_paid(serve, monkeypatch):
@@ -110,3 +116,30 @@ def test_a_fallback_may_be_any_model():
     with EventRecorder() as events:
         assert Agent(role="Pilot", goal="answer", llm=llm).kickoff("Who?").raw == "hello"
     assert [event.model for event in events.of(LLMCallCompletedEvent)] == ["spare"]
+
+
+def test_fallbacks_of_fallbacks_are_asked_depth_first_and_each_once():
+    def failing(name, *fallbacks):
+        llm = ScriptedLLM([LLMRejected(name, 400, "no")] * 2, model=name)
+        llm.fallbacks = fallbacks
+        return llm
+
+    deep, last = failing("c"), ScriptedLLM(["hello"], model="last")
+    second = failing("b", deep)
+    first = failing("a", second, deep, last)
+    deep.fallbacks = (first,)
+    with EventRecorder() as events:
+        assert Agent(role="Pilot", goal="answer", llm=first, checkpoint=True).kickoff("Who?", run_id="r").raw == "hello"
+    assert [event.model for event in events.of(LLMCallCompletedEvent)] == ["last"]
+    assert [len(llm.calls) for llm in (first, second, deep, last)] == [1, 1, 1, 1]
+    with History(".checkpoints") as history:
+        assert [attempt.message.split(":")[0][:1] for attempt in history.run("r").attempts] == ["a", "b", "c"]
+
+
+def test_a_final_failure_tells_of_the_model_that_failed():
+    llm = ScriptedLLM([LLMRejected("first", 400, "no")], model="first")
+    llm.fallbacks = (ScriptedLLM([LLMRejected("spare", 422, "no")], model="spare"),)
+    with EventRecorder() as events, pytest.raises(LLMRejected):
+        Agent(role="Pilot", goal="answer", llm=llm).kickoff("Who?")
+    assert [event.model for event in events.of(LLMCallStartedEvent)] == ["first"]
+    assert [event.model for event in events.of(LLMCallFailedEvent)] == ["spare"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, strategies as st
 
-from crewlite.errors import ContentRefused, LLMUnavailable
+from crewlite import LLM
+from crewlite.errors import ConfigError, ContentRefused, LLMRejected, LLMUnavailable
 from crewlite.llm import faults, wire
 
 TEXTS = st.text(st.characters())  # halves of characters among them
@@ -82,6 +84,12 @@ def typed(text, kind=Exception, **fields):
     [
         ("litellm.BadRequestError: OpenAIException - bad seed", "bad seed"),
         ("litellm.APIConnectionError: APIConnectionError: OpenAIException - x Original exception: y: z", "x"),
+        ("litellm.BadRequestError: ContextWindowExceededError: OpenAIException - too long", "too long"),
+        ("litellm.RateLimitError: litellm.RateLimitError: xException - slow", "slow"),
+        ("litellm.APIError: AzureException Internal server error - down", "down"),
+        ("litellm.RateLimitError: BedrockException: Rate Limit Error - slow", "slow"),
+        ("litellm.BadRequestError: Cloudflare Exception - bad", "bad"),
+        ("seed: 7 - that is bad", "seed: 7 - that is bad"),
         ('litellm.BadRequestError: AnthropicException - {"error": {"message": "bad"}}', "bad"),
         ('{"error": {"message": 7}}', '{"error": {"message": 7}}'),
         ("Invalid response object Traceback (most recent call last):\n  File x", "Invalid response object"),
@@ -107,6 +115,79 @@ def test_what_was_sent_counts_and_not_what_was_made_of_it():
     error.__context__ = Exception()
     error.__context__.status_code = 400
     assert faults.typed(error, "m", Exceptions, str, None).status == 400
+
+
+def caused(*causes, heard=False):
+    """The error that litellm makes, without an answer, of what was raised because of what."""
+    error = last = Exception("litellm.APIConnectionError: it went wrong")
+    for cause in causes:
+        last.__context__, last = cause, cause
+    return faults.typed(error, "m", Exceptions, str, 5.0, host="there:8000", heard=heard)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [ValueError("bad"), TypeError("bad"), ModuleNotFoundError("bad"), UnicodeEncodeError("ascii", "é", 0, 1, "b")],
+)
+def test_what_could_not_be_sent_is_not_tried_again_unless_an_answer_had_begun(cause):
+    error = caused(cause)
+    assert (type(error), error.status) == (LLMRejected, None)
+    assert str(error).startswith("m could not be asked: it went wrong. ")
+    assert type(caused(cause, heard=True)) is LLMUnavailable
+
+
+def test_what_went_wrong_in_reading_an_answer_may_work_later():
+    assert type(caused(json.JSONDecodeError("bad", "{", 1))) is type(caused(KeyError("choices"))) is LLMUnavailable
+
+
+@pytest.mark.parametrize(
+    ("cause", "why"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9)"), "Connection refused"),
+        (ConnectionResetError(104, "x"), "Connection reset by peer"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+    ],
+)
+def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, why):
+    error = caused(RuntimeError("Connection error."), cause)
+    assert type(error) is LLMUnavailable
+    assert f"the connection to there:8000 failed: {why}." in str(error)
+
+
+# settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"temprature": 1}, "no argument 'temprature': did you mean 'temperature'"),
+        ({"logit_bias": {}}, "no argument 'logit_bias': for arguments of litellm"),
+        ({"tool_protocol": "texts"}, "'native' or 'text'"),
+        ({"temperature": "hot"}, "temperature is a str"),
+        ({"temperature": float("nan")}, "temperature is nan; wanted a number"),
+        ({"top_p": True}, "top_p is True"),
+        ({"max_tokens": 1.5}, "max_tokens is 1.5; wanted a whole number"),
+        ({"stop": [7]}, "stop is a list"),
+        ({"timeout": "600"}, "timeout is a str"),
+        ({"timeout": 0}, "timeout is 0; wanted seconds"),
+        ({"idle_timeout": -1.0}, "idle_timeout is -1.0"),
+        ({"base_url": "not a url"}, "base_url is a str"),
+        ({"base_url": "http://u:p@[x/"}, "base_url is a str that does not fit; wanted an address"),
+        ({"base_url": "http://here:port"}, "base_url is a str"),
+        ({"extra": ["n"]}, "extra is a list"),
+        ({"extra_headers": "X-A: b"}, "extra_headers is a str"),
+        ({"extra_headers": {"X-A": 7}}, "extra_headers is a dict"),
+        ({"extra": {"num_retries": 2}}, "extra holds 'num_retries', which is crewlite's; use nothing"),
+        ({"extra": {"api_key": "sk-1"}}, "use api_key="),
+        ({"extra": {"api_base": "http://there"}}, "use base_url="),
+        ({"extra": {"stream": True}}, "use stream="),
+        ({"extra": {"tools": []}}, r"use Agent\(tools="),
+        ({"extra": {"messages": []}}, "use the agent"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_when_it_is_made(setting, said):
+    with pytest.raises(ConfigError, match=said):
+        LLM("openai/foo", **setting)
 
 
 # requests

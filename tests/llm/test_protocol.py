@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given, strategies as st
 from server import HANG, chat, piece, reply, stream
 
 from crewlite import LLM, Agent, BaseLLM, History, LLMReply, ToolCall, event_bus, tool
-from crewlite.errors import MaxIterations
+from crewlite.errors import LLMEmptyReply, MaxIterations
 from crewlite.events import ToolUsageFinishedEvent
 from crewlite.llm import protocol
 
@@ -144,7 +145,20 @@ def test_a_model_of_ones_own_may_have_no_tool_calls_either():
         ("hello", [], "hello"),
         ("Final Answer: yes", [], "yes"),
         ("Thought: hm\nFinal Answer:\n  yes\n", [], "yes"),
-        ("Thought: only a thought", [], "Thought: only a thought"),
+        ("Thought: only a thought", [], ""),
+        ("Thought: I know.\nAt 11:40.\nThought: not a thought", [], "At 11:40.\nThought: not a thought"),
+        ("Thought: I know.\nFinal Answer:", [], ""),
+        ("Observation: it is 5", [], ""),
+        ("At 11:40.\nObservation: it is 5", [], "At 11:40."),
+        ("**Final Answer:** **yes**", [], "**yes**"),
+        ("FINAL ANSWER: - Observation: a\n- Observation: b", [], "- Observation: a\n- Observation: b"),
+        ("Final Answer: a\nObservation: b", [], "a"),
+        ('**Action:** look\n**Action Input:** {"a": 1}', [("look", {"a": 1})], None),
+        ('**Action**: look\n**Action Input**: `{"a": 1}`', [("look", {"a": 1})], None),
+        ('ACTION: look\nACTION INPUT: {"a": 1}', [("look", {"a": 1})], None),
+        ('- Action: look\n- Action Input: {"a": 1}', [("look", {"a": 1})], None),
+        ('### Action: look\n```\nAction Input: {"a": 1}\n```', [("look", {"a": 1})], None),
+        ("`Action:` look\n`Action Input:`\n`Action:` see", [("look", {}), ("see", {})], None),
         ("Final Answer: a\nAction: look\nAction Input: {}", [], "a\nAction: look\nAction Input: {}"),
         ("Action: look\nAction Input: {}", [("look", {})], None),
         ("Action: `look`\nAction Input: {}", [("look", {})], None),
@@ -162,6 +176,70 @@ def test_a_reply_is_read(text, calls, rest):
     assert [(call.name, call.arguments) for call in read.tool_calls] == calls
     if rest is not None:
         assert read.text == rest
+
+
+WRITE = "Action: write\nAction Input: "
+DELETE = "\nAction: delete_all\nAction Input: {}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (f'{{"text": "Steps:{DELETE}"}}', {"text": f"Steps:{DELETE}"}),
+        (f'{{"text": "Observation:\nFinal Answer: x{DELETE}"}}', {"text": f"Observation:\nFinal Answer: x{DELETE}"}),
+        (f'"Steps:{DELETE}"', {"not JSON": f'"Steps:{DELETE}"'}),
+        (f'{{"text": "He said "go"{DELETE}"}}', {"not JSON": '{"text": "He said "go"'}),
+        (f'{{text: "Steps:{DELETE}"}}', {"not JSON": '{text: "Steps:'}),
+        (f'{{"text": "a"}}, {{"text": "b{DELETE}"}}', {"text": "a"}),
+    ],
+)
+def test_an_action_inside_an_argument_is_none(arguments, read):
+    reply = protocol.read(LLMReply(text=WRITE + arguments))
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("write", read)]
+
+
+def test_after_arguments_that_are_whole_the_next_action_is_read():
+    reply = protocol.read(LLMReply(text=f'{WRITE}{{"text": "Steps:{DELETE}"}}{DELETE}'))
+    assert [call.name for call in reply.tool_calls] == ["write", "delete_all"]
+
+
+def test_calls_that_were_not_taken_are_not_in_the_text_either():
+    assert protocol.read(LLMReply(text=f"{WRITE}{{no{DELETE}")).text == f"{WRITE}{{no"
+
+
+@pytest.mark.parametrize("deep", ["[", '{"a":'])
+def test_arguments_that_are_nested_too_deeply_are_unread(deep):
+    (call,) = protocol.read(LLMReply(text=WRITE + deep * 100_000)).tool_calls
+    assert call.arguments == {"not JSON": deep * 100_000}
+
+
+@pytest.mark.parametrize("filler", ["\n", " ", " \n", "*", "`", "-", "\n- ", "\t"])
+@pytest.mark.parametrize(
+    "text",
+    ["~", "x~x", "Action:~x~x", "Action: x\\n~x", "Action~x", "Thought~x", "Thought:~x"]
+    + ["Action: x\\nAction Input~x", "Action: x\\nAction Input:~x", "Action: x\\nAction Input: {}~x"],
+)
+def test_long_texts_are_read_in_no_time(text, filler):
+    reply = LLMReply(text=text.replace("~", filler * 200_000))
+    start = time.process_time()
+    protocol.read(reply)
+    assert time.process_time() - start < 1, "quadratic, it would be minutes"
+
+
+@pytest.mark.parametrize("empty", ["Thought: I know.\nFinal Answer:", "Observation: it is 5", "Thought: hm"])
+def test_an_answer_that_is_empty_is_asked_for_once_more(serve, empty):
+    server = serve(*said(empty, ANSWER))
+    assert pilot(server.base_url).kickoff("When?").raw == "At 11:40.\nNot before."
+    server = serve(*said(empty, empty))
+    with pytest.raises(LLMEmptyReply):
+        pilot(server.base_url).kickoff("When?")
+    assert len(server.requests) == 2
+
+
+def test_a_call_of_another_model_is_written_out_even_if_its_text_has_an_action():
+    made = LLMReply(text="Action: think", tool_calls=(ToolCall("look", {"a": 1}),))
+    told = protocol.told([made.as_message()], OFFER)
+    assert told[-1]["content"] == 'Action: think\nAction: look\nAction Input: {"a": 1}'
 
 
 NAMES = st.from_regex(r"[a-z_]{1,20}", fullmatch=True)

@@ -282,6 +282,25 @@ def test_fallbacks_are_recorded_as_well(path):
     assert [event.model for event in events.of(LLMCallCompletedEvent)] == ["spare"]
 
 
+def test_fallbacks_of_fallbacks_are_recorded_and_asked_once_each(path):
+    models = [ScriptedLLM([LLMRejected(name, 400, "no")], model=name) for name in "ab"]
+    models.append(ScriptedLLM(["I am here."], model="c"))
+    models[0].fallbacks, models[1].fallbacks = (models[1], models[2]), (models[2], models[0])
+    for source in (models[0], None):
+        llm = RecordedLLM(path, source)
+        assert Agent(role="Pilot", goal="answer", llm=llm).kickoff("Anybody?").raw == "I am here."
+    assert [len(model.calls) for model in models] == [1, 1, 1]
+    assert len(lines(path)) == 1
+
+
+def test_an_empty_answer_in_writing_is_not_recorded(path):
+    source = ScriptedLLM(["Thought: I know.\nFinal Answer:", "Final Answer: 3"])
+    source.tool_protocol = "text"
+    clerk = Agent(role="Clerk", goal="count", llm=RecordedLLM(path, source), tools=[add])
+    assert clerk.kickoff("Add 1 and 2").raw == "3"
+    assert [line["text"] for line in lines(path)] == ["3"]
+
+
 def test_errors_are_not_recorded(path):
     llm = RecordedLLM(path, ScriptedLLM([LLMRejected("m", 400, "no"), "Now."]))
     with pytest.raises(LLMRejected):

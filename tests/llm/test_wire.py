@@ -223,6 +223,7 @@ BODIES = [
     again("usage in words", reply(chat(usage={"prompt_tokens": "many", "completion_tokens": "few"}))),
     never("filtered", reply(chat(None, finish="content_filter")), ContentRefused),
     never("a refusal", reply(chat(None, refusal=f"Not with {KEY}")), ContentRefused, words="Not with [secret]."),
+    row("the id of the reply a number", reply(chat() | {"id": 7})),
     row("no finish_reason", reply(chat(finish=None))),
     row("a finish_reason of its own", reply(chat(finish="done_and_dusted"))),
     row("usage", reply(chat()), tokens=12),
@@ -258,6 +259,7 @@ TOOLS = [
     calls("name empty", call("", TIDES), observed="There is no tool"),
     calls("a name of odd characters", call("a/b\x00\ud800", TIDES), observed="There is no tool"),
     calls("id null", call("high_water", TIDES, None), observed="Brest 11:40"),
+    calls("id a number", call("high_water", TIDES, 7), observed="Brest 11:40"),
     calls("one id for two calls", *[call("high_water", TIDES)] * 2, observed="Brest 11:40"),
     calls("thirty calls", *[call("high_water", TIDES, f"c{n}") for n in range(30)], observed="Brest 11:40"),
     row(
@@ -523,7 +525,7 @@ def test_the_table_is_long_and_its_names_are_distinct():
 def test_a_port_where_nobody_listens_is_tried_four_times():
     with nobody() as base_url:
         agent = Agent(role="Pilot", goal="answer", llm=LLM("openai/foo", base_url=base_url), checkpoint=True)
-        with pytest.raises(LLMUnavailable):
+        with pytest.raises(LLMUnavailable, match=r"the connection to 127\.0\.0\.1:\d+ failed: Connection refused\."):
             agent.kickoff("Who?", run_id="r")
     with History(".checkpoints") as history:
         assert [attempt.kind for attempt in history.run("r").attempts] == ["llm"] * 4 + ["agent"]
@@ -555,6 +557,49 @@ def test_a_process_says_nothing_on_its_own_and_nothing_secret_at_all(tmp_path, l
     said = done.stdout + done.stderr
     assert not [secret for secret in SECRETS if secret in said]
     assert said == "" or level == "DEBUG"
+
+
+def test_if_the_program_loaded_litellm_first_there_is_one_request_and_no_secret_in_a_log_either(tmp_path):
+    code = (
+        "import logging; logging.basicConfig(level='DEBUG'); import litellm; from test_wire import *\n"
+        "with Server(RESET, CLAUDE) as server, contextlib.suppress(LLMUnavailable):\n"
+        "    LLM('anthropic/x', base_url=server.address, api_key=KEY).call('Who?')\n"
+        "assert len(server.requests) == 1\n"
+        "with Server(OK) as server:\n"
+        "    LLM('openai/x', base_url=server.base_url, api_key=KEY, extra_headers={'X-Proxy': PROXY_KEY}).call('Who?')"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not [secret for secret in SECRETS if secret in done.stdout + done.stderr]
+
+
+def test_a_reply_that_was_cut_at_its_token_limit_is_warned_of_once(serve, caplog):
+    server = serve(reply(chat("High wa", finish="length")), OK)
+    llm = LLM("openai/foo", base_url=server.base_url)
+    assert [llm.call("When?").text, llm.call("Who?").text] == ["High wa", "hello"]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["The reply of openai/foo was cut at its token limit (max_tokens)"]
+
+
+@pytest.mark.parametrize(("model", "sent"), [("openai/gpt-5", None), ("openai/foo", ["\nObservation:"])])
+def test_where_to_stop_is_sent_only_to_models_that_take_it(serve, model, sent):
+    server = serve(reply(chat("Final Answer: hello")))
+    llm = LLM(model, base_url=server.base_url, tool_protocol="text")
+    assert Agent(role="Pilot", goal="answer", llm=llm, tools=[high_water]).kickoff("Who?").raw == "hello"
+    assert server.requests[0].body.get("stop") == sent
+
+
+def test_a_stop_of_the_users_own_that_a_model_does_not_take_is_an_error():
+    with pytest.raises(LLMRejected, match="stop"):
+        LLM("openai/gpt-5", api_key="k", base_url="http://127.0.0.1:9", stop="x").call("Who?")
 
 
 # what only one of the adapters has

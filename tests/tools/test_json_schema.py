@@ -74,3 +74,11 @@ def test_names_that_services_take_stay_and_others_become_one_of_their_own():
     assert len(set(safe)) == len(names)
     assert [safe_name(name) for name in safe] == safe
     assert (address_name("a/b#2!3"), address_name("Search the web")) == ("a_b_2_3", "Search the web")
+
+
+def test_a_name_in_an_address_is_short_and_can_be_seen():
+    assert address_name("x" * 64) == "x" * 64
+    assert re.fullmatch(r"x{57}_[0-9a-f]{6}", address_name("x" * 9_000))
+    assert address_name("x" * 9_000) != address_name("x" * 9_001)
+    assert address_name("ls\x1b[2J\n\u202e") == "ls[2J"
+    assert re.fullmatch(r"tool_[0-9a-f]{6}", address_name("\n\x00"))

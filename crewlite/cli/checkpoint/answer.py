@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from crewlite.cli import questions
-from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint import document, ways
 from crewlite.cli.checkpoint.complete import complete_question
-from crewlite.cli.checkpoint.info import resuming, waits
 from crewlite.cli.checkpoint.screen import Screen
-from crewlite.cli.checkpoint.where import OPTIONS, Asked, location_of, ref_argument
+from crewlite.cli.checkpoint.where import Asked, location_of, options, ref_argument
 from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
 from crewlite.state.history import Waiting
@@ -27,7 +26,7 @@ def _addresses(
 @ref_argument("ref", "REF", required=True)
 @click.argument("address", metavar="ADDRESS", shell_complete=_addresses)
 @click.argument("value", metavar="VALUE")
-@OPTIONS
+@options()
 def answer(asked: Asked, ref: str, address: str, value: str) -> None:
     """Answer a question that a run waits with.
 
@@ -35,23 +34,22 @@ def answer(asked: Asked, ref: str, address: str, value: str) -> None:
     question wants something else it is read as JSON, or as yes and no. An answer that does not fit is refused, and the
     question waits. The run goes on with it when it is resumed, here or anywhere.
     """
-    with asked.open(ref) as place:
-        run = place.history.run(place.ref or "latest")
+    with asked.open(ref) as opened:
+        run = opened.history.run(opened.ref or "latest")
         question = next((one for one in run.waiting if one.address == address), None)
         typed = human.typed(value, question.schema if question else None)
         try:
-            place.history.answer(run, address, typed)
+            opened.history.answer(run, address, typed)
         except AnswerRefused as refusal:
             raise _with_what_fits(refusal, question) from refusal
-        run = place.history.run(f"{run.run_id}/{run.branch}")
+        run = opened.history.run(f"{run.run_id}/{run.branch}")
         if asked.as_json:
             name = {"run_id": run.run_id, "branch": run.branch, "address": address}
-            return document.answer({"location": place.location, **name, "status": run.status, "waiting": run.waiting})
+            return document.answer({"location": opened.location, **name, "status": run.status, "waiting": run.waiting})
         screen = Screen()
         screen.line(screen.mark("finished"), f" {address} of {run.run_id}/{run.branch} is answered", whole=True)
         screen.line()
-        waits(screen, place, run)
-        screen.line(("to go on  ", "dim"), resuming(place, run), whole=True)
+        ways.tell(screen, opened, run)
     return None
 
 

@@ -12,15 +12,16 @@ import click
 
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Part, Screen
-from crewlite.cli.checkpoint.where import OPTIONS, Asked, ref_argument
-from crewlite.cli.exits import FAILED, aside
-from crewlite.cli.places import DATABASE, DIRECTORY
-from crewlite.errors import RefError
+from crewlite.cli.checkpoint.where import Asked, options, ref_argument
+from crewlite.cli.exits import FAILED, Failed, aside
+from crewlite.cli.places import DIRECTORY, detected
+from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
     from crewlite.state.finding import Finding
+    from crewlite.state.history import History, RunHistory
     from crewlite.state.prune import Pruned
 
 history = lazy("crewlite.state.history")
@@ -52,23 +53,23 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--older-than", type=Span(), metavar="SPAN", help="Delete finished runs unchanged for so long: 7d, 24h.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken away.")
 @_YES
-@OPTIONS
+@options()
 def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry_run: bool, yes: bool) -> None:
     """Take away old checkpoints and old finished runs.
 
     Labelled checkpoints and those that forks stand on stay, unfinished runs too, and every run that stays can be
-    resumed and forked. On a terminal it asks first.
+    resumed and forked. On a terminal it asks first; elsewhere --dry-run shows what would go.
     """
     if keep_last is None and older_than is None:
         raise click.UsageError("say what may go: --keep-last 5, or --older-than 30d, or both.")
-    with asked.open() as place:
-        rehearsed = place.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
+    with asked.open() as opened:
+        rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
         if not dry_run and (rehearsed.runs or rehearsed.checkpoints) and not yes and sees_terminal():
             _tell(Screen(aside=True), rehearsed, rehearsal=True)
             click.confirm("Go on?", abort=True, err=True)
-        done = rehearsed if dry_run else place.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
+        done = rehearsed if dry_run else opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
         if asked.as_json:
-            return document.answer({"location": place.location, "dry_run": dry_run, **document.plain(done)})
+            return document.answer({"location": opened.location, "dry_run": dry_run, **document.plain(done)})
         _tell(Screen(), done, rehearsal=dry_run)
     return None
 
@@ -76,21 +77,26 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
 @click.command("delete")
 @ref_argument("run", "RUN", required=True)
 @_YES
-@OPTIONS
+@options()
 def delete_(asked: Asked, run: str, yes: bool) -> None:
     """Delete a run with all its branches.
 
-    Finished or not; not while somebody is at work on it. On a terminal it asks first.
+    Finished or not; not while somebody is at work on it. On a terminal it asks first; elsewhere it wants --yes.
     """
-    with asked.open(run) as place:
-        name = place.ref or run
-        branches = [one.branch for one in place.history.runs() if one.run_id == name]
-        if branches and not yes and sees_terminal():
-            aside(f"{name} in {place.location}: {', '.join(branches)}")
+    with asked.open(run) as opened:
+        name = opened.ref or run
+        branches = [one.branch for one in opened.history.runs() if one.run_id == name]
+        if not branches:
+            known = dict.fromkeys(one.run_id for one in opened.history.runs())
+            raise RefError(name, f"names no run in {opened.location}", list(known))
+        if not yes:
+            if not sees_terminal():
+                raise click.UsageError(f"nobody is at a terminal to be asked whether {name} may go: add --yes.")
+            aside(f"{name} in {opened.location}: {', '.join(branches)}")
             click.confirm("Delete it?", abort=True, err=True)
-        done = place.history.delete(name)
+        done = opened.history.delete(name)
         if asked.as_json:
-            return document.answer({"location": place.location, **document.plain(done)})
+            return document.answer({"location": opened.location, **document.plain(done)})
         _tell(Screen(), done, rehearsal=False)
     return None
 
@@ -136,17 +142,20 @@ def _bytes(count: int) -> str:
 @click.command()
 @ref_argument("ref", "REF", required=True)
 @click.argument("file", type=click.Path(dir_okay=False))
-@OPTIONS
-def export(asked: Asked, ref: str, file: str) -> None:
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@options()
+def export(asked: Asked, ref: str, file: str, force: bool) -> None:
     """Write a whole run to one JSON file.
 
     All branches of the run that REF names. It holds what the run recorded: share it as you would share that.
     """
-    with asked.open(ref) as place:
-        run = place.history.run(place.ref or "latest")
-        digest = place.history.export(run, file)
+    if os.path.exists(file) and not force:
+        raise click.UsageError(f"{file} is there already; choose another name, or write over it with --force.")
+    with asked.open(ref) as opened:
+        run = opened.history.run(opened.ref or "latest")
+        digest = opened.history.export(run, file)
         if asked.as_json:
-            said = {"location": place.location, "run_id": run.run_id, "file": file, "digest": digest}
+            said = {"location": opened.location, "run_id": run.run_id, "file": file, "digest": digest}
             return document.answer(said)
         Screen().line(f"exported {run.run_id} to {file}, digest {digest}", whole=True)
     return None
@@ -154,38 +163,49 @@ def export(asked: Asked, ref: str, file: str) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path())
-@OPTIONS
+@options()
 def import_(asked: Asked, file: str) -> None:
     """Bring in a run that export wrote.
 
     Whole or not at all. A location that is not there yet is made: ./.checkpoints/ unless --location says otherwise.
     """
-    location = asked.location or (DATABASE if not os.path.isdir(DIRECTORY) and os.path.exists(DATABASE) else DIRECTORY)
+    location = asked.location or detected() or DIRECTORY
     if not os.path.exists(file):
         raise RefError(file, "does not exist")  # before a location is made for it
     with history.History(location, make=True) as opened:
-        run = opened.import_run(file)
+        run = _imported(opened, file)
         if asked.as_json:
             return document.answer({"location": location, "digest": run.digest, **document.of_run(run)})
         Screen().line(f"imported {run.run_id} ({run.status}) into {location}", whole=True)
     return None
 
 
+def _imported(into: History, file: str) -> RunHistory:
+    try:
+        return into.import_run(file)
+    except SchemaTooNew:
+        raise
+    except JournalCorrupt as error:
+        if not error.where.startswith(file):  # it is the location that is damaged
+            raise
+        raise Failed(f"{error.where}: {error.problem}. Nothing was imported: export the run again.") from error
+
+
 @click.command()
 @click.option("--repair", is_flag=True, help="Mend what can be mended. What is damaged is set aside, never deleted.")
-@OPTIONS
+@options()
 @click.pass_context
 def doctor(ctx: click.Context, asked: Asked, repair: bool) -> None:
     """Find what is not as it was written, and mend it.
 
     Ends with exit code 1 if something is wrong that was not mended.
     """
-    with asked.open() as place:
-        found = place.history.doctor(repair=repair)
+    with asked.open() as opened:
+        found = opened.history.doctor(repair=repair)
         if asked.as_json:
-            document.answer({"location": place.location, "findings": found})
+            document.answer({"location": opened.location, "findings": found})
         else:
-            _report(Screen(), place.location, found)
+            _report(Screen(), opened.location, found)
     if not all(finding.repaired for finding in found):
         ctx.exit(FAILED)
 
@@ -198,7 +218,7 @@ def _report(screen: Screen, location: str, found: list[Finding]) -> None:
         screen.line(mark, " ", (finding.what, "bold"), f"  {finding.where}", whole=True)
         rows: list[tuple[str, Part]] = [
             ("found", finding.problem),
-            ("done" if finding.repaired else "to do", finding.remedy),
+            ("done", finding.remedy.removeprefix("Done: ")) if finding.repaired else ("to do", _with_repair(finding)),
             ("sound up to", finding.sound or ""),
         ]
         screen.fields(rows, indent=2)
@@ -206,3 +226,8 @@ def _report(screen: Screen, location: str, found: list[Finding]) -> None:
     if left:
         screen.line()
         screen.line(f"{len(left)} of {len(found)} not mended" if len(left) < len(found) else f"{len(left)} found")
+
+
+def _with_repair(finding: Finding) -> str:
+    """What to do, in words of the command line."""
+    return finding.remedy.replace("With repair=True", "With --repair")

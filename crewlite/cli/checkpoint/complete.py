@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Mapping
 
 from click.shell_completion import CompletionItem
 
@@ -32,7 +33,7 @@ def complete_question(location: str | None, ref: str | None, incomplete: str) ->
         logging.getLogger("crewlite").addHandler(logging.NullHandler())
         with history.History(location_or_detected(location)) as opened:
             waiting = opened.run(ref or "latest").waiting
-        items = [CompletionItem(one.address, help=one.question.partition("\n")[0]) for one in waiting]
+        items = _items({one.address: one.question for one in waiting})
         return [item for item in items if item.value.startswith(incomplete)]
     return []
 
@@ -46,4 +47,10 @@ def _refs(location: str | None) -> list[CompletionItem]:
     names |= {f"{run.run_id}/{run.branch}": "branch" for run in runs if run.branch != "main"}
     ids = {short(place.id): f"{place.run_id}/{place.branch} {place.address or place.trigger}" for place in places}
     found = {**names, "latest": "the newest run", **ids}
-    return [CompletionItem(name, help=about) for name, about in found.items() if name.isprintable()]
+    return _items(found)
+
+
+def _items(found: Mapping[str, str]) -> list[CompletionItem]:
+    """Values with what they are, in one line each: a shell reads them line by line, and shows them as they come."""
+    seen = {name: "".join(c for c in about.partition("\n")[0] if c.isprintable()) for name, about in found.items()}
+    return [CompletionItem(name, help=about) for name, about in seen.items() if name.isprintable()]

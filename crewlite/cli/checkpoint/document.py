@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crewlite.cli.exits import writing
 from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
 
@@ -25,7 +26,8 @@ Json = Any
 
 def answer(document: Mapping[str, object]) -> None:
     """Print a document. ASCII only: what a terminal would act upon stays an escape."""
-    click.echo(json.dumps(plain(document), indent=2))
+    with writing():
+        click.echo(json.dumps(plain(document), indent=2))
 
 
 def plain(value: object) -> Json:
@@ -80,5 +82,5 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
     said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
-    said["waiting"] = run.waiting
+    said |= {"at_work": run.at_work, "waiting": run.waiting}
     return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from crewlite.cli.checkpoint.where import OPTIONS, Asked
+from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.cli.late import LateGroup
 from crewlite.lazy import lazy
 
@@ -31,7 +31,7 @@ _HOME = "crewlite.cli.checkpoint"
         "tree": (f"{_HOME}.tree:tree", "Show runs, their forks and checkpoints as a tree."),
     },
 )
-@OPTIONS
+@options()
 @click.pass_context
 def checkpoint(ctx: click.Context, asked: Asked) -> None:
     """Look at what is recorded, and care for it.

@@ -10,7 +10,7 @@ import click
 
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, cost
-from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument, refs
+from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import aside
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
@@ -47,7 +47,7 @@ _RUNS = (
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--all", "whole", is_flag=True, help="All of them.")
 @click.option("--before", metavar="ID", shell_complete=refs, help="Only checkpoints older than this: the next page.")
-@OPTIONS
+@options()
 def list_(asked: Asked, what: str | None, of_runs: bool, limit: int, whole: bool, before: str | None) -> None:
     """List checkpoints, newest first.
 
@@ -55,29 +55,29 @@ def list_(asked: Asked, what: str | None, of_runs: bool, limit: int, whole: bool
     """
     if of_runs and before:
         raise click.UsageError("--before is the id of a checkpoint, --runs lists runs: take one of them.")
-    with asked.open(what) as place:
+    with asked.open(what) as opened:
         if of_runs:
-            _runs(asked, place, None if whole else limit)
+            _runs(asked, opened, None if whole else limit)
         else:
-            _checkpoints(asked, place, None if whole else limit, before)
+            _checkpoints(asked, opened, None if whole else limit, before)
 
 
-def _checkpoints(asked: Asked, place: Place, limit: int | None, before: str | None) -> None:
-    after = place.history.checkpoint(before).id if before and len(before) < 32 else before
+def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | None) -> None:
+    after = opened.history.checkpoint(before).id if before and len(before) < 32 else before
     more = None if limit is None else limit + 1
-    if place.ref is None:
-        found: Sequence[PlaceInfo | Checkpoint] = place.history.places(limit=more, before=after)
+    if opened.ref is None:
+        found: Sequence[PlaceInfo | Checkpoint] = opened.history.places(limit=more, before=after)
     else:
-        found = _of_run(place, place.ref, after)
+        found = _of_run(opened, opened.ref, after)
     shown = found[:limit]
     if asked.as_json:
         listing = [{name: getattr(one, name) for name in _NAMES} for one in shown]
-        return document.answer({"location": place.location, "checkpoints": listing})
+        return document.answer({"location": opened.location, "checkpoints": listing})
     screen = Screen()
     if shown:
         screen.table(_PLACES, [_row(screen, one) for one in shown])
     else:
-        aside(_nothing(place, "checkpoints", before))
+        aside(_nothing(opened, "checkpoints", before))
     if len(found) > len(shown):
         aside(f"There are older ones: --before {short(shown[-1].id)}, or --all")
     return None
@@ -86,11 +86,11 @@ def _checkpoints(asked: Asked, place: Place, limit: int | None, before: str | No
 _NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
 
 
-def _of_run(place: Place, ref: str, before: str | None) -> list[PlaceInfo | Checkpoint]:
+def _of_run(opened: Opened, ref: str, before: str | None) -> list[PlaceInfo | Checkpoint]:
     """The checkpoints of a run, newest first; of one branch, if the ref says which."""
-    run = place.history.run(ref)
+    run = opened.history.run(ref)
     whole = ref == run.run_id
-    branches = [one for one in place.history.runs() if one.run_id == run.run_id] if whole else [run]
+    branches = [one for one in opened.history.runs() if one.run_id == run.run_id] if whole else [run]
     found = {one.id: one for branch in branches for one in branch.checkpoints()}
     return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
 
@@ -101,19 +101,19 @@ def _row(screen: Screen, one: PlaceInfo | Checkpoint) -> list[Part]:
     return [(short(one.id), "cyan"), one.run_id, one.branch, one.trigger, one.address, when, one.label or ""]
 
 
-def _runs(asked: Asked, place: Place, limit: int | None) -> None:
-    found = place.history.runs()
-    if place.ref is not None:
-        wanted = place.history.run(place.ref).run_id
+def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
+    found = opened.history.runs()
+    if opened.ref is not None:
+        wanted = opened.history.run(opened.ref).run_id
         found = [run for run in found if run.run_id == wanted]
     shown = found[:limit]
     if asked.as_json:
-        return document.answer({"location": place.location, "runs": [document.of_run(run) for run in shown]})
+        return document.answer({"location": opened.location, "runs": [document.of_run(run) for run in shown]})
     screen = Screen()
     if shown:
         screen.table(_RUNS, [_run_row(screen, run) for run in shown])
     else:
-        aside(_nothing(place, "runs", None))
+        aside(_nothing(opened, "runs", None))
     if len(found) > len(shown):
         aside(f"There are {len(found) - len(shown)} older ones: --limit {len(found)}, or --all")
     return None
@@ -122,6 +122,7 @@ def _runs(asked: Asked, place: Place, limit: int | None) -> None:
 def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
     try:
         status, usage = run.status, run.usage
+        said: Part = ("at work" if run.at_work else status, STYLES[status])
         total = len(run.definition.get("tasks", ()))
         tasks = f"{len(run.tasks)}/{total}" if total else ""
         when: Part = (screen.when(run.started_at), "dim")
@@ -129,10 +130,10 @@ def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
         name = f"{run.definition['kind']} {run.definition['name']}".rstrip()
     except JournalCorrupt:
         return [run.run_id, run.branch, ("damaged", STYLES["damaged"]), "", "", "", "", "see: doctor"]
-    return [run.run_id, run.branch, (status, STYLES[status]), tasks, f"{usage.total_tokens:,}", paid, when, name]
+    return [run.run_id, run.branch, said, tasks, f"{usage.total_tokens:,}", paid, when, name]
 
 
-def _nothing(place: Place, what: str, before: str | None) -> str:
+def _nothing(opened: Opened, what: str, before: str | None) -> str:
     older = " older than that" if before else ""
-    of = f" of {place.ref}" if place.ref else ""
-    return f"No {what}{of}{older} in {place.location}."
+    of = f" of {opened.ref}" if opened.ref else ""
+    return f"No {what}{of}{older} in {opened.location}."

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from crewlite.cli.exits import writing
 from crewlite.ids import now
 from crewlite.lazy import lazy
 
@@ -80,9 +81,9 @@ class Screen:
         text = self._text(parts)
         if not self.terminal or whole:
             text.rstrip()
-            self._console.print(text, soft_wrap=True)
+            self._print(text, soft_wrap=True)
         else:
-            self._console.print(text, no_wrap=True, overflow="ellipsis" if self._takes("…") else "crop")
+            self._print(text, no_wrap=True, overflow="ellipsis" if self._takes("…") else "crop")
 
     def block(self, text: str, indent: int = 0) -> None:
         """Print a text of any length, line by line, wrapped by whoever shows it."""
@@ -113,7 +114,7 @@ class Screen:
         for number, part in enumerate(value.wrap(self._console, room)):
             part.rstrip()
             shown = rich_text.Text.assemble((head if number == 0 else " " * len(head), "dim"), part)
-            self._console.print(shown, no_wrap=True, overflow="ignore", crop=False)
+            self._print(shown, no_wrap=True, overflow="ignore", crop=False)
         return None
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
@@ -134,9 +135,9 @@ class Screen:
             line = rich_text.Text(" " * indent) + rich_text.Text(_GAP).join(parts)
             line.rstrip()
             if self.terminal:
-                self._console.print(line, no_wrap=True, overflow="crop")
+                self._print(line, no_wrap=True, overflow="crop")
             else:
-                self._console.print(line, soft_wrap=True)
+                self._print(line, soft_wrap=True)
 
     def tree(self, roots: Sequence[Node]) -> None:
         """Print trees."""
@@ -147,6 +148,10 @@ class Screen:
             self.line((before, "dim"), *node.parts)
             for number, below in enumerate(reversed(node.below)):
                 waiting.append((below, beside + (fork if number else last), beside + (through if number else "   ")))
+
+    def _print(self, text: Text, **how: Any) -> None:
+        with writing():
+            self._console.print(text, **how)
 
     def _text(self, parts: Sequence[Part]) -> Text:
         pairs = [(part, "") if isinstance(part, str) else part for part in parts]

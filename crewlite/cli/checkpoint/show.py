@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crewlite.cli.checkpoint import document
-from crewlite.cli.checkpoint.info import compact, name_of, resuming, spent, waits
+from crewlite.cli.checkpoint import document, ways
+from crewlite.cli.checkpoint.info import compact, name_of, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
-from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument
-from crewlite.cli.exits import Failed
+from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
+from crewlite.cli.exits import Failed, aside
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _FIRST = 200  # characters of a value that its line in the table is made from
 @ref_argument("what", "[RUN_OR_LOCATION]")
 @click.option("--step", "address", metavar="ADDRESS", help="Only this step: all that is recorded of it.")
 @click.option("--events", is_flag=True, help="Only the events, in order.")
-@OPTIONS
+@options()
 def show(asked: Asked, what: str | None, address: str | None, events: bool) -> None:
     """Show one run: its steps, failed attempts, events.
 
@@ -46,24 +46,23 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
     """
     if address is not None and events:
         raise click.UsageError("--step shows one step, --events the history of all: take one of them.")
-    with asked.open(what) as place:
-        run = place.history.run(place.ref or "latest")
+    with asked.open(what) as opened:
+        run = opened.history.run(opened.ref or "latest")
         if address is not None:
-            _show_step(asked, place, run, address)
+            _show_step(asked, opened, run, address)
         elif events:
-            _show_events(asked, place, run)
+            _show_events(asked, opened, run)
         elif asked.as_json:
             steps = [{**document.plain(step)} for step in run.steps]
-            document.answer({"location": place.location, **document.of_run(run, steps=steps, attempts=run.attempts)})
+            document.answer({"location": opened.location, **document.of_run(run, steps=steps, attempts=run.attempts)})
         else:
-            _show_run(Screen(), place, run)
+            _show_run(Screen(), opened, run)
 
 
-def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
-    status = run.status
-    screen.line(
-        screen.mark(status), " ", (f"{run.run_id}/{run.branch}", "bold"), "  ", (status, STYLES[status]), whole=True
-    )
+def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
+    status, by = run.status, run.at_work
+    now = (f"at work ({by})" if by else status, STYLES[status])
+    screen.line(screen.mark(status), " ", (f"{run.run_id}/{run.branch}", "bold"), "  ", now, whole=True)
     begun = f"{iso(run.started_at)} ({ago(run.started_at)})" if screen.terminal else iso(run.started_at)
     base = run.base
     stands = (
@@ -81,6 +80,9 @@ def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
     if run.steps:
         screen.line()
         _table(screen, run)
+    elif not run.waiting:
+        screen.line()
+        screen.line(("no step has finished yet", "dim"))
     if run.attempts:
         screen.line()
         screen.line(("failed attempts", "bold"))
@@ -88,8 +90,7 @@ def _show_run(screen: Screen, place: Place, run: RunHistory) -> None:
             _attempt(screen, run, attempt)
     if status != "finished":
         screen.line()
-        waits(screen, place, run)
-        screen.line(("to go on  ", "dim"), resuming(place, run), whole=True)
+        ways.tell(screen, opened, run)
 
 
 def _table(screen: Screen, run: RunHistory) -> None:
@@ -168,10 +169,10 @@ def _attempt(screen: Screen, run: RunHistory, attempt: Attempt) -> None:
     screen.block(message, indent=4)
 
 
-def _show_step(asked: Asked, place: Place, run: RunHistory, address: str) -> None:
+def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> None:
     step = _find(run, address)
     if asked.as_json:
-        return document.answer({"location": place.location, "run_id": run.run_id, "branch": run.branch, "step": step})
+        return document.answer({"location": opened.location, "run_id": run.run_id, "branch": run.branch, "step": step})
     screen = Screen()
     screen.line((step.address or _root(run), "bold"), "  ", (step.status, STYLES[step.status]), whole=True)
     used = step.usage
@@ -222,12 +223,14 @@ def _value(screen: Screen, value: Any) -> None:
     return None
 
 
-def _show_events(asked: Asked, place: Place, run: RunHistory) -> None:
+def _show_events(asked: Asked, opened: Opened, run: RunHistory) -> None:
     events = run.events()
     if asked.as_json:
         return document.answer(
-            {"location": place.location, "run_id": run.run_id, "branch": run.branch, "events": events}
+            {"location": opened.location, "run_id": run.run_id, "branch": run.branch, "events": events}
         )
+    if not events:
+        return aside(f"No events of {run.run_id}/{run.branch} are recorded yet.")
     screen = Screen()
     rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or _root(run)] for e in events]
     screen.table(_EVENTS, rows)

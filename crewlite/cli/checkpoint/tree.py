@@ -11,7 +11,7 @@ import click
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
-from crewlite.cli.checkpoint.where import OPTIONS, Asked, Place, ref_argument, refs
+from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import aside
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
@@ -28,7 +28,7 @@ _FIRST, _LAST = 2, 3  # checkpoints of a branch that are shown without --all
 @ref_argument("what", "[RUN_OR_LOCATION]")
 @click.option("--run", "run", metavar="RUN", shell_complete=refs, help="Only this run.")
 @click.option("--all", "whole", is_flag=True, help="All runs and all checkpoints, not only the first and last.")
-@OPTIONS
+@options()
 def tree(asked: Asked, what: str | None, run: str | None, whole: bool) -> None:
     """Show runs, their forks and checkpoints as a tree."""
     draw(asked, what, run=run, whole=whole)
@@ -36,16 +36,16 @@ def tree(asked: Asked, what: str | None, run: str | None, whole: bool) -> None:
 
 def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole: bool = False) -> None:
     """Draw the tree of a location, or of one run in it."""
-    with asked.open(what) as place:
-        named = run or place.ref
-        wanted = place.history.run(named).run_id if named else None
-        branches = [one for one in place.history.runs() if wanted in (None, one.run_id)]
+    with asked.open(what) as opened:
+        named = run or opened.ref
+        wanted = opened.history.run(named).run_id if named else None
+        branches = [one for one in opened.history.runs() if wanted in (None, one.run_id)]
         runs = [(run_id, list(group)) for run_id, group in groupby(branches, key=lambda one: one.run_id)]
         shown = runs if whole else runs[:_RUNS]
         if asked.as_json:
-            return _answer(place, shown)
+            return _answer(opened, shown)
         if not runs:
-            aside(f"No runs in {place.location}.")
+            aside(f"No runs in {opened.location}.")
         screen = Screen()
         for number, (run_id, group) in enumerate(shown):
             if number:
@@ -57,13 +57,13 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
     return None
 
 
-def _answer(place: Place, runs: Sequence[tuple[str, Sequence[RunHistory]]]) -> None:
+def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]]) -> None:
     branches = []
     for _, group in runs:
         for one in group:
             places = _own(one)
             branches.append(document.of_run(one, checkpoints=document.of_places(places or ())))
-    document.answer({"location": place.location, "runs": branches})
+    document.answer({"location": opened.location, "runs": branches})
 
 
 def _own(run: RunHistory) -> list[Checkpoint] | None:
@@ -99,13 +99,16 @@ class _Run:
     def _head(self, run: RunHistory) -> Node:
         """The line of a branch."""
         try:
-            status, usage, tasks = run.status, run.usage, run.tasks
+            status, usage, tasks, by = run.status, run.usage, run.tasks, run.at_work
             total = len(run.definition.get("tasks", ()))
         except JournalCorrupt as error:
             said: list[Part] = [run.branch, "  ", ("damaged", STYLES["damaged"]), f": {error}"]
             return Node([self._screen.mark("damaged"), " ", *said])
         done = f", {len(tasks)} of {total} tasks" if total else ""
-        about: list[Part] = [(status, STYLES[status]), (f"{done}, {usage.total_tokens:,} tokens", "dim")]
+        about: list[Part] = [
+            (f"at work ({by})" if by else status, STYLES[status]),
+            (f"{done}, {usage.total_tokens:,} tokens", "dim"),
+        ]
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
 
     def _hang(self, name: str, head: Node, run: RunHistory) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from click.shell_completion import CompletionItem
 from crewlite.cli.checkpoint.complete import complete_ref
 from crewlite.cli.exits import Failed, aside
 from crewlite.cli.places import location_or_detected
+from crewlite.cli.shell import Again
 from crewlite.errors import RefError
 from crewlite.lazy import lazy
 
@@ -30,7 +30,7 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Opened:
     """An opened location, and the ref within it that was asked for, if one was."""
 
     history: History
@@ -46,7 +46,7 @@ class Asked:
     as_json: bool
 
     @contextlib.contextmanager
-    def open(self, text: str | None = None) -> Iterator[Place]:
+    def open(self, text: str | None = None) -> Iterator[Opened]:
         """Open what `text` leads to: a location, something in one, or, without it, the location itself.
 
         Raises Failed if there is none to be found, RefError if it does not exist.
@@ -54,12 +54,11 @@ class Asked:
         location, ref = self._lead(text)
         with _warnings(), history.History(location) as opened:
             try:
-                yield Place(opened, location, ref)
+                yield Opened(opened, location, ref)
             except RefError as error:
                 if error.candidates:
                     raise
-                there = f"crewlite checkpoint list --runs --location {shlex.quote(location)}"
-                raise Failed(f"{error} What there is: {there}") from error
+                raise Failed(f"{error} What there is: {Again(location).line('list', '--runs')}") from error
 
     def _lead(self, text: str | None) -> tuple[str, str | None]:
         """The location and the ref that a text means."""
@@ -93,17 +92,24 @@ def location_of(ctx: click.Context) -> str | None:
     return location
 
 
-def OPTIONS(function: F) -> F:  # noqa: N802 - reads as the declaration it stands among
-    """Give a command --location and --json; it is called with `asked`."""
+def options(
+    *,
+    location: str = "Directory or database. [default: the one of this directory]",
+    json: str = "Answer with one JSON document.",
+) -> Callable[[F], F]:
+    """Give a command --location and --json, with these lines of help; it is called with `asked`."""
 
-    @click.option("--location", metavar="PATH", help="Directory or database. [default: the one of this directory]")
-    @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
-    @functools.wraps(function)
-    def command(location: str | None, as_json: bool, **fields: Any) -> Any:
-        ctx = click.get_current_context()
-        return function(asked=Asked(location_of(ctx), as_json or bool(_own_or_outer(ctx, "as_json"))), **fields)
+    def decorate(function: F) -> F:
+        @click.option("--location", metavar="PATH", help=location)
+        @click.option("--json", "as_json", is_flag=True, help=json)
+        @functools.wraps(function)
+        def command(location: str | None, as_json: bool, **fields: Any) -> Any:
+            ctx = click.get_current_context()
+            return function(asked=Asked(location_of(ctx), bool(_own_or_outer(ctx, "as_json"))), **fields)
 
-    return command  # type: ignore[return-value]
+        return command  # type: ignore[return-value]
+
+    return decorate
 
 
 def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable[[F], F]:

@@ -1,0 +1,68 @@
+"""How a run goes on: who is at work on it, what it waits for, which calls are in doubt, and the lines to copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crewlite.cli import questions
+from crewlite.cli.checkpoint.screen import Screen
+from crewlite.cli.checkpoint.where import Opened
+from crewlite.cli.shell import Again
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.state.history import RunHistory
+
+definitions = lazy("crewlite.cli.definitions")
+
+
+def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on  ") -> None:
+    """Print how the run goes on; `head` stands before the line that resumes it."""
+    if run.at_work:
+        return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
+    ref, lines = ref_of(run), again(opened, run)
+    waits(screen, opened, run)
+    for address in _in_doubt(run):
+        screen.line(("in doubt", "bold"), f"  {address} was cut in the middle: look whether it took effect", whole=True)
+        screen.line(
+            ("  if it did      ", "dim"), lines.line("resume", ref, "--answer", f"{address}=RESULT"), whole=True
+        )
+        screen.line(("  if it did not  ", "dim"), lines.line("resume", ref, "--rerun", address), whole=True)
+        screen.line()
+    return screen.line((head, "dim"), lines.line("resume", ref), whole=True)
+
+
+def waits(screen: Screen, opened: Opened, run: RunHistory) -> None:
+    """Print the questions that a run waits with, each with the line that answers it; nothing if there are none."""
+    if not run.waiting:
+        return
+    kept, ref = Again(opened.location), ref_of(run)
+    screen.line(("waits for", "bold"))
+    for line in questions.told(run.waiting, lambda address: kept.line("answer", ref, address, "VALUE")):
+        screen.block(line, indent=2)
+    screen.line()
+
+
+def again(opened: Opened, run: RunHistory) -> Again:
+    """What the lines for a run have in common; --crew among it, if no record holds all of its definition."""
+    kind, name = run.definition["kind"], run.definition["name"]
+    found = not (kind == "flow" or _has_live(run.definition)) or definitions.of_the_project()
+    return Again(opened.location, None if found else f"MODULE:{name if kind == 'flow' else 'NAME'}")
+
+
+def ref_of(run: RunHistory) -> str:
+    """The ref that a branch is resumed by."""
+    return run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
+
+
+def _has_live(facts: object) -> bool:
+    """Whether a recorded definition has parts of which only the names are recorded."""
+    if isinstance(facts, dict):
+        return bool(facts.get("live")) or any(map(_has_live, facts.values()))
+    return isinstance(facts, list) and any(map(_has_live, facts))
+
+
+def _in_doubt(run: RunHistory) -> list[str]:
+    """Calls that were cut in the middle, and are not simply made again."""
+    refused = (step.attempts and step.attempts[-1].error_type == "InDoubt" for step in run.steps)
+    return [step.address for step, no in zip(run.steps, refused, strict=True) if no or step.status == "in_doubt"]
