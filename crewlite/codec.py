@@ -49,15 +49,24 @@ def register(cls: C) -> C:
 
 
 def declare(hint: Any) -> None:
-    """Register the classes that a type is made of: `list[Report]` declares Report."""
+    """Register the classes that a type is made of: `list[Report]` declares Report, and what its fields are made of."""
     for part in get_args(hint):
         declare(part)
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, BaseModel | Enum)):
+    if not isinstance(hint, type) or _registered.get(class_name(hint)) is hint:
+        return
+    if issubclass(hint, BaseModel):
+        register(hint)
+        for field in hint.model_fields.values():
+            declare(field.annotation)
+    elif dataclasses.is_dataclass(hint):
+        register(hint)
+        declare_hints(hint)
+    elif issubclass(hint, Enum):
         register(hint)
 
 
 def declare_hints(func: Callable[..., Any]) -> None:
-    """Register the classes that a function says it takes and returns.
+    """Register the classes that a function says it takes and returns, or that a class has as fields.
 
     A name that cannot be found is passed over: what it stands for comes back as plain data, with a warning.
     """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -51,7 +53,22 @@ def writing() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # see `told`
             raise
+        let_go_of_lost_streams()
         raise Failed(f"the output cannot be written: {error}") from error
+
+
+def let_go_of_lost_streams() -> None:
+    """Of a terminal that has gone, of a full disk: what is left to write would turn the exit code into 120."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        if stream is None or stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 @contextlib.contextmanager

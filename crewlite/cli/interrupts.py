@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 
+from crewlite.cli.exits import let_go_of_lost_streams
 from crewlite.events.live import put_away
 
 
@@ -31,21 +30,7 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-            _let_go(stream)
-
-
-def _let_go(stream: TextIO | None) -> None:
-    """Of a terminal that has gone: what is left to say to it would turn the status of the process into 120."""
-    if stream is None or stream.closed:
-        return
-    try:
-        stream.flush()
-    except OSError:
-        with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+        let_go_of_lost_streams()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.console import shown
-from crewlite.flow.options import again, at_least, called
+from crewlite.flow.options import again, at_least, called, named
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.fork import Fork
@@ -95,7 +95,7 @@ class FlowFunction(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
-        self.name = name or called(func)
+        self.name = named("flow", called(func) if name is None else name)
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
         self._async = is_async(func)
@@ -250,7 +250,7 @@ class FlowFunction(Generic[P, R]):
             voice=_Voice(self, inputs),
             encode=lambda result: codec.encode(result.value),
             decode=lambda data: _Result(value=codec.decode(data)),
-            around=(Limit("", self._width),) if self._width else (),
+            around=(Limit(f"flow:{self.name}", self._width),) if self._width else (),
             exact=True,
             copied=True,
             drift="again",

@@ -21,6 +21,13 @@ def at_least(kind: str, name: str, **options: tuple[float | None, int]) -> None:
             raise ConfigError(f"@{kind} {name!r}: {option} is {value}; wanted {least} or more")
 
 
+def named(kind: str, name: str) -> str:
+    """The name, if an address can hold it. Raises ConfigError."""
+    if not name or any(mark in name for mark in "/#!"):
+        raise ConfigError(f"@{kind} is named {name!r}; wanted a name without / # !, which mean something in addresses")
+    return name
+
+
 def called(func: object) -> str:
     """The name of a function, or of the class of a callable without one."""
     return str(getattr(func, "__name__", type(func).__name__))

@@ -8,12 +8,12 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
-from crewlite.flow.options import again, at_least, called
+from crewlite.flow.options import again, at_least, called, named
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
 from crewlite.runtime.future import StepFuture, StepFutures, on
 from crewlite.tools.base import is_async
@@ -41,13 +41,15 @@ class StepFunction(Generic[P, R]):
     ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
-        self.name = name or called(func)
+        self.name = named("step", called(func) if name is None else name)
         at_least("step", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
         at_least("step", self.name, max_concurrency=(max_concurrency, 1))
         if timeout is not None and timeout <= 0:
             raise ConfigError(f"@step {self.name!r}: timeout is {timeout}; wanted seconds, more than 0")
         if runtime not in EXECUTORS:
             raise ConfigError(f"@step {self.name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}")
+        if effect not in get_args(Effect):
+            raise ConfigError(f"@step {self.name!r}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
         self._executor = EXECUTORS[runtime]
         self._executor.check(self.name, func)
         self.type = type

@@ -187,18 +187,23 @@ class Execution(Generic[T]):
 async def _whole(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
     try:
-        value = await step.work()
+        return await _ended(step, frame)
     except asyncio.CancelledError:
         if frame.siblings:
             frame.siblings.cut()
         raise
+
+
+async def _ended(step: Step[T], frame: Frame) -> T:
+    try:
+        value = await step.work()
+        if frame.siblings:
+            await frame.siblings.end()
     except Exception:
         if frame.siblings:
             await frame.siblings.ended()
         frame.go_on()
         raise
-    if frame.siblings:
-        await frame.siblings.end()
     frame.go_on()
     frame.complete()
     return value

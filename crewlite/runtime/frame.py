@@ -116,7 +116,8 @@ class Frame:
         address = self.take(step.kind, step.name) if step.address is None else step.address
         fingerprint = self._question(step)
         self._heard[address] = ""
-        return self._drive(step, address, fingerprint)
+        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
+        return self._drive(step, address, fingerprint, behind)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -183,7 +184,7 @@ class Frame:
             **more,
         }
 
-    async def _drive(self, step: Step[T], address: str, fingerprint: str) -> T:
+    async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
             raise self.run.journal.ended()
         recorded = self.run.record.outcomes.get(address)
@@ -194,6 +195,8 @@ class Frame:
             return self._decoded(step, address, value)
         if recorded is not None:
             self.run.journal.again(address, step.kind)
+        if behind:
+            raise behind
         execution = Execution(self, step, address, fingerprint)
         try:
             if limits := [limit for limit in (*self.around, *step.limits) if limit.key not in self.held]:
@@ -260,9 +263,18 @@ class Frame:
         if unused := left & record.edited:
             raise RefError(", ".join(sorted(unused)), "was edited, and is not asked for on this branch")
         missed = sorted(at for at in left if not record.edited and record.inputs_of(at) == record.run["inputs"])
-        if missed:
+        if missed and not self._failed_before():
             asked = ", ".join(list(self._heard)[-3:]) or "none"
             raise NonDeterminism(self.run.run_id, self.address, ", ".join(missed[:3]), f"{asked}, and no more")
+
+    def _failed_before(self) -> bool:
+        """Whether a step in here had failed for good in an earlier life: what came after it depended on that."""
+        start = len(self._prefix)
+        return any(
+            tries[-1].final and at.startswith(self._prefix) and "/" not in at[start:]
+            for at, tries in self.run.record.attempts.items()
+            if at
+        )
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         address, name = recorded.address, name_of(step)

@@ -29,28 +29,39 @@ class StepFuture(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """The value, as soon as it is there. Raises what the step raised, or TimeoutError after `timeout` seconds."""
-        assert self._scope.loop
-        if not on(self._scope.loop):
-            self._scope.loop.call_soon_threadsafe(self._look)
-        elif self._done.done():
-            self._look()
-        else:
+        loop = self._scope.loop
+        assert loop
+        if on(loop) and not self._done.done():
             raise OnLoopThread("result")
-        return self._done.result(timeout)
+        try:
+            return self._done.result(timeout)
+        finally:
+            loop.call_soon_threadsafe(self._told)
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
         return self._done.done()
 
     def __await__(self) -> Generator[Any, None, T]:
-        if self._task is None:
-            return asyncio.wrap_future(self._done).__await__()
-        self._look()
-        return asyncio.shield(self._task).__await__()
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> T:
+        try:
+            return await asyncio.shield(self._task or asyncio.wrap_future(self._done))
+        finally:
+            loop = self._scope.loop
+            if loop and on(loop):
+                self._told()
+            elif loop:
+                loop.call_soon_threadsafe(self._told)
 
     def _begin(self, step: Step[T]) -> None:
-        self._task = self._scope.spawn(step)
-        self._task.add_done_callback(self._settle)
+        try:
+            self._task = self._scope.spawn(step)
+        except Exception as error:  # noqa: BLE001 - handed over whole to whoever waits
+            self._done.set_exception(error)
+        else:
+            self._task.add_done_callback(self._settle)
 
     def _settle(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
@@ -60,9 +71,9 @@ class StepFuture(Generic[T]):
         else:
             self._done.set_result(task.result())
 
-    def _look(self) -> None:
-        """Whoever waits for it is told of its failure, so nobody else has to be."""
-        if self._task:
+    def _told(self) -> None:
+        """Whoever waited for it was told of its failure, so nobody else has to be."""
+        if self._task and self._task.done():  # else nobody has been told yet
             self._scope.heed(self._task)
 
 

@@ -52,6 +52,10 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         AnswerTimeout: nobody answered in time.
         ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
     """
+    if name is not None and (not name or any(mark in name for mark in "/#!")):
+        raise ConfigError(
+            f"ask is given the name {name!r}; wanted one without / # !, which mean something in addresses"
+        )
     codec.declare(schema)
     scope = durable.scope()
     asked = Question(question, schema, timeout)
@@ -83,6 +87,11 @@ class Question:
         if isinstance(self.schema, list | tuple):
             return TypeAdapter(Literal[tuple(self.schema)])  # type: ignore[arg-type]
         return TypeAdapter(self.schema)
+
+    @property
+    def digest(self) -> str:
+        """Tells this question from another one at the same address: an answer is to one question."""
+        return codec.digest([self.text, self.json_schema()])
 
     def json_schema(self) -> Any:
         """The JSON schema of the answer; None for any text."""
@@ -189,7 +198,7 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
         name=name,
         work=work,
         question=[asked.text, schema],
-        voice=_Voice(asked.text),
+        voice=_Voice(durable.scope().mask(asked.text)),
         encode=lambda answer: {"late": asked.timeout} if answer is _LATE else {"answer": codec.encode(answer)},
         decode=lambda data: _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text),
     )
@@ -200,11 +209,11 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
     run, address = frame.run, frame.address
     if (given := run.answers.get(address, _NONE)) is not _NONE:
         return asked.read(typed(given, schema) if isinstance(given, Typed) else given, address)
-    if told := run.record.answers.get(address):
-        return asked.read(codec.decode(told["value"]), address)
     facts = run.record.asked.get(address)
-    if facts is None:
+    if facts is None or facts.get("digest") != asked.digest:  # another question has been asked here before
         facts = await _put(frame, asked, schema, name)
+    if told := run.record.answer_to(facts):
+        return asked.read(codec.decode(told["value"]), address)
     left = _left(facts)
     if left is not None and left <= 0:
         return _LATE
@@ -226,6 +235,7 @@ async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> 
     """Record the question, and say that it is asked."""
     at = now()
     facts: Facts = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
+    facts["digest"] = asked.digest
     facts |= {"schema": schema} if schema else {}
     facts |= {"name": name} if name else {}
     facts |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}

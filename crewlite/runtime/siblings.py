@@ -18,16 +18,19 @@ class Siblings:
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[Any], None] = {}
         self._failed: dict[asyncio.Task[Any], None] = {}
+        self._over = False
 
     def begin(self, step: Awaitable[T]) -> asyncio.Task[T]:
         """Have a step begin."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
         self._running[task] = None
         task.add_done_callback(self._ended)
+        if self._over:  # a thread that outlived its step goes on begging for more
+            task.cancel()
         return task
 
     def seen(self, task: asyncio.Task[Any]) -> None:
-        """Somebody has waited for this one: how it ended is no longer for `end` to tell."""
+        """Somebody was told how this one ended, so it is no longer for `end` to tell."""
         self._failed.pop(task, None)
 
     async def end(self) -> None:
@@ -44,6 +47,7 @@ class Siblings:
 
     def cut(self) -> None:
         """Cancel all: what encloses them was cancelled, or its time is up."""
+        self._over = True
         for task in self._running:
             task.cancel()
 

@@ -28,13 +28,14 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any) -> 
         raise RefError(address, f"is no question of run {run_id!r}", waiting)
     if record.claim and holds(record.claim, store.touched(run_id, branch)):
         raise BranchConflictError(run_id, branch, holder=holder(record.claim))
-    if address in record.outcomes or address in record.answers:
+    if address in record.outcomes or record.answer_to(asked):
         raise AnswerRefused(address, "it has an answer already, which the run goes on with")
     coded = Secrets.of().mask_data(codec.encode(value, "the answer"))
     _check(asked, coded, address)
     at = now().isoformat()
     facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": at}
-    facts |= {"answers": [{"address": address, "value": coded, "at": at}]}
+    of = {"digest": asked["digest"]} if "digest" in asked else {}
+    facts |= {"answers": [{"address": address, "value": coded, "at": at, **of}]}
     store.append([Commit(run_id, branch, record.seq, record.sum, (seal(facts, after=record.sum),))])
 
 

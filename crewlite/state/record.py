@@ -115,7 +115,12 @@ class Record:
     @property
     def waiting(self) -> list[Facts]:
         """Questions that nobody has answered yet."""
-        return [asked for at, asked in self.asked.items() if at not in self.outcomes and at not in self.answers]
+        return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
+
+    def answer_to(self, asked: Facts) -> Facts | None:
+        """What was answered to this very question while the run was not at work."""
+        answer = self.answers.get(asked["address"])
+        return answer if answer and answer.get("digest") == asked.get("digest") else None
 
     @property
     def fresh(self) -> bool:
@@ -143,7 +148,9 @@ class Record:
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
-        self.asked.update({asked["address"]: asked for asked in facts.get("asked", ())})
+        for asked in facts.get("asked", ()):
+            self.asked[asked["address"]] = asked
+            self._replace(asked["address"])
         self.answers.update({answer["address"]: answer for answer in facts.get("answers", ())})
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
@@ -223,8 +230,7 @@ class Record:
         address, usage = step["address"], step.get("usage")
         if step.get("edited"):
             self.edited |= {address}
-            for inside in [at for at in self.outcomes if at.startswith((f"{address}/", f"{address}!"))]:
-                del self.outcomes[inside]
+            self._take_back(address)
         if step.get("again"):
             self._replace(address)
             return
@@ -259,6 +265,17 @@ class Record:
             self.seq,
             step.get("label"),
         )
+
+    def _take_back(self, address: str) -> None:
+        """An edited step: what it, and what is inside it, said, intended, asked and was answered counts no more."""
+        inside = (f"{address}/", f"{address}!")
+        for known in (self.outcomes, self.intents, self.asked, self.answers):
+            for at in [at for at in known if at.startswith(inside)]:
+                del known[at]
+            if known is not self.outcomes:  # which goes with those around it
+                known.pop(address, None)
+        while address := outer(address):
+            self.intents.pop(address, None)
 
     def _replace(self, address: str) -> None:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""

@@ -140,6 +140,7 @@ class Asked(TypedDict):
     schema: NotRequired[Any]
     name: NotRequired[Text | None]
     until: NotRequired[Time | None]
+    digest: NotRequired[Text]
 
 
 class Answered(TypedDict):
@@ -149,6 +150,7 @@ class Answered(TypedDict):
     address: Text
     value: Any
     at: Time
+    digest: NotRequired[Text]
 
 
 class Error(TypedDict):

@@ -386,3 +386,47 @@ def test_a_crew_that_asks_people_is_refused_at_kickoff_if_nobody_could_answer():
     task = Task(description="Write", expected_output="text", agent=agent, human_input=True)
     with pytest.raises(ConfigError, match="human_input"):
         Crew(tasks=[task]).kickoff()
+
+
+def test_an_answer_is_to_one_question_and_not_to_another_at_its_place(on_disk):
+    @flow(checkpoint=on_disk())
+    def pay(amount):
+        return amount, ask(f"Pay {amount}?", bool, name="pay")
+
+    with pytest.raises(Suspended):
+        pay.kickoff(1, run_id="one")
+    with History(pay.checkpoint.location) as found:
+        found.answer("one", "human:pay", True)
+    assert pay.kickoff(run_id="one") == (1, True)
+    with pytest.raises(Suspended, match="Pay 1000000"):
+        pay.fork("one", branch="dear").kickoff(1_000_000)
+    with pytest.raises(Suspended, match="Pay 1\\?"):
+        pay.fork("one", branch="again", rerun=["human:pay"]).kickoff()
+    with History(pay.checkpoint.location) as found:
+        found.answer("one/dear", "human:pay", False)
+    assert pay.kickoff(from_checkpoint="one/dear") == (1_000_000, False)
+
+
+def test_an_approval_is_of_one_call_and_not_of_another(on_disk):
+    words = ["bob"]
+
+    def crew():
+        def replies(messages):
+            said = [message["content"] for message in messages if message["role"] == "tool"]
+            return said[0] if said else ToolCall("send", {"to": words[0]})
+
+        made, sent = clerk_crew(on_disk(), ScriptedLLM(replies))
+        return made, sent
+
+    made, sent = crew()
+    with pytest.raises(Suspended):
+        made.kickoff(run_id="one")
+    with History(on_disk().location) as found:
+        found.answer("one", "task:mail/human:send", True)
+    made.kickoff(run_id="one")
+    assert sent == ["bob"]
+    words[:] = ["EVERYBODY"]
+    made, sent = crew()
+    with pytest.raises(Suspended, match="EVERYBODY"):
+        made.fork("one", rerun=["task:mail"]).kickoff()
+    assert sent == []

@@ -660,3 +660,129 @@ def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
     for wrong in (-1, float("nan")):
         with pytest.raises(ConfigError, match="0 or more"):
             sleep_for(wrong)
+
+
+# what reviewers met
+
+
+@pytest.mark.parametrize("way", ["call", "submit", "map", "await", "gather"])
+def test_a_failure_that_the_flow_handles_is_handled(config, way):
+    @step
+    def bad():
+        raise Boom
+
+    @step
+    async def abad():
+        raise Boom
+
+    def handled():
+        try:
+            return {"call": bad, "submit": lambda: bad.submit().result(), "map": lambda: each.map([1]).result()}[way]()
+        except Boom:
+            return "handled"
+
+    async def ahandled():
+        try:
+            return await abad.submit()
+        except Boom:
+            return "handled"
+
+    async def gathered():
+        (error,) = await asyncio.gather(abad.submit(), return_exceptions=True)
+        return "handled" if isinstance(error, Boom) else "?"
+
+    @step
+    def each(n):
+        raise Boom
+
+    body = {"await": ahandled, "gather": gathered}.get(way, handled)
+    pipeline = flow(name="pipeline", checkpoint=config())(body)
+    assert pipeline.kickoff(run_id="one") == "handled"
+    assert pipeline.kickoff(run_id="one") == "handled"
+
+
+def test_a_flow_that_fell_back_goes_on_though_the_first_way_works_again(config):
+    broken, crash = [True], [True]
+
+    @step
+    def first():
+        if broken:
+            raise Boom
+        return "first"
+
+    @step
+    def second():
+        return "second"
+
+    @flow(checkpoint=config())
+    def pipeline():
+        try:
+            found = first()
+        except Boom:
+            found = second()
+        if crash:
+            raise KeyError
+        return found
+
+    with pytest.raises(KeyError):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    crash.clear()
+    assert pipeline.kickoff(run_id="one") == "first"
+
+
+def test_a_run_that_is_stopped_cuts_what_it_began(on_disk, ran):
+    @step
+    async def slow():
+        await asyncio.sleep(0.3)
+        ran.append("slow ran on")
+
+    @flow(checkpoint=on_disk())
+    async def pipeline():
+        slow.submit()
+
+    handle = pipeline.submit(run_id="one")
+    time.sleep(0.1)
+    handle.cancel()
+    time.sleep(0.4)
+    assert (handle.status, ran) == ("cancelled", [])
+
+
+@pytest.mark.parametrize("name", ["a#2", "a/b", "a!2", ""])
+def test_a_name_that_no_address_can_hold_is_refused(name):
+    with pytest.raises(ConfigError, match="wanted a name without"):
+        step(name=name)(lambda: None)
+    with pytest.raises(ConfigError, match="wanted a name without"):
+        flow(name=name)(lambda: None)
+
+
+def test_a_misspelt_effect_is_refused():
+    with pytest.raises(ConfigError, match="none, idempotent, once"):
+        step(effect="Once")(lambda: None)
+
+
+def test_a_step_that_happens_once_may_be_run_again_on_a_fork(config, ran):
+    @step(effect="once")
+    def pay():
+        ran.append("paid")
+
+    @flow(checkpoint=config())
+    def pipeline():
+        pay()
+
+    pipeline.kickoff(run_id="one")
+    pipeline.fork("one", rerun=["step:pay"]).kickoff()
+    assert ran == ["paid", "paid"]
+
+
+@dataclass
+class Shelf:
+    reports: list[Report]
+
+
+def test_classes_inside_a_class_come_back_as_themselves():
+    @step
+    def read() -> Shelf:
+        return Shelf([Report("tides", 3)])
+
+    assert flow(lambda: read().reports[0].pages).kickoff() == 3
