@@ -254,7 +254,7 @@ def _inputs(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[s
     """
     record = journal.record
     recorded = record.run["definition"]
-    if recorded["kind"] != root.kind:
+    if recorded["kind"] != root.kind or (root.exact and recorded["name"] != root.name):
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
             f"{root.name!r}: kick off the definition it was started with, or choose another run_id."

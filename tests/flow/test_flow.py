@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from crewlite import Agent, Crew, History, Task
-from crewlite.errors import ConfigError, InputsChanged, NonDeterminism, OnLoopThread, StepTimeout
+from crewlite.errors import ConfigError, InputsChanged, NonDeterminism, OnLoopThread, RunMismatch, StepTimeout
 from crewlite.events import (
     CrewKickoffStartedEvent,
     FlowFailedEvent,
@@ -754,6 +754,15 @@ def test_a_name_that_no_address_can_hold_is_refused(name):
         step(name=name)(lambda: None)
     with pytest.raises(ConfigError, match="wanted a name without"):
         flow(name=name)(lambda: None)
+
+
+def test_another_flow_does_not_take_over_a_run(config):
+    def made(name):
+        return flow(name=name, checkpoint=config())(lambda: name)
+
+    assert made("one").kickoff(run_id="r") == "one"
+    with pytest.raises(RunMismatch, match="flow 'one'"):
+        made("other").kickoff(run_id="r")
 
 
 def test_a_misspelt_effect_is_refused():
