@@ -174,15 +174,16 @@ class EventBus:
         """End every subscription of a handler to a class. One that does not exist is no error."""
         self._drop(event, lambda receiver: bool(receiver.handler == handler))
 
+    def hears(self, event: type[BaseEvent]) -> bool:
+        """Whether anybody subscribed to events of this class: one that nobody hears need not be made."""
+        return bool(self._receivers(event))
+
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
         """Tell everybody who subscribed. `state` is given to handlers that take three arguments.
 
         Called from inside a handler, the event waits until the current one has been heard by all.
         """
-        cls = type(event)
-        receivers = self._cache.get(cls)
-        if receivers is None:
-            receivers = self._receivers(cls)
+        receivers = self._receivers(type(event))
         if not receivers:
             return
         chain = (*_chain.get(), event.type)
@@ -283,6 +284,8 @@ class EventBus:
         self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
 
     def _receivers(self, cls: type[BaseEvent]) -> tuple[_Receiver, ...]:
+        if (known := self._cache.get(cls)) is not None:
+            return known
         with self._lock:
             found: list[_Receiver] = []
             for base in cls.__mro__:

@@ -338,6 +338,8 @@ class Journal:
         self.lane.backlog, self._entries = tuple(self._entries), []
 
     def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
+        if not event_bus.hears(cls):
+            return
         provider = self.writer.provider if self.writer else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))

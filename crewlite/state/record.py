@@ -82,6 +82,8 @@ class Record:
     answers: dict[str, Facts] = field(default_factory=dict)
     """What people answered while the run was not at work."""
     places: dict[str, Facts] = field(default_factory=dict)
+    newest_place: Facts | None = None
+    """The place furthest along the branch."""
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     claim: Facts | None = None
@@ -133,11 +135,6 @@ class Record:
         tries = self.attempts.get("")
         return self.finished or bool(tries and tries[-1].final and tries[-1].seq == self.seq)
 
-    @property
-    def newest_place(self) -> Facts | None:
-        """The place furthest along the branch."""
-        return max(self.places.values(), key=lambda place: (place["seq"], place["id"]), default=None)
-
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
         facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
@@ -156,7 +153,7 @@ class Record:
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
         self.forget(dict(facts.get("drops", ())))
         if place := facts.get("place"):
-            self.places[place["id"]] = place
+            self._place(place)
         if self.ended and "claim" not in facts:
             self.claim = None
 
@@ -165,6 +162,8 @@ class Record:
         for gone, parent in dropped.items():
             self.places.pop(gone, None)
             self.dropped[gone] = parent
+        if self.newest_place and self.newest_place["id"] in dropped:
+            self.newest_place = max(self.places.values(), key=_along, default=None)
 
     def check_places(self, sums: Mapping[int, str]) -> None:
         """Raises JournalCorrupt if a place is not at a commit that there is; `sums` has all of them, by their seq."""
@@ -223,8 +222,13 @@ class Record:
         self.run = {**self.run, "branch": run["branch"], "base": base}
         self.claim = None
         if place := base["place"]:
-            self.places.setdefault(place["id"], place)
+            self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
+
+    def _place(self, place: Facts) -> None:
+        self.places[place["id"]] = place
+        if self.newest_place is None or _along(place) > _along(self.newest_place):
+            self.newest_place = place
 
     def _step(self, step: Facts) -> None:
         address, usage = step["address"], step.get("usage")
@@ -290,6 +294,10 @@ class Record:
         if isinstance(value, list):
             return [self._resolve(item) for item in value]
         return value
+
+
+def _along(place: Facts) -> tuple[int, str]:
+    return place["seq"], place["id"]
 
 
 def outer(address: str) -> str:

@@ -101,7 +101,8 @@ def new_place(
 
 
 def _about(event: BaseEvent, record: Record) -> Facts:
-    output = getattr(event, "output", None) or getattr(event, "response", None)
+    said = vars(event)
+    output = said.get("output") or said.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
     about: Facts = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
     if event.source_name:

@@ -226,11 +226,11 @@ class SqliteStore:
                 (*key, run["uid"], *commit.head, told_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
-        row = self._database.run(
-            "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=?",
+        moved = self._database.run(
+            "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",
             (*commit.head, told_at(commit), *key, commit.after, commit.after_sum),
-        )
-        return self._id_of(*key) if row.rowcount else None
+        ).fetchall()
+        return moved[0][0] if moved else None
 
     def _has(self, run_id: str, base: Facts) -> bool:
         row = self._database.ask(
