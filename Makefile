@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
 .PHONY: demo test check format bench soak clean
@@ -16,13 +18,13 @@ demo: $(READY)
 	$(BIN)/crewlite demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST) $(SPREAD)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(PYTEST) $(SPREAD)
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -32,7 +34,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 soak: $(READY)
-	$(BIN)/python -m pytest -m soak -v -s
+	$(PYTEST) -m soak -v -s
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -342,7 +342,7 @@ Pair = namedtuple("Pair", "a b")
         NotImplemented,
         ...,
     ],
-    ids=lambda value: repr(value)[:24],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_live_object_is_refused_with_the_path_that_leads_to_it(live):
     with pytest.raises(NotCodable) as raised:
