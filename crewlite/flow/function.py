@@ -18,6 +18,7 @@ from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.console import shown
+from crewlite.flow.asking import asks
 from crewlite.flow.options import again, at_least, called, named
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
@@ -217,6 +218,7 @@ class FlowFunction(Generic[P, R]):
             check=self._check,
             asks=codec.encode,
             step=self._step,
+            asks_people=asks(self.func),
             exact=True,
             paused=lambda waiting, stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting),
         )

@@ -211,10 +211,10 @@ def plan(root: Root[Any], request: Request) -> Plan:
         log.warning(
             "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
         )
-    if root.asks_people and config is None and not terminal():
+    if root.asks_people and config is None and not request.answers and not terminal():
         raise ConfigError(
-            f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: there "
-            f"is no terminal, and no store in which the run could wait. Give it checkpoint=True"
+            f"{root.kind} {root.name!r} asks people (ask, human_input, requires_approval), and nobody could answer: "
+            f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
         )
     says_something = root.setting is not None or override is not None
     return Plan(config, False if root.setting is False else config if says_something else None)

@@ -12,6 +12,7 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
+import crewlite.flow
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
 from crewlite.errors import AnswerRefused, AnswerTimeout, BranchConflictError, ConfigError, RefError, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
@@ -233,6 +234,38 @@ def test_without_a_store_and_a_terminal_nobody_could_ever_answer():
         flow(lambda: ask("Who?")).kickoff()
     with pytest.raises(ConfigError, match="no terminal"):
         ask("Who?")
+
+
+def test_a_flow_that_asks_is_refused_before_anything_is_paid_if_nobody_could_answer():
+    paid = []
+
+    @step
+    def draft() -> str:
+        paid.append(1)
+        return "a draft"
+
+    @step
+    def approve(text: str) -> bool:
+        return ask(f"Publish {text}?", bool)
+
+    def later(text):
+        return [approve(part) for part in text]
+
+    @flow
+    def in_a_step_of_a_function():
+        return later(draft())
+
+    @flow
+    def in_a_module():
+        draft()
+        return crewlite.flow.ask("Who?", name="who")
+
+    for asking in (in_a_step_of_a_function, in_a_module):
+        with pytest.raises(ConfigError, match="checkpoint=True"):
+            asking.kickoff()
+    assert not paid
+    assert in_a_module.kickoff(answers={"human:who": "me"}) == "me"
+    assert paid
 
 
 def test_a_tool_may_ask(on_disk):
