@@ -54,6 +54,15 @@ class Remedies(Protocol):
         """`past` holds the kinds of the attempts that failed before; `key` seeds the jitter, so that it replays."""
 
 
+class Cached(NamedTuple):
+    """Where to look for what a step came to in another run, and to leave what it comes to in this one."""
+
+    key: str
+    """Digest of the question, who answers and how: whatever has the same key has the same outcome."""
+    age: float | None
+    """Seconds after which it counts no more."""
+
+
 class Limit(NamedTuple):
     """At most `width` steps that share `key` run side by side. Steps inside one of them count with it."""
 
@@ -108,6 +117,8 @@ class Step(Generic[T]):
     timeout: float | None = None
     """Seconds for one attempt."""
     remedies: Remedies | None = None
+    cache: Cached | None = None
+    """Its outcome may be taken from another run of the same store, and is left there for others."""
     answer: Callable[[Any], T] | None = None
     """The outcome that a person's word for it stands for (a call in doubt)."""
     intends: Callable[[T], Sequence[Intent]] | None = None

@@ -168,6 +168,8 @@ def _of_step(event: BaseEvent, state: Any) -> _Line:
     match event:
         case events.StepStartedEvent() if event.kind == "step":
             return "begun", f"{titled(event)}{' goes on' if event.resumed else ''}"
+        case events.StepCompletedEvent() if event.reused_from:
+            return "reused", f"{titled(event)} from {event.reused_from}"
         case events.StepCompletedEvent() if event.kind == "step":
             return "done", titled(event)
         case events.StepFailedEvent():

@@ -6,14 +6,17 @@ import functools
 import inspect
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
+from crewlite.flow.code import Inside, check_deps, code_of
 from crewlite.flow.options import again, at_least, called, named
+from crewlite.flow.reuse import Reuse, check_version, lifetime
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
 from crewlite.runtime.future import StepFuture, StepFutures, on
 from crewlite.tools.base import is_async
@@ -38,6 +41,9 @@ class StepFunction(Generic[P, R]):
         runtime: Runtime = "inline",
         effect: Effect = "idempotent",
         max_concurrency: int | None = None,
+        cache: bool | timedelta = False,
+        version: str | int | None = None,
+        deps: Sequence[object] = (),
     ) -> None:
         functools.update_wrapper(self, func)
         self.func = func
@@ -60,6 +66,11 @@ class StepFunction(Generic[P, R]):
         self._remedies = again(retries, retry_delay)
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = self._declared = False
+        self._version = check_version(self.name, version)
+        self._deps = check_deps(self.name, deps)
+        self._means = {} if version is None else {"version": str(version)}
+        age = lifetime(self.name, cache)
+        self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or answer from the record of the run."""
@@ -87,6 +98,10 @@ class StepFunction(Generic[P, R]):
         scope = self._scope("product")
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
 
+    def step_code(self, inside: Inside) -> Any:
+        """What its results follow from, besides arguments: for steps that it is part of."""
+        return code_of(self.name, self.func, self._version, self._deps, inside)
+
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         raise ConfigError(f"@step {self.name!r} is a method; a step is a function: what it works on comes as arguments")
 
@@ -107,15 +122,18 @@ class StepFunction(Generic[P, R]):
             self._declared = True
             codec.declare_hints(self.func)
         bound = self._signature.bind(*args, **kwargs)
+        question, whole = self._question(bound.arguments)
         return Step(
             kind="step",
             name=self.name,
             work=lambda: self._executor.run(Job(self.name, self.func, args, kwargs, durable.scope().idempotency_key)),
-            question=self._question(bound.arguments),
+            question=question,
             voice=_Voice(self),
             encode=codec.encode,
             decode=codec.decode,
             answer=durable.same,
+            means=self._means,
+            cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,
             timeout=self._timeout,
             remedies=self._remedies,
@@ -125,15 +143,20 @@ class StepFunction(Generic[P, R]):
             limits=self._limits,
         )
 
-    def _question(self, arguments: dict[str, Any]) -> Any:
-        """The arguments as plain JSON, with their types. What cannot be written is known by its class alone."""
+    def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
+        """The arguments as plain JSON, with their types, and whether that is all of them.
+
+        What cannot be written is known by its class alone.
+        """
         try:
-            return codec.encode(arguments)
+            return codec.encode(arguments), True
         except NotCodable as error:
             if not self._opaque:
                 self._opaque = True
-                log.warning("@step %s: %s. A resume cannot tell whether it is given another one", self.name, error)
-        return {name: _known(value) for name, value in arguments.items()}
+                so = "A resume cannot tell whether it is given another one"
+                so += ", and no result is reused" if self._reuse else ""
+                log.warning("@step %s: %s. %s", self.name, error, so)
+        return {name: _known(value) for name, value in arguments.items()}, False
 
 
 @overload
@@ -149,6 +172,9 @@ def step(
     runtime: Runtime = "inline",
     effect: Effect = "idempotent",
     max_concurrency: int | None = None,
+    cache: bool | timedelta = False,
+    version: str | int | None = None,
+    deps: Sequence[object] = (),
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step of a function, sync or async."""

@@ -161,7 +161,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     }
     await _first_save(journal, {"run": first})
     request.progress.tell(journal.run_id, journal.location, journal.branch)
-    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {})), inputs
+    subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
+    return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
 
 
 async def _resume(

@@ -63,10 +63,17 @@ class Execution(Generic[T]):
                 return await self._succeed(step.answer(run.answers[address]), 1, 0.0, {})
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
+        if step.cache and address not in run.rerun and (found := await run.cache.recall(step)):
+            return await self._succeed(found.value, 1, 0.0, {}, reused=found.origin)
         if step.effect == "once" and address not in run.record.intents:
             await run.journal.save({"intents": [[address, step.effect]]}, now=True)
         if step.effect == "once":
             await run.journal.assured()
+        return await self._tried()
+
+    async def _tried(self) -> T:
+        """Try until it succeeds, or no remedy is left."""
+        run, step, address = self.outer.run, self.step, self.address
         once = not address and step.kind != "agent"  # a lone agent begins its conversation anew
         number, past = _next_attempt(run.record.attempts.get(address, []), once=once)
         await self._begin()
@@ -102,17 +109,20 @@ class Execution(Generic[T]):
         run.emit(self.step.voice.source, event)
         self.started = event.event_id
 
-    async def _succeed(self, value: T, attempt: int, milliseconds: float, texts: dict[str, str]) -> T:
-        """Commit an outcome, then let everybody hear of it."""
+    async def _succeed(
+        self, value: T, attempt: int, milliseconds: float, texts: dict[str, str], *, reused: str | None = None
+    ) -> T:
+        """Commit an outcome, then let everybody hear of it. One that is `reused` was come to, and paid, elsewhere."""
         run, step = self.outer.run, self.step
         try:
             data = step.encode(value)
         except NotCodable as error:
             run.undurable(self.address, error)
             return value
-        usage = step.usage(value) if step.usage else None
+        usage = step.usage(value) if step.usage and not reused else None
         masked = run.journal.secrets.mask_data(data)
-        if masked != data:
+        exact = bool(masked == data)
+        if not exact:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
         elif step.copied and not isinstance(value, _IMMUTABLE):
@@ -130,11 +140,15 @@ class Execution(Generic[T]):
         facts |= {"usage": usage} if usage else {}
         facts |= {"means": step.means} if step.means else {}
         facts |= {"label": step.label} if step.label else {}
+        facts |= {"reused": reused} if reused else {}
         commit: Facts = {"steps": [facts]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
-        await self._commit(commit, step.voice.completed(self._stamp(), value))
+        told = {"reused_from": reused} if reused else {}
+        await self._commit(commit, step.voice.completed(self._stamp() | told, value))
         self.outer.hear(self.address, digest, data)
+        if step.cache and exact and not reused:
+            run.cache.remember(step, value, self.address)
         return value
 
     async def _fail(

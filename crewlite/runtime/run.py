@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.siblings import Slots
+from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
@@ -65,6 +67,11 @@ class Run:
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
     slots: Slots = field(default_factory=Slots)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """What other runs came to, and what this one leaves to them."""
+        return Cache(self.journal)
 
     @property
     def run_id(self) -> str:

@@ -56,6 +56,8 @@ class StepView:
     """The tries that failed."""
     type: str | None = None
     """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
+    reused_from: str | None = None
+    """Where the outcome was taken from, as `run/branch@address`, if this run did not come to it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ class RunHistory:
                 outcome.milliseconds,
                 tuple(record.attempts.get(outcome.address, ())),
                 outcome.label,
+                outcome.reused,
             )
             for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq)
         ]
@@ -296,7 +299,8 @@ class History:
 
         Args:
             keep_last: Checkpoints to keep of each branch. Labelled ones, and those that forks stand on, stay besides.
-            older_than: Finished runs that have not changed for so long, or since then, are deleted as a whole.
+            older_than: Finished runs that have not changed for so long, or since then, are deleted as a whole. So are
+                results that steps left for other runs.
             dry_run: Only say what would be done.
 
         A branch that somebody is at work on is left alone. Every run can be resumed and forked as before, from what is

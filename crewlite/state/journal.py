@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from crewlite import events
 from crewlite.errors import BranchConflictError, StoreError
@@ -22,10 +22,11 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.providers import BaseProvider, provider_for
+from crewlite.state.providers import BaseProvider, Store, provider_for
 from crewlite.state.record import Record
 from crewlite.state.writer import Done, Lane, Writer, open_writer
 
+T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
 
@@ -109,6 +110,13 @@ class Journal:
             return False
         self.writer.put(self.lane, (entry,), done, loop)
         return True
+
+    def ask(self, act: Callable[[Store], T]) -> Future[T]:
+        """Do what is no commit with the store, if there is one: see Writer.ask. Raises StoreError."""
+        assert self.writer
+        if self.closed:
+            raise self.ended()
+        return self.writer.ask(act)
 
     async def store(self, facts: Facts) -> None:
         """Commit and wait until it is durable. Raises what the store raises."""

@@ -31,6 +31,8 @@ class Pruned:
     """Checkpoints of runs that stay, by id."""
     freed: int = 0
     """Bytes of journals."""
+    results: int = 0
+    """Results of steps that were kept for other runs."""
     busy: tuple[str, ...] = ()
     """Branches, as `run/branch`, that were left alone because somebody is at work on them."""
 
@@ -39,6 +41,7 @@ class Pruned:
             self.runs + other.runs,
             self.checkpoints + other.checkpoints,
             self.freed + other.freed,
+            self.results + other.results,
             self.busy + other.busy,
         )
 
@@ -48,6 +51,8 @@ def prune(
 ) -> Pruned:
     """Take away finished runs not heard of since `older_than`, and all but the newest checkpoints of the others.
 
+    What steps left for other runs before `older_than` goes too.
+
     Raises ConfigError if it is told nothing, JournalCorrupt for a run that cannot be read, OSError if storage fails;
     what was cut in the middle can be done again.
     """
@@ -56,7 +61,7 @@ def prune(
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
-    done = Pruned()
+    done = Pruned(results=store.forget(limit, dry_run=dry_run)) if limit is not None else Pruned()
     for run_id, branches in groupby(store.branches(), key=lambda info: info.run_id):
         run = _Run(store, run_id, list(branches))
         if not run.branches:

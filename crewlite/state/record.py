@@ -35,6 +35,8 @@ class Outcome:
     milliseconds: float
     seq: int
     label: str | None = None
+    reused: str | None = None
+    """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ class Record:
             step["ms"],
             self.seq,
             step.get("label"),
+            step.get("reused"),
         )
 
     def _take_back(self, address: str) -> None:

@@ -128,6 +128,7 @@ class Step(TypedDict):
     usage: NotRequired[Paid | None]
     means: NotRequired[dict[Text, Text]]
     label: NotRequired[Text]
+    reused: NotRequired[Text]
 
 
 class Asked(TypedDict):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from crewlite.errors import BranchConflictError
 from crewlite.state.claim import BEAT
@@ -24,6 +25,7 @@ from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
 from crewlite.state.tidy import bases, tidy
 
+T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _FIRST_TIDYING = 64  # commits; after that, whenever a branch has doubled: so tidying costs no more than writing did
 _LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
@@ -57,6 +59,18 @@ class _Job:
     loop: asyncio.AbstractEventLoop | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    act: Callable[[Store], Any]
+    done: Future[Any]
+
+    def run(self, store: Store) -> None:
+        try:
+            self.done.set_result(self.act(store))
+        except Exception as error:  # noqa: BLE001 - whatever storage raises is the answer to who waits
+            self.done.set_exception(error)
+
+
 @dataclass(eq=False)
 class Writer:
     """The thread of one store. `open` shares it among all runs of this process that use the store."""
@@ -68,7 +82,7 @@ class Writer:
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
-    _jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
+    _jobs: queue.SimpleQueue[_Job | _Errand | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
     _lived: float = field(default_factory=time.monotonic)
@@ -81,6 +95,13 @@ class Writer:
         It is called on `loop`, else on the writer's thread. Without entries, this tells when the lane is settled.
         """
         self._jobs.put(_Job(lane, entries, done, loop))
+
+    def ask(self, act: Callable[[Store], T]) -> Future[T]:
+        """Do what is no commit with the store, on its thread, after what was asked before."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # whoever waits may give up, the thread still has somewhere to put it
+        self._jobs.put(_Errand(act, done))
+        return done
 
     def enter(self, run_id: str, branch: str) -> Lane:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
@@ -123,8 +144,12 @@ class Writer:
                 time.sleep(_LINGER)
             while not self._jobs.empty() and (job := self._jobs.get()):
                 jobs.append(job)
-            self._write(jobs)
-            self._tidy({job.lane for job in jobs})
+            commits = [job for job in jobs if isinstance(job, _Job)]
+            self._write(commits)
+            for errand in jobs:
+                if isinstance(errand, _Errand):
+                    errand.run(self.store)
+            self._tidy({job.lane for job in commits})
             job = job and self._next()
         try:
             self.store.close()
@@ -132,7 +157,7 @@ class Writer:
             log.warning("%s was not closed: %s", self.store.location, error)
         self._ended.set_result(None)
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> _Job | _Errand | None:
         """The next job; while there is none, and between jobs, signs of life are given every 10 seconds."""
         while True:
             if (left := self._lived + self.beat - time.monotonic()) <= 0:

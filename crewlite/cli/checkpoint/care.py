@@ -64,7 +64,8 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
         raise click.UsageError("say what may go: --keep-last 5, or --older-than 30d, or both.")
     with asked.open() as opened:
         rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
-        if not dry_run and (rehearsed.runs or rehearsed.checkpoints) and not yes and sees_terminal():
+        some = rehearsed.runs or rehearsed.checkpoints or rehearsed.results
+        if some and not dry_run and not yes and sees_terminal():
             _tell(Screen(aside=True), rehearsed, rehearsal=True)
             click.confirm("Go on?", abort=True, err=True)
         done = rehearsed if dry_run else opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
@@ -115,7 +116,9 @@ def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
         screen.line(f"{_count(ids, 'checkpoint')} {would}taken away: {_names(ids)}", whole=True)
     if done.freed:
         screen.line(f"{_bytes(done.freed)} of journals {would}freed")
-    if not (done.runs or done.checkpoints or done.freed):
+    if done.results:
+        screen.line(f"{done.results:,} kept result{'' if done.results == 1 else 's'} of steps {would}forgotten")
+    if not (done.runs or done.checkpoints or done.freed or done.results):
         screen.line("nothing to take away")
     if done.busy:
         screen.line(f"left alone, as somebody is at work on them: {', '.join(done.busy)}", whole=True)

@@ -28,6 +28,7 @@ Part = str | tuple[str, str]
 
 STYLES = {
     "finished": "green",
+    "reused": "yellow",
     "unfinished": "yellow",
     "waiting": "magenta",
     "failed": "red",

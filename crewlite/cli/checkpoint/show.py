@@ -133,11 +133,12 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -
     name = "  " * depth + (own or _root(run))
     if step is None:
         return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
-    tries = len(step.attempts) + (step.status == "finished")
+    status = "reused" if step.reused_from else step.status
+    tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
     tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
     numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(step.usage.cost)]
-    return [name, step.kind, (step.status, STYLES[step.status]), *numbers, _first_line(step)]
+    return [name, step.kind, (status, STYLES[status]), *numbers, _first_line(step)]
 
 
 def _root(run: RunHistory) -> str:
@@ -179,6 +180,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
         ("type", step.type or ""),
+        ("reused from", step.reused_from or ""),
         ("time", duration(step.milliseconds)),
         ("usage", spent(used) if used.requests else ""),
     ]

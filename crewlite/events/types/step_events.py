@@ -24,6 +24,8 @@ class StepCompletedEvent(_StepEvent):
     """A step's outcome is recorded."""
 
     type: Literal["step_completed"] = "step_completed"
+    reused_from: str | None = None
+    """Where the outcome was taken from, as `run/branch@address`: another run came to it, and this one did nothing."""
 
 
 class StepFailedEvent(_StepEvent):
@@ -38,7 +40,7 @@ class StepReplayedEvent(_StepEvent):
     """A finished step answered from the record: no call, no cost, no side effect.
 
     `changed` names what is no longer as it was recorded: "question" (kept because of on_drift="keep"), "model",
-    "template".
+    "template", "version".
     """
 
     type: Literal["step_replayed"] = "step_replayed"

@@ -143,6 +143,21 @@ class Store(Protocol):
     def ref(self, place: dict[str, Any]) -> str:
         """The text that names this place from anywhere: a file path, or `db#id`."""
 
+    def recall(self, key: str) -> bytes | None:
+        """What was last remembered under `key`, byte for byte; None if nothing is."""
+
+    def remember(self, key: str, data: bytes) -> None:
+        """Keep `data` under `key` (32 hexadecimal digits), whole or not at all, in the place of what was there.
+
+        It is of no run: removing runs leaves it. Raises OSError if storage fails.
+        """
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """Take away what was last remembered before `before`, seconds since the epoch. Returns how many keys that is.
+
+        With `dry_run` they are only counted.
+        """
+
     def close(self) -> None:
         """Let go of files and connections. Called once."""
 

@@ -2,8 +2,10 @@
 
     location/journal/<run>/<branch>.jsonl          the truth, one line a commit
     location/<timestamp>_<id>.json                 a view of one place: lineage, what triggered it, where in the journal
+    location/cache/<key>.json                      a result of a step that other runs may reuse
 
-The journal is written first. A missing file is made again from it; a file that it contradicts is refused.
+The journal is written first. A missing file is made again from it; a file that it contradicts is refused. The cache is
+of no run.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,6 +82,7 @@ class JsonStore:
         self._root = root
         self._places = PlaceFiles(root)
         self._journals = JournalFiles(root, self.ref)
+        self._cache = root / "cache"
         self._ends: dict[tuple[str, str], _End] = {}
         self._read: dict[tuple[str, str], list[Entry]] = {}
         """Journals that were read and not yet written to: first and named entries."""
@@ -170,6 +174,28 @@ class JsonStore:
     def ref(self, place: dict[str, Any]) -> str:
         """The path of the place's file."""
         return str(self._places.path(place))
+
+    def recall(self, key: str) -> bytes | None:
+        """See Store.recall."""
+        try:
+            return (self._cache / f"{key}.json").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def remember(self, key: str, data: bytes) -> None:
+        """See Store.remember."""
+        if not (self._cache / ".gitignore").exists():
+            self._make()
+            disk.make_directory(self._cache)
+            disk.replace(self._cache / ".gitignore", b"*\n")
+        disk.replace(self._cache / f"{key}.json", data)
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """See Store.forget."""
+        old = [path for path in self._cache.glob("*.json") if _remembered(path) < before]
+        for path in old if not dry_run else ():
+            disk.remove(path)
+        return len(old)
 
     def close(self) -> None:
         """Nothing is held open between writes."""
@@ -348,6 +374,13 @@ class JsonStore:
 def _names(entry: Entry) -> bool:
     """Whether an entry has a part in which checkpoint files there are."""
     return not entry.facts.keys().isdisjoint(("run", "place", "drops"))
+
+
+def _remembered(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # somebody else has taken it away
+        return math.inf
 
 
 def _lines(entries: Sequence[Entry]) -> bytes:

@@ -202,7 +202,7 @@ class JsonDoctor:
 
     def _leftovers(self) -> None:
         """What was being written or taken away when somebody was killed, long ago."""
-        for inside in sorted([*self._root.glob(".*"), *self._root.glob("journal/**/*")]):
+        for inside in sorted(path for where in (".*", "cache/.*", "journal/**/*") for path in self._root.glob(where)):
             directory = bool(_BEING_MADE.fullmatch(inside.name)) and inside.is_dir() and not inside.is_symlink()
             if not directory and not _TEMPORARY.fullmatch(inside.name):
                 continue

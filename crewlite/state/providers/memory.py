@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ class _MemoryStore:
         self.location = location
         self._journals: dict[tuple[str, str], list[Entry]] = {}
         self._touched: dict[tuple[str, str], float] = {}
+        self._cache: dict[str, tuple[float, bytes]] = {}
         self._lock = threading.Lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
@@ -93,6 +95,21 @@ class _MemoryStore:
 
     def ref(self, place: dict[str, Any]) -> str:
         return f"{self.location}#{place['id']}"
+
+    def recall(self, key: str) -> bytes | None:
+        _, data = self._cache.get(key, (0.0, None))
+        return data
+
+    def remember(self, key: str, data: bytes) -> None:
+        with self._lock:
+            self._cache[key] = (time.time(), data)
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        with self._lock:
+            old = [key for key, (at, _) in self._cache.items() if at < before]
+            for key in old if not dry_run else ():
+                del self._cache[key]
+        return len(old)
 
     def close(self) -> None:
         """Nothing is held open; what was written stays."""

@@ -7,6 +7,7 @@ stays within what SQLite 3.35 knows.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -184,6 +185,30 @@ class SqliteStore:
         """`database#id`."""
         return f"{self.location}#{place['id']}"
 
+    def recall(self, key: str) -> bytes | None:
+        """See Store.recall."""
+        rows: list[Any] = self._database.read(
+            lambda db: _of_cache(db.execute, "SELECT data FROM cache WHERE key=?", key), []
+        )
+        return bytes(rows[0][0]) if rows else None
+
+    def remember(self, key: str, data: bytes) -> None:
+        """See Store.remember."""
+        with self._database.writing():
+            self._database.run("CREATE TABLE IF NOT EXISTS cache (key TEXT PRIMARY KEY, at FLOAT, data BLOB)")
+            self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """See Store.forget."""
+        rows: list[Any] = self._database.read(
+            lambda db: _of_cache(db.execute, "SELECT key FROM cache WHERE at<?", before), []
+        )
+        if rows and not dry_run:
+            with self._database.writing():
+                self._database.run("DELETE FROM cache WHERE at<?", (before,))
+            self._database.give_back()
+        return len(rows)
+
     def close(self) -> None:
         """Close the database."""
         self._database.close()
@@ -269,6 +294,12 @@ class SqliteStore:
                     raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
+
+
+def _of_cache(ask: Callable[..., sqlite3.Cursor], query: str, given: object) -> list[Any]:
+    """Rows of the cache, whose table the first result makes."""
+    made = ask("SELECT 1 FROM sqlite_master WHERE name='cache'").fetchone()
+    return ask(query, (given,)).fetchall() if made else []
 
 
 def _chained(total: object, body: object) -> str:

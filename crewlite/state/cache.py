@@ -1,0 +1,109 @@
+"""What steps came to, kept beside the runs of a store for other runs that ask the same.
+
+An entry is a small document under a seal of its own. It is a convenience and never the truth: one that cannot be read,
+written or trusted costs a warning, and the step is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import Future
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
+
+from crewlite.codec import Json, digest
+from crewlite.durable import Step
+from crewlite.errors import CrewliteError, SchemaTooNew
+from crewlite.ids import now
+from crewlite.state.entry import Unsound, parse
+from crewlite.state.journal import Journal
+
+T = TypeVar("T")
+SCHEMA = 1
+
+
+class Found(NamedTuple, Generic[T]):
+    """What another run came to."""
+
+    value: T
+    origin: str
+    """That run: `run/branch@address`."""
+
+
+class Cache:
+    """What one run takes from others, and leaves to them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._told = set[str]()
+
+    async def recall(self, step: Step[T]) -> Found[T] | None:
+        """What was kept of a step, if it is sound, of its age, and comes back as what it was. On the run's loop."""
+        assert step.cache
+        if self._journal.record.run.get("base"):
+            return None  # what runs on a fork is meant to run
+        if self._journal.writer is None:
+            self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
+            return None
+        key, age = step.cache
+        try:
+            data = await asyncio.wrap_future(self._journal.ask(lambda store: store.recall(key)))
+            return _found(step, key, age, data) if data is not None else None
+        except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
+            self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_said(error)}")
+            return None
+
+    def remember(self, step: Step[T], value: T, address: str) -> None:
+        """Keep what a step came to, as its caller has it. Nobody waits for it."""
+        assert step.cache
+        if self._journal.writer is None:
+            return
+        key, origin = step.cache.key, f"{self._journal.run_id}/{self._journal.branch}@{address}"
+        data = _sealed(key, step.name, step.encode(value), origin)
+        self._journal.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+
+    def _kept(self, done: Future[None]) -> None:
+        if error := done.exception():
+            self._warn(f"cache=: a result is not kept for other runs: {_said(error)}")
+
+    def _warn(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._journal.warn(message)
+
+
+def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:
+    entry = {
+        "schema": SCHEMA,
+        "key": key,
+        "step": step,
+        "at": now().isoformat(),
+        "from": origin,
+        "value": value,
+        "digest": digest(value),
+    }
+    entry["check"] = digest(entry)
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in entry.items())
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] | None:
+    """What an entry says; None if it is too old. Raises Unsound, SchemaTooNew, and what `decode` raises."""
+    entry = parse(data)
+    schema = entry.get("schema")
+    if type(schema) is int and schema > SCHEMA:
+        raise SchemaTooNew(f"cache entry {key}", schema, SCHEMA)
+    check = entry.pop("check", None)
+    if check != digest(entry) or entry.get("key") != key:
+        raise Unsound("it is not as it was written")
+    if age is not None and (now() - datetime.fromisoformat(entry["at"])).total_seconds() > age:
+        return None
+    value = step.decode(entry["value"])
+    if digest(step.encode(value)) != entry["digest"]:
+        raise Unsound("its class is no longer what it was")
+    return Found(value, entry["from"])
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, CrewliteError | OSError | Unsound) else f"{type(error).__name__}: {error}"
