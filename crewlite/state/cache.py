@@ -18,6 +18,7 @@ from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.entry import Unsound, parse
 from crewlite.state.journal import Journal
+from crewlite.state.providers import Store
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -43,8 +44,13 @@ class Cache:
         assert step.cache
         if self._journal.record.run.get("base"):
             return None  # what runs on a fork is meant to run
-        if self._journal.writer is None:
+        if self._store is None:
             self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
+            return None
+        if not remembers(self._store):
+            self._warn(
+                f"cache=: the store of this run ({type(self._store).__name__}) has no verbs to keep results with"
+            )
             return None
         key, age = step.cache
         try:
@@ -57,11 +63,15 @@ class Cache:
     def remember(self, step: Step[T], value: T, address: str) -> None:
         """Keep what a step came to, as its caller has it. Nobody waits for it."""
         assert step.cache
-        if self._journal.writer is None:
+        if self._store is None or not remembers(self._store):
             return
         key, origin = step.cache.key, f"{self._journal.run_id}/{self._journal.branch}@{address}"
         data = _sealed(key, step.name, step.encode(value), origin)
         self._journal.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+
+    @property
+    def _store(self) -> Store | None:
+        return self._journal.writer.store if self._journal.writer else None
 
     def _kept(self, done: Future[None]) -> None:
         if error := done.exception():
@@ -71,6 +81,11 @@ class Cache:
         if message not in self._told:
             self._told.add(message)
             self._journal.warn(message)
+
+
+def remembers(store: Store) -> bool:
+    """Whether a store can keep results: one that was written for an earlier crewlite may lack the verbs."""
+    return hasattr(store, "remember")
 
 
 def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:

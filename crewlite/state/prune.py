@@ -10,6 +10,7 @@ from itertools import groupby
 
 from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
+from crewlite.state.cache import remembers
 from crewlite.state.claim import holder, holds
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.fold import size
@@ -61,7 +62,9 @@ def prune(
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
-    done = Pruned(results=store.forget(limit, dry_run=dry_run)) if limit is not None else Pruned()
+    done = Pruned()
+    if limit is not None and remembers(store):
+        done += Pruned(results=store.forget(limit, dry_run=dry_run))
     for run_id, branches in groupby(store.branches(), key=lambda info: info.run_id):
         run = _Run(store, run_id, list(branches))
         if not run.branches:

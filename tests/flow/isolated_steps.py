@@ -67,3 +67,8 @@ def raises(kind):
 @step(runtime="isolated")
 def anything(value):
     return object() if value == "object" else value
+
+
+@step(runtime="isolated", cache=True)
+def kept(n):
+    return os.getpid()

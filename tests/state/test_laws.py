@@ -220,6 +220,42 @@ class Rash(Broken):
             del self._store._journals[key], self._store._touched[key]
 
 
+class FirstWins(Broken):
+    def remember(self, key, data):
+        if self._store.recall(key) is None:
+            self._store.remember(key, data)
+
+
+class Ephemeral(Broken):
+    def open(self, location):
+        super().open(location)
+        self._store.forget(time.time() + 60)
+        return self
+
+
+class OfARun(Broken):
+    def remove(self, run_id, heads):
+        self._store.remove(run_id, heads)
+        self._store.forget(time.time() + 60)
+
+
+class Eager(Broken):
+    def forget(self, before, *, dry_run=False):
+        return self._store.forget(before)
+
+
+class Hoarding(Broken):
+    def forget(self, before, *, dry_run=False):
+        return self._store.forget(before, dry_run=True)
+
+
+class Torn(Broken):
+    def remember(self, key, data):
+        self._store.remember(key, data[: len(data) // 2])
+        time.sleep(0.001)
+        self._store.remember(key, data)
+
+
 class OneEntryAtATime(Broken):
     def append(self, commits):
         for commit in commits:
@@ -263,6 +299,12 @@ class OneEntryAtATime(Broken):
         (Halfway, "as it was or as it is then"),
         (Lingering, "takes a run away"),
         (Rash, "not exactly at these heads"),
+        (FirstWins, "last remembered under it"),
+        (Ephemeral, "last remembered under it|opened after"),
+        (OfARun, "stays when runs are removed"),
+        (Eager, "a rehearsal only counts it"),
+        (Hoarding, "takes away what was last remembered"),
+        (Torn, "one of them has it, whole"),
         (OneEntryAtATime, "whole commits|without effect|law"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",

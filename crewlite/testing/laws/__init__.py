@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crewlite.testing.bench import Bench
-from crewlite.testing.laws import folding, forks, journals, listings
+from crewlite.testing.laws import folding, forks, journals, listings, remembering
 
 Law = Callable[[Bench], None]
 
@@ -43,5 +43,10 @@ LAWS: tuple[Law, ...] = (
     folding.readers_see_a_journal_before_or_after_it_is_rewritten,
     journals.any_usable_name_is_kept_apart,
     journals.names_beyond_the_rule_are_refused,
+    remembering.what_is_remembered_is_recalled,
+    remembering.what_is_remembered_survives_closing,
+    remembering.what_is_remembered_is_of_no_run,
+    remembering.what_is_old_is_forgotten,
+    remembering.what_several_remember_at_once_is_whole,
 )
 """What a store promises, in the order it is checked."""
