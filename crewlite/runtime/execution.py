@@ -144,10 +144,10 @@ class Execution(Generic[T]):
         commit: Facts = {"steps": [facts]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
-        told = {"reused_from": reused} if reused else {}
-        await self._commit(commit, step.voice.completed(self._stamp() | told, value))
+        stamp = self._stamp(reused_from=reused) if reused else self._stamp()
+        await self._commit(commit, step.voice.completed(stamp, value))
         self.outer.hear(self.address, digest, data)
-        if step.cache and exact and not reused:
+        if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, value, self.address)
         return value
 
@@ -193,9 +193,9 @@ class Execution(Generic[T]):
         if event is not None:
             run.emit(self.step.voice.source, event)
 
-    def _stamp(self) -> durable.Stamp:
+    def _stamp(self, **more: Any) -> durable.Stamp:
         seq = self.outer.run.journal.next_seq
-        return self.outer.stamp(self.address, name_of(self.step), seq=seq, started_event_id=self.started)
+        return self.outer.stamp(self.address, name_of(self.step), seq=seq, started_event_id=self.started, **more)
 
 
 async def _whole(step: Step[T], frame: Frame) -> T:

@@ -110,7 +110,7 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] 
     if type(schema) is int and schema > SCHEMA:
         raise SchemaTooNew(f"cache entry {key}", schema, SCHEMA)
     check = entry.pop("check", None)
-    if check != digest(entry) or entry.get("key") != key:
+    if check != digest(entry) or entry.get("key") != key or not isinstance(entry.get("from"), str):
         raise Unsound("it is not as it was written")
     if age is not None and (now() - datetime.fromisoformat(entry["at"])).total_seconds() > age:
         return None

@@ -50,7 +50,12 @@ _YES = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 @click.command()
 @click.option("--keep-last", type=click.IntRange(min=1), metavar="N", help="Keep so many checkpoints of each branch.")
-@click.option("--older-than", type=Span(), metavar="SPAN", help="Delete finished runs, and results kept for others, of so long ago: 7d, 24h.")
+@click.option(
+    "--older-than",
+    type=Span(),
+    metavar="SPAN",
+    help="Delete finished runs, and results kept for others, of so long ago: 7d, 24h.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken away.")
 @_YES
 @options()
