@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import sys
 import textwrap
+import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +135,7 @@ def _source(thing: type | CodeType) -> str | None:
     """The lines that something was written in; None where they cannot be read."""
     try:
         return textwrap.dedent(inspect.getsource(thing))
-    except (OSError, TypeError, SyntaxError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return None
 
 
@@ -145,7 +146,7 @@ def _written(code: CodeType) -> str | None:
         found = ast.parse(source).body[0] if source else None
     except (SyntaxError, IndexError):  # text in it stands further left than the function; the file is another by now
         return None
-    if not source or not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != code.co_name:
+    if not source or not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     return "\n".join(source.split("\n")[found.lineno - 1 : found.end_lineno])
 
