@@ -66,8 +66,11 @@ class Cache:
         if self._store is None or not remembers(self._store):
             return
         key, origin = step.cache.key, f"{self._journal.run_id}/{self._journal.branch}@{address}"
-        data = _sealed(key, step.name, step.encode(value), origin)
-        self._journal.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+        try:
+            data = _sealed(key, step.name, step.encode(value), origin)
+            self._journal.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+        except Exception as error:  # noqa: BLE001 - the outcome is recorded, whatever becomes of this copy
+            self._not_kept(error)
 
     @property
     def _store(self) -> Store | None:
@@ -75,7 +78,10 @@ class Cache:
 
     def _kept(self, done: Future[None]) -> None:
         if error := done.exception():
-            self._warn(f"cache=: a result is not kept for other runs: {_said(error)}")
+            self._not_kept(error)
+
+    def _not_kept(self, error: BaseException) -> None:
+        self._warn(f"cache=: a result is not kept for other runs: {_said(error)}")
 
     def _warn(self, message: str) -> None:
         if message not in self._told:
