@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from crewlite.cli.checkpoint.where import Asked, options
-from crewlite.runtime.human import Typed
+from crewlite.state.answer import Typed
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -29,6 +29,7 @@ from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
+from crewlite.state.answer import asks, given
 from crewlite.state.claim import claim, holder, holds
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -159,7 +160,9 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.definition),
         "inputs": coded,
     }
-    await _first_save(journal, {"run": first})
+    _doubts(request, journal.record)
+    answers = _answers(journal, request, changed=True)
+    await _first_save(journal, {"run": first, **answers})
     request.progress.tell(journal.run_id, journal.location, journal.branch)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
@@ -182,11 +185,12 @@ async def _resume(
         inputs, others = _inputs(root, request, journal)
         finished = not others and _has_its_result(root, record, inputs, config)
         doubts = _doubts(request, record)
+        answers = _answers(journal, request, changed=bool(others))
         if not finished:
             _newest(record, target)
             if record.finished:
                 journal.again("", root.kind)
-            await _first_save(journal, others | _resumed(root, journal))
+            await _first_save(journal, others | answers | _resumed(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
@@ -298,14 +302,18 @@ def _doubts(request: Request, record: Record) -> frozenset[str]:
     """The calls in doubt. Raises RefError if the request settles one that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in (*(request.answers or ()), *request.rerun):
-        if address not in doubts and address not in record.outcomes and not _asks(address):
-            raise RefError(address, "is no call in doubt, so it can neither be answered nor run again", sorted(doubts))
+        if address not in doubts and address not in record.outcomes and not asks(address):
+            known = sorted(doubts | record.asked.keys())
+            raise RefError(
+                address, "is no call in doubt and no question, so it can neither be answered nor rerun", known
+            )
     return doubts
 
 
-def _asks(address: str) -> bool:
-    """Whether a step is a question to a person, which may be answered before it is asked."""
-    return address.rpartition("/")[2].startswith(("human:", "human#"))
+def _answers(journal: Journal, request: Request, *, changed: bool) -> Facts:
+    """What people have answered, by the word of whoever kicks off."""
+    told = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
+    return {"answers": told} if told else {}
 
 
 def _resumed(root: Root[Any], journal: Journal) -> Facts:

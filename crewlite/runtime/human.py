@@ -7,17 +7,17 @@ and the run goes on, anywhere and at any time, once somebody has answered.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import sys
 import threading
 from collections.abc import Awaitable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Stamp, Step
@@ -25,10 +25,11 @@ from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeo
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
+from crewlite.runtime.run import Run
+from crewlite.state.answer import asks, refusal, typed
 from crewlite.state.entry import Facts
 
 _LATE: Any = object()
-_NONE: Any = object()
 _asking = threading.Lock()
 _GLANCE = 0.1  # seconds between two looks whether somebody still waits for the answer
 
@@ -78,24 +79,27 @@ class Question:
     text: str
     schema: Any = None
     timeout: float | None = None
+    adapter: TypeAdapter[Any] = field(init=False, repr=False)
+    """What checks the answer."""
+    json_schema: Any = field(init=False, repr=False)
+    """The JSON schema of the answer; None for any text."""
 
-    @property
-    def adapter(self) -> TypeAdapter[Any]:
-        """What checks the answer."""
-        if self.schema is None:
-            return TypeAdapter(str)
-        if isinstance(self.schema, list | tuple):
-            return TypeAdapter(Literal[tuple(self.schema)])  # type: ignore[arg-type]
-        return TypeAdapter(self.schema)
+    def __post_init__(self) -> None:
+        try:
+            adapter = _adapter(self.schema)
+            shown = None if self.schema is None else adapter.json_schema()
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"ask({self.text!r}) is given the schema {self.schema!r}; wanted a type, or a list of choices "
+                f"({str(error).splitlines()[0]})"
+            ) from error
+        object.__setattr__(self, "adapter", adapter)
+        object.__setattr__(self, "json_schema", shown)
 
     @property
     def digest(self) -> str:
         """Tells this question from another one at the same address: an answer is to one question."""
-        return codec.digest([self.text, self.json_schema()])
-
-    def json_schema(self) -> Any:
-        """The JSON schema of the answer; None for any text."""
-        return None if self.schema is None else self.adapter.json_schema()
+        return codec.digest([self.text, self.json_schema])
 
     def read(self, answer: Any, address: str) -> Any:
         """The answer as what the schema makes of it. Raises AnswerRefused."""
@@ -127,9 +131,22 @@ class Question:
                 print(f"{self.text} ", end="", file=sys.stderr, flush=True)
                 said = _line(over)
                 try:
-                    return self.read(typed(said, self.json_schema()), self.text)
+                    return self.read(typed(said, self.json_schema), self.text)
                 except AnswerRefused as refusal:
                     print(refusal.problem, file=sys.stderr)
+
+
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    """What checks an answer. Raises TypeError or ValueError, or what pydantic raises, for what is no schema."""
+    if schema is None:
+        return TypeAdapter(str)
+    if isinstance(schema, str | bytes | BaseModel):
+        raise TypeError("this is a value")
+    if not isinstance(schema, list | tuple):
+        return TypeAdapter(schema)
+    if not schema:
+        raise ValueError("there is nothing to choose from")
+    return TypeAdapter(Literal[tuple(schema)])  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -159,34 +176,13 @@ def _line(over: threading.Event) -> str:
     return line.rstrip("\n")
 
 
-class Typed(str):
-    """An answer given to `kickoff(answers=...)` as somebody typed it: see `typed`."""
-
-
-def typed(said: str, schema: Any) -> Any:
-    """What somebody typed: text where text is wanted, else what it says as JSON, or as yes and no.
-
-    `schema` is the JSON schema of the answer; None for any text.
-    """
-    said = str(said)
-    wanted = "string" if schema is None else schema.get("type")
-    if wanted == "string":
-        return said
-    word = said.strip().lower()
-    if wanted == "boolean" and word in ("y", "yes", "n", "no"):
-        return word[0] == "y"
-    with contextlib.suppress(ValueError):
-        return json.loads(said)
-    return said
-
-
 def terminal() -> bool:
     """Whether somebody can be asked and can answer right here."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
 
 
 def _step(asked: Question, name: str | None) -> Step[Any]:
-    schema = asked.json_schema()
+    schema = asked.json_schema
 
     async def work() -> Any:
         frame = durable.scope()
@@ -207,13 +203,16 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
 async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) -> Any:
     """The answer that was given, or is given now. Raises Suspended if it has to be waited for."""
     run, address = frame.run, frame.address
-    if (given := run.answers.get(address, _NONE)) is not _NONE:
-        return asked.read(typed(given, schema) if isinstance(given, Typed) else given, address)
     facts = run.record.asked.get(address)
     if facts is None or facts.get("digest") != asked.digest:  # another question has been asked here before
         facts = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(facts):
-        return asked.read(codec.decode(told["value"]), address)
+        try:
+            said = codec.decode(told["value"])
+            return asked.read(typed(said, schema) if told.get("typed") else said, address)
+        except AnswerRefused as problem:
+            await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
+            raise
     left = _left(facts)
     if left is not None and left <= 0:
         return _LATE
@@ -232,19 +231,33 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
 
 
 async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> Facts:
-    """Record the question, and say that it is asked."""
-    at = now()
+    """Record the question; say that it is asked, unless it was answered ahead."""
+    at, ahead = now(), frame.run.record.answers.get(frame.address, {}).get("ahead")
     facts: Facts = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
     facts["digest"] = asked.digest
+    schema = frame.run.journal.secrets.mask_data(schema)
     facts |= {"schema": schema} if schema else {}
     facts |= {"name": name} if name else {}
     facts |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
-    await frame.announce(
-        ask,
-        lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=facts["question"], options=schema),
-    )
+    if not ahead:
+        await frame.announce(
+            ask,
+            lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=facts["question"], options=schema),
+        )
     await frame.run.journal.save({"asked": [facts]}, now=True)
     return facts
+
+
+def tell_unasked(run: Run) -> None:
+    """Warn of answers that no question has asked for so far: an address may be misspelt."""
+    record = run.record
+    known = record.asked.keys() | {step.address for step in record.outcomes.values() if step.kind == "human"}
+    left = [at for at in {**record.answers, **run.answers} if asks(at) and at not in known and not record.settled(at)]
+    if left:
+        run.journal.warn(
+            f"nobody has asked for the answer to {', '.join(left)}, which was given ahead; the questions so far are "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
 
 
 def _left(facts: Facts) -> float | None:

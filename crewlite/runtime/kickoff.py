@@ -23,7 +23,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.human import terminal
+from crewlite.runtime.human import tell_unasked, terminal
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
 from crewlite.settings import resolve
@@ -230,6 +230,7 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 result = await listener.during(lambda: frame.step(step))
             except Suspended:
                 raise await _paused(root, run, frame) from None
+            tell_unasked(run)
             await run.journal.flush()
             return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
         finally:
@@ -244,6 +245,7 @@ async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.paused:
         await frame.announce(root.holds[0], partial(root.paused, waiting))
+    tell_unasked(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting)
 

@@ -1,8 +1,16 @@
-"""An answer to a question that a run waits with, given while the run is not at work: one commit at its head."""
+"""Answers to questions that a run waits with, or will ask: as facts of a commit, checked as far as can be told here."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
 from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from crewlite import codec
 from crewlite.errors import AnswerRefused, BranchConflictError, RefError
@@ -17,34 +25,125 @@ from crewlite.state.providers.base import Commit
 from crewlite.state.record import Record
 
 jsonschema = lazy("jsonschema")  # only answers that come from elsewhere need it; a run checks with its own classes
+_FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
+_SECOND = "it has an answer already, which the run goes on with"
 
 
-def answer(store: Store, run_id: str, branch: str, address: str, value: Any) -> None:
+class Typed(str):
+    """An answer as somebody typed it: it is read as the question wants it, see `typed`."""
+
+
+def typed(said: str, schema: Any) -> Any:
+    """What somebody typed: text where text is wanted, else what it says as JSON, or as yes and no.
+
+    `schema` is the JSON schema of the answer; None for any text.
+    """
+    said = str(said)
+    wanted = "string" if schema is None else schema.get("type")
+    if wanted == "string":
+        return said
+    word = said.strip().lower()
+    if wanted == "boolean" and word in ("y", "yes", "n", "no"):
+        return word[0] == "y"
+    with contextlib.suppress(ValueError):
+        return json.loads(said)
+    return said
+
+
+def asks(address: str) -> bool:
+    """Whether a step is a question to a person, which may be answered before it is asked."""
+    return address.rpartition("/")[2].startswith(("human:", "human#"))
+
+
+def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
     """Record an answer. Raises RefError, AnswerRefused, and BranchConflictError if the run is at work."""
     record = Record.of(whole(store, run_id, branch))
     asked = record.asked.get(address)
-    if asked is None:
+    if asked is None and (record.finished or not (ahead and asks(address))):
         waiting = [item["address"] for item in record.waiting]
         raise RefError(address, f"is no question of run {run_id!r}", waiting)
     if record.claim and holds(record.claim, store.touched(run_id, branch)):
         raise BranchConflictError(run_id, branch, holder=holder(record.claim))
-    if address in record.outcomes or record.answer_to(asked):
-        raise AnswerRefused(address, "it has an answer already, which the run goes on with")
-    coded = Secrets.of().mask_data(codec.encode(value, "the answer"))
-    _check(asked, coded, address)
-    at = now().isoformat()
-    facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": at}
-    of = {"digest": asked["digest"]} if "digest" in asked else {}
-    facts |= {"answers": [{"address": address, "value": coded, "at": at, **of}]}
+    if record.settled(address) or (asked and record.answer_to(asked)):
+        raise AnswerRefused(address, _SECOND)
+    told = _told(address, value, asked, Secrets.of())
+    if asked:
+        _check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value, address)
+    facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": told["at"], "answers": [told]}
     store.append([Commit(run_id, branch, record.seq, record.sum, (seal(facts, after=record.sum),))])
 
 
-def _check(asked: Facts, coded: Any, address: str) -> None:
+def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[Facts]:
+    """The answers to people's questions that a kickoff is given, as it records them; not those it knows already.
+
+    `changed`: its inputs are not those of the record, so that it may ask other questions at the same addresses.
+    Raises AnswerRefused for another answer to a question that has one.
+    """
+    facts = []
+    for address, value in answers.items():
+        if not asks(address):
+            continue
+        other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
+        asked = None if other else record.asked.get(address)
+        told = _told(address, value, asked, secrets)
+        if other or not _known(record, asked, told):
+            facts.append(told)
+    return facts
+
+
+def refusal(address: str, problem: str) -> Facts:
+    """What takes back a recorded answer that does not fit, so that its question waits again."""
+    return {"address": address, "value": None, "at": now().isoformat(), "refused": problem}
+
+
+def _told(address: str, value: Any, asked: Facts | None, secrets: Secrets) -> Facts:
+    """An answer as it is recorded: to the question that was asked, or else ahead of it."""
+    by_hand = isinstance(value, Typed)
+    if by_hand:
+        value = typed(value, asked.get("schema")) if asked else str(value)
+    coded = secrets.mask_data(codec.encode(value, f"the answer to {address}"))
+    told: Facts = {"address": address, "value": coded, "at": now().isoformat()}
+    if asked:
+        return told | ({"digest": asked["digest"]} if "digest" in asked else {})
+    return told | {"ahead": True} | ({"typed": True} if by_hand else {})
+
+
+def _known(record: Record, asked: Facts | None, told: Facts) -> bool:
+    """Whether a question has this answer. Raises AnswerRefused if it has another."""
+    address = told["address"]
+    if before := asked and record.answer_to(asked):
+        same = codec.digest(before["value"]) == codec.digest(told["value"])
+    elif address in record.outcomes:
+        same = _may_be_same(told["value"], record.value(address))
+    else:
+        return record.settled(address)
+    if not same:
+        raise AnswerRefused(address, _SECOND)
+    return True
+
+
+def _may_be_same(said: Any, recorded: Any) -> bool:
+    """Whether this may have become that outcome. Where the schema made another type of it, nobody can tell any more."""
+    if "answer" not in recorded:  # nobody answered in time
+        return False
+    made = recorded["answer"]
+    return type(said) is not type(made) or isinstance(said, dict) or codec.digest(said) == codec.digest(made)
+
+
+def _check(asked: Facts, value: Any, address: str) -> None:
     if "schema" not in asked:
-        if not isinstance(coded, str):
-            raise AnswerRefused(address, f"{coded!r} is no text")
+        if not isinstance(value, str):
+            raise AnswerRefused(address, f"{value!r} is no text")
         return
+    formats = jsonschema.FormatChecker()
+    for name, kind in _FORMATS.items():
+        formats.checks(name, raises=ValidationError)(_reader(kind))
     try:
-        jsonschema.validate(coded, asked["schema"])
+        jsonschema.validate(to_jsonable_python(value), asked["schema"], format_checker=formats)
     except jsonschema.ValidationError as error:
         raise AnswerRefused(address, error.message) from None
+
+
+def _reader(kind: Any) -> Any:
+    adapter = TypeAdapter(kind)
+    return lambda text: adapter.validate_python(text) is not None

@@ -78,9 +78,12 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     ]  # what was done again, and is left out now, must not answer as it did before
     kept = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
     lists["steps"] = [*again, *kept]
-    lists["intents"] = [intent for intent in lists["intents"] if not _is_settled(intent[0], live)]
+    # an intent left standing would take away the outcome of its call again
+    lists["intents"] = [intent for intent in lists["intents"] if not live.settled(intent[0])]
+    answered = dict.fromkeys(item["address"] for item in lists["answers"])  # as the questions in here have bound them
+    lists["answers"] = [live.answers[address] for address in answered if address in live.answers]
     for name in ("asked", "answers"):
-        lists[name] = [item for item in lists[name] if not _is_settled(item["address"], live)]
+        lists[name] = [item for item in lists[name] if not live.settled(item["address"])]
     facts |= {name: found for name, found in lists.items() if found}
     facts |= {"usage": usage.to_record()} if usage.to_record() else {}
     facts |= {"claim": live.claim} if live.claim else {"released": True}
@@ -95,11 +98,6 @@ def _is_inside(address: str, live: Record) -> bool:
         if address in live.outcomes:
             return True
     return False
-
-
-def _is_settled(address: str, live: Record) -> bool:
-    """Whether a call that was intended has its outcome. An intent left standing would take that away again."""
-    return address in live.outcomes or _is_inside(address, live)
 
 
 def _whole(step: Facts, gone: set[str], live: Record) -> Facts:

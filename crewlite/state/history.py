@@ -281,8 +281,11 @@ class History:
         found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
         return RunHistory(self._store, found.run_id, found.branch)
 
-    def answer(self, ref: str | Checkpoint | RunHistory, address: str, value: Any) -> None:
+    def answer(self, ref: str | Checkpoint | RunHistory, address: str, value: Any, *, ahead: bool = True) -> None:
         """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
+
+        A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when it
+        is asked, and replaces one that was given ahead before. With `ahead=False` this is a RefError.
 
         Raises:
             RefError: the run does not ask this. AnswerRefused: the answer does not fit, or is the second.
@@ -290,7 +293,7 @@ class History:
         """
         found = self._find(ref)
         with self._saving("the answer was not saved"):
-            answer(self._store, found.run_id, found.branch, address, value)
+            answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
 
     def prune(
         self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False

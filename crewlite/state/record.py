@@ -82,7 +82,7 @@ class Record:
     asked: dict[str, Facts] = field(default_factory=dict)
     """Questions to people, by address."""
     answers: dict[str, Facts] = field(default_factory=dict)
-    """What people answered while the run was not at work."""
+    """What people answered while the run was not at work, or ahead."""
     places: dict[str, Facts] = field(default_factory=dict)
     newest_place: Facts | None = None
     """The place furthest along the branch."""
@@ -122,9 +122,19 @@ class Record:
         return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
 
     def answer_to(self, asked: Facts) -> Facts | None:
-        """What was answered to this very question while the run was not at work."""
+        """What was answered to this very question, or ahead of it, and was not refused."""
         answer = self.answers.get(asked["address"])
-        return answer if answer and answer.get("digest") == asked.get("digest") else None
+        if answer is None or "refused" in answer:
+            return None
+        return answer if answer.get("ahead") or answer.get("digest") == asked.get("digest") else None
+
+    def settled(self, address: str) -> bool:
+        """Whether a step has its outcome, or is part of one that has."""
+        while address not in self.outcomes:
+            address = outer(address)
+            if not address:
+                return False
+        return True
 
     @property
     def fresh(self) -> bool:
@@ -150,6 +160,7 @@ class Record:
         for asked in facts.get("asked", ()):
             self.asked[asked["address"]] = asked
             self._replace(asked["address"])
+            self._bind(asked["address"])
         self.answers.update({answer["address"]: answer for answer in facts.get("answers", ())})
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
@@ -272,6 +283,16 @@ class Record:
             step.get("label"),
             step.get("reused"),
         )
+        if step["kind"] == "human":
+            self._bind(address)
+
+    def _bind(self, address: str) -> None:
+        """An answer that was given ahead is to the first question that hears it, and to no later one at its place."""
+        answer = self.answers.get(address)
+        if answer and answer.get("ahead"):
+            digest = self.asked.get(address, {}).get("digest")
+            bound = {key: value for key, value in answer.items() if key != "ahead"}
+            self.answers[address] = bound | ({"digest": digest} if digest else {})
 
     def _take_back(self, address: str) -> None:
         """An edited step: what it, and what is inside it, said, intended, asked and was answered counts no more."""

@@ -145,13 +145,16 @@ class Asked(TypedDict):
 
 
 class Answered(TypedDict):
-    """What a person said, and not in the run itself."""
+    """What a person said, and not in the run itself: to the question with this digest, or ahead of any."""
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     address: Text
     value: Any
     at: Time
     digest: NotRequired[Text]
+    ahead: NotRequired[bool]
+    typed: NotRequired[bool]
+    refused: NotRequired[Text]
 
 
 class Error(TypedDict):

@@ -140,8 +140,11 @@ def test_a_second_answer_is_refused(report):
 def test_a_question_that_was_not_asked_is_told_with_those_that_were(report):
     with pytest.raises(Suspended):
         report.kickoff("tides", run_id="one")
-    with history(report) as found, pytest.raises(RefError, match="human:publish"):
-        found.answer("one", "human:publsh", "yes")
+    with history(report) as found:
+        with pytest.raises(RefError, match="human:publish"):
+            found.answer("one", "publish", "yes")
+        with pytest.raises(RefError, match="human:publish"):
+            found.answer("one", "human:publsh", "yes", ahead=False)
 
 
 def test_events_tell_of_the_question_the_pause_and_the_answer(report):

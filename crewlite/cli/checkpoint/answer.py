@@ -13,7 +13,7 @@ from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
 from crewlite.state.history import Waiting
 
-human = lazy("crewlite.runtime.human")
+recorded = lazy("crewlite.state.answer")
 
 
 def _addresses(
@@ -37,9 +37,8 @@ def answer(asked: Asked, ref: str, address: str, value: str) -> None:
     with asked.open(ref) as opened:
         run = opened.history.run(opened.ref or "latest")
         question = next((one for one in run.waiting if one.address == address), None)
-        typed = human.typed(value, question.schema if question else None)
         try:
-            opened.history.answer(run, address, typed)
+            opened.history.answer(run, address, recorded.Typed(value), ahead=False)
         except AnswerRefused as refusal:
             raise _with_what_fits(refusal, question) from refusal
         run = opened.history.run(f"{run.run_id}/{run.branch}")

@@ -1,0 +1,257 @@
+"""Answers to people's questions: given ahead, refused and given anew, and never two to one question."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, date, datetime, time, timedelta
+from enum import Enum
+from typing import Annotated, Literal
+from uuid import UUID
+
+import pytest
+from pydantic import AfterValidator, BaseModel, Field
+
+from crewlite import CheckpointConfig, History
+from crewlite.errors import AnswerRefused, ConfigError, RefError, Suspended
+from crewlite.events import HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
+from crewlite.flow import ask, flow, step
+from crewlite.testing import EventRecorder
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch):
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        yield
+
+
+def even(number: int) -> int:
+    if number % 2:
+        raise ValueError("wanted an even number")
+    return number
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Order(BaseModel):
+    item: str
+    count: int = 1
+
+
+SCHEMAS = {
+    "date": date,
+    "moment": datetime,
+    "time": time,
+    "span": timedelta,
+    "id": UUID,
+    "colour": Colour,
+    "one": Literal["only"],
+    "few": Annotated[int, Field(ge=1, le=3)],
+    "code": Annotated[str, Field(pattern=r"^[A-Z]{3}$")],
+    "short": Annotated[str, Field(min_length=2, max_length=3)],
+    "even": Annotated[int, AfterValidator(even)],
+    "order": Order,
+}
+
+
+@pytest.fixture
+def asker(on_disk):
+    @flow(checkpoint=on_disk())
+    def asker(schema):
+        return ask("Well?", SCHEMAS[schema], name="q")
+
+    return asker
+
+
+@pytest.fixture
+def waiting(asker):
+    """Have a run wait with a question of a schema."""
+
+    def suspend(schema):
+        with pytest.raises(Suspended):
+            asker.kickoff(schema, run_id="one")
+        return History(asker.checkpoint.location)
+
+    return suspend
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "fits", "means"),
+    [
+        ("date", "tomorrow", "2031-02-03", date(2031, 2, 3)),
+        ("moment", "noon", "2031-02-03T04:05:06Z", datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        ("time", "noon", "12:00:00", time(12)),
+        ("span", "long", "PT0S", timedelta(0)),
+        ("id", "me", str(UUID(int=7)), UUID(int=7)),
+        ("colour", "green", "blue", Colour.BLUE),
+        ("one", "other", "only", "only"),
+        ("few", 4, 3, 3),
+        ("code", "abc", "ABC", "ABC"),
+        ("short", "a", "ab", "ab"),
+        ("date", "2031-02-30", date(2031, 2, 3), date(2031, 2, 3)),
+        ("order", Colour.RED, Order(item="tea"), Order(item="tea")),
+    ],
+)
+def test_an_answer_is_checked_against_all_that_its_schema_says(asker, waiting, schema, wrong, fits, means):
+    with waiting(schema) as found:
+        with pytest.raises(AnswerRefused):
+            found.answer("one", "human:q", wrong)
+        found.answer("one", "human:q", fits)
+    assert asker.kickoff(run_id="one") == means
+
+
+def test_an_answer_that_only_the_run_can_tell_is_wrong_is_refused_there_and_given_anew(asker, waiting):
+    with waiting("even") as found:
+        found.answer("one", "human:q", 3)
+        with pytest.raises(AnswerRefused, match="wanted an even number"):
+            asker.kickoff(run_id="one")
+        assert found.run("one").status == "waiting"
+        with pytest.raises(Suspended):
+            asker.kickoff(run_id="one")
+        found.answer("one", "human:q", 4)
+    assert asker.kickoff(run_id="one") == 4
+
+
+# ahead
+
+
+@pytest.fixture
+def two(on_disk):
+    """A flow that asks twice."""
+
+    @flow(checkpoint=on_disk())
+    def two(second="Second?"):
+        return ask("First?", name="first"), ask(second, int, name="second")
+
+    return two
+
+
+def test_an_answer_given_ahead_at_kickoff_holds_for_later_lives(two):
+    with pytest.raises(Suspended) as caught:
+        two.kickoff(run_id="one", answers={"human:second": 2})
+    assert list(caught.value.waiting) == ["human:first"]
+    assert two.kickoff(run_id="one", answers={"human:first": "a"}) == ("a", 2)
+
+
+def test_an_answer_may_be_recorded_ahead_and_replaced_until_it_is_heard(two):
+    with pytest.raises(Suspended):
+        two.kickoff(run_id="one")
+    with History(two.checkpoint.location) as found:
+        found.answer("one", "human:second", 1)
+        found.answer("one", "human:second", 2)
+        found.answer("one", "human:first", "a")
+        assert two.kickoff(run_id="one") == ("a", 2)
+        with pytest.raises(RefError):
+            found.answer("one", "human:third", 1)
+
+
+def test_an_answer_given_ahead_is_checked_when_its_question_is_asked(two):
+    with pytest.raises(AnswerRefused, match="human:second"):
+        two.kickoff(run_id="one", answers={"human:first": "a", "human:second": "many"})
+    with History(two.checkpoint.location) as found:
+        assert [item.address for item in found.run("one").waiting] == ["human:second"]
+        found.answer("one", "human:second", 2)
+    assert two.kickoff(run_id="one") == ("a", 2)
+
+
+def test_a_question_that_was_answered_ahead_is_not_put_to_anybody(two):
+    with EventRecorder() as heard:
+        two.kickoff(run_id="one", answers={"human:first": "a", "human:second": 2})
+    assert heard.of(HumanFeedbackRequestedEvent) == []
+    assert [event.answer for event in heard.of(HumanFeedbackReceivedEvent)] == ["a", 2]
+
+
+def test_an_answer_given_ahead_is_to_the_first_question_at_its_place_and_not_to_another_on_a_fork(two):
+    answers = {"human:first": "a", "human:second": 2}
+    assert two.kickoff("Pay 1?", run_id="one", answers=answers) == ("a", 2)
+    with pytest.raises(Suspended, match="Pay 1000"):
+        two.fork("one", branch="dear").kickoff("Pay 1000?")
+    assert two.fork("one", branch="cheap").kickoff("Pay 2?", answers={"human:second": 3}) == ("a", 3)
+
+
+def test_answers_that_nobody_asked_for_are_told_with_the_questions_there_are(two, caplog):
+    with pytest.raises(Suspended):
+        two.kickoff(run_id="one", answers={"human:frist": "a"})
+    assert "nobody has asked for the answer to human:frist" in caplog.text
+    assert "the questions so far are human:first" in caplog.text
+    caplog.clear()
+    two.kickoff(run_id="one", answers={"human:first": "a", "human:second": 2})
+    assert "human:frist" in caplog.text
+    assert "human:first, human:second" in caplog.text
+
+
+def test_an_address_that_can_be_no_question_is_an_error_at_once(two):
+    for lives in ("first", "second"):
+        with pytest.raises(RefError, match="no question"):
+            two.kickoff(run_id="one", answers={"publish": True})
+        if lives == "first":
+            with pytest.raises(Suspended):
+                two.kickoff(run_id="one")
+
+
+def test_another_answer_to_an_answered_question_is_an_error_and_the_same_one_is_none(two):
+    def kickoff(first):
+        return two.kickoff(run_id="one", answers={"human:first": first})
+
+    with pytest.raises(Suspended, match="Second"):
+        kickoff("a")
+    with pytest.raises(Suspended, match="Second"):
+        kickoff("a")
+    with pytest.raises(AnswerRefused, match="has an answer already"):
+        kickoff("b")
+    with History(two.checkpoint.location) as found:
+        found.answer("one", "human:second", 2)
+    with pytest.raises(AnswerRefused, match="has an answer already"):
+        two.kickoff(run_id="one", answers={"human:second": 3})
+    assert two.kickoff(run_id="one", answers={"human:second": 2}) == ("a", 2)
+    assert kickoff("a") == ("a", 2)
+    with pytest.raises(AnswerRefused, match="has an answer already"):
+        kickoff("b")
+
+
+def test_the_same_answer_is_known_again_where_its_schema_made_something_else_of_it(asker):
+    for _ in range(2):
+        assert asker.kickoff("order", run_id="one", answers={"human:q": {"item": "tea"}}) == Order(item="tea")
+
+
+def test_answers_outlive_a_prune_of_the_detail_they_stand_in(on_disk):
+    @step
+    def inner():
+        return ask("Inner?", name="in")
+
+    @flow(checkpoint=on_disk(on_events=["step_completed"], max_checkpoints=1))
+    def outer():
+        found = inner(), [step(name=f"s{n}")(lambda: None)() for n in range(3)]
+        return found[0], ask("Last?", name="last")
+
+    answers = {"step:inner/human:in": "a", "human:last": "z"}
+    with pytest.raises(Suspended):
+        outer.kickoff(run_id="one", answers={"step:inner/human:in": "a"})
+    with History(outer.checkpoint.location) as found:
+        found.prune(keep_last=1)
+    assert outer.kickoff(run_id="one", answers=answers) == ("a", "z")
+    assert outer.kickoff(run_id="one", answers=answers) == ("a", "z")
+
+
+def test_secrets_among_the_choices_are_not_written(on_disk):
+    config = CheckpointConfig(**on_disk().model_dump(exclude_unset=True), redact=["hunter2-long"])
+
+    @flow(checkpoint=config)
+    def pick():
+        return ask("Which?", ["plain", "hunter2-long"], name="q")
+
+    with EventRecorder() as heard, pytest.raises(Suspended):
+        pick.kickoff(run_id="one")
+    with History(config.location) as found:
+        assert "hunter2" not in str(found.run("one").waiting[0].schema)
+    assert "hunter2" not in str(heard.of(HumanFeedbackRequestedEvent)[0].options)
+
+
+@pytest.mark.parametrize("schema", [[], "yes", 7, Order(item="tea"), object()])
+def test_a_schema_that_is_none_is_told_where_it_is_given(on_disk, schema):
+    with pytest.raises(ConfigError, match="a type, or a list of choices"):
+        flow(name="asks", checkpoint=on_disk())(lambda: ask("q", schema)).kickoff(run_id="one")
