@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crewlite.codec import register as register
     from crewlite.crew.crew import Crew as Crew, Process as Process
     from crewlite.crew.output import CrewOutput as CrewOutput
-    from crewlite.durable import idempotency_key as idempotency_key
+    from crewlite.durable import bound as bound, idempotency_key as idempotency_key
     from crewlite.events.event_bus import event_bus as event_bus
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
@@ -52,6 +52,7 @@ _HOMES = {
     "TaskOutput": "crewlite.task.output",
     "ToolCall": "crewlite.llm.base",
     "Usage": "crewlite.usage",
+    "bound": "crewlite.durable",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",
     "register": "crewlite.codec",

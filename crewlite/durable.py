@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextvars import ContextVar, Token
+from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
+from crewlite.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 Json = Any
 
@@ -221,11 +227,37 @@ class _Plain:
 
 PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
+_apart: ContextVar[Scope | None] = ContextVar("crewlite_apart", default=None)
 
 
 def scope() -> Scope:
     """What encloses the caller: a running step, or PLAIN."""
     return _scope.get()
+
+
+def apart() -> Scope | None:
+    """The step whose code has carried itself into the calling thread with `bound`."""
+    return _apart.get()
+
+
+def bound(fn: Callable[P, R]) -> Callable[P, R]:
+    """`fn` as part of the run it is bound in, for threads of your own: `pool.map(bound(fetch), pages)`.
+
+    A thread knows nothing of the run that started it: steps called there would be plain calls, and not recorded. The
+    step that binds must outlast the calls. Outside a run it changes nothing. Raises ConfigError for an async function.
+    """
+    if inspect.iscoroutinefunction(fn):
+        raise ConfigError(
+            f"bound({getattr(fn, '__name__', fn)}): a coroutine carries the run itself; await it as it is"
+        )
+    context = copy_context()
+    context.run(_apart.set, _scope.get())
+
+    @functools.wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return context.copy().run(fn, *args, **kwargs)  # a copy, as a context is entered by one thread at a time
+
+    return call
 
 
 def leave() -> Token[Scope]:

@@ -1,5 +1,6 @@
 """Plain Python functions as durable runs: `@flow` for the whole, `@step` for what must not be done twice."""
 
+from crewlite.durable import bound
 from crewlite.flow.function import FlowFunction, FlowHandle, flow
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
@@ -13,6 +14,7 @@ __all__ = [
     "StepFuture",
     "StepFutures",
     "ask",
+    "bound",
     "flow",
     "sleep_for",
     "step",

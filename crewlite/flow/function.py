@@ -22,11 +22,11 @@ from crewlite.flow.asking import asks
 from crewlite.flow.options import again, at_least, called, named
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
+from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.fork import Fork
 from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
-from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,7 +99,6 @@ class FlowFunction(Generic[P, R]):
         self.name = named("flow", called(func) if name is None else name)
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
-        self._async = is_async(func)
         self._bound: Any = None
         at_least("flow", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
         at_least("flow", self.name, max_concurrency=(max_concurrency, 1))
@@ -240,9 +239,7 @@ class FlowFunction(Generic[P, R]):
         bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
 
         async def work() -> _Result:
-            if self._async:
-                return _Result(value=await self.func(*bound.args, **bound.kwargs))  # type: ignore[misc]
-            return _Result(value=await background.in_thread(self.func, *bound.args, **bound.kwargs))
+            return _Result(value=await EXECUTORS["inline"].run(Job(self.name, self.func, bound.args, bound.kwargs)))
 
         return Step(
             kind="flow",

@@ -24,6 +24,8 @@ from typing import Any, Literal, Protocol
 
 from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, NotCodable, StepCrashed, StepRaised, text_of
+from crewlite.runtime.frame import Frame
+from crewlite.tools.base import is_async
 
 Runtime = Literal["inline", "isolated"]
 
@@ -58,7 +60,9 @@ class Inline:
 
     async def run(self, job: Job) -> Any:
         """Make the call."""
-        if inspect.iscoroutinefunction(job.func):
+        if is_async(job.func):
+            if isinstance(frame := durable.scope(), Frame):
+                frame.task = asyncio.current_task()
             return await job.func(*job.args, **job.kwargs)
         return await background.in_thread(job.func, *job.args, **job.kwargs)
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
-from crewlite import codec, events
+from crewlite import codec, durable, events
 from crewlite.durable import Call, Limit, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
@@ -30,6 +30,7 @@ from crewlite.state.record import Outcome
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
+_TOLD_APART = 12  # hexadecimal digits of a fingerprint in an address
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -55,6 +56,7 @@ class Frame:
         "siblings",
         "started",
         "suspended",
+        "task",
         "texts",
     )
 
@@ -73,6 +75,8 @@ class Frame:
         """Something before differs from the record, so the rest of it no longer applies here."""
         self.exact = False
         """What is asked for here is what was recorded here, or an error."""
+        self.task: asyncio.Task[Any] | None = None
+        """What runs the code of this step, if that is a coroutine."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
         self.held: frozenset[str] = frozenset()
@@ -107,14 +111,35 @@ class Frame:
 
     def take(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
-        stem = f"{kind}:{name}" if name else kind
-        count = self._counts[stem] = self._counts.get(stem, 0) + 1
+        stem = _stem(kind, name)
+        count = self._count(stem)
         return f"{self._prefix}{stem}" if name and count == 1 else f"{self._prefix}{stem}#{count}"
+
+    def _take_by_question(self, step: Step[Any], fingerprint: str) -> str:
+        """The address of a child step that nobody can number, as chance says what is asked for first."""
+        place = f"{_stem(step.kind, step.name)}#{fingerprint[:_TOLD_APART]}"
+        count = self._count(place)
+        return f"{self._prefix}{place}" if count == 1 else f"{self._prefix}{place}.{count}"
+
+    def _count(self, stem: str) -> int:
+        count = self._counts[stem] = self._counts.get(stem, 0) + 1
+        return count
+
+    def _in_order(self, step: Step[Any]) -> bool:
+        """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
+        if not self.exact or step.chained or (step.kind == "human" and step.name):
+            return True
+        return durable.apart() is not self and (self.task is None or self.task is asyncio.current_task())
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        address = self.take(step.kind, step.name) if step.address is None else step.address
         fingerprint = self._question(step)
+        if step.address is not None:
+            address = step.address
+        elif self._in_order(step):
+            address = self.take(step.kind, step.name)
+        else:
+            address = self._take_by_question(step, fingerprint)
         self._heard[address] = ""
         behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
         return self._drive(step, address, fingerprint, behind)
@@ -287,3 +312,7 @@ class Frame:
         await self.announce(
             step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
         )
+
+
+def _stem(kind: str, name: str | None) -> str:
+    return f"{kind}:{name}" if name else kind

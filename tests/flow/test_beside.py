@@ -1,0 +1,205 @@
+"""Code that asks for steps from several tasks or threads at once: which comes first is chance, and a resume bears it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import crewlite
+from crewlite import CheckpointConfig, History, durable
+from crewlite.errors import ConfigError, NonDeterminism, Suspended
+from crewlite.flow import ask, bound, flow, step
+from crewlite.state import InMemoryProvider
+from crewlite.state.providers.base import Commit
+
+RUN = "beside"
+
+
+class World:
+    """Which step ran how often, and how long each takes in this life."""
+
+    def __init__(self, seed):
+        self.runs = Counter()
+        self.chance = random.Random(seed)
+
+    async def work(self):
+        self.runs[durable.scope().address] += 1
+        for _ in range(self.chance.randrange(4)):
+            await asyncio.sleep(0)
+
+
+world = World(0)
+
+
+@step
+async def leaf(value):
+    await world.work()
+    return value
+
+
+@step
+async def both(values):
+    await world.work()
+    return await asyncio.gather(*[line([value, value]) for value in values])
+
+
+async def line(values):
+    """Plain code that a flow runs side by side with more of its kind."""
+    return [await (both(value) if isinstance(value, list) else leaf(value)) for value in values]
+
+
+def side_by_side(provider):
+    @flow(name="beside", checkpoint=CheckpointConfig(location="x", provider=provider))
+    async def side_by_side(lines):
+        first = await leaf(0)
+        return first, await asyncio.gather(*[line(values) for values in lines]), await leaf(0)
+
+    return side_by_side
+
+
+numbers = st.integers(0, 3)
+lines = st.lists(st.lists(numbers | st.lists(numbers, max_size=2), max_size=4), max_size=3)
+
+
+@given(lines=lines, seeds=st.tuples(st.integers(), st.integers()))
+@settings(max_examples=40, deadline=None)
+def test_lines_of_steps_that_are_cut_after_any_commit_end_the_same_whichever_is_faster(lines, seeds):
+    global world
+    whole = InMemoryProvider()
+    world = World(seeds[0])
+    result = side_by_side(whole).kickoff(lines, run_id=RUN)
+    runs, entries = world.runs, whole.open("x").read(RUN, "main")
+    assert set(runs.values()) <= {1}
+    for at in range(1, len(entries)):
+        recorded = {step["address"] for entry in entries[:at] for step in entry.facts.get("steps", ())}
+        provider = InMemoryProvider()
+        provider.open("x").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
+        world = World(seeds[1] + at)
+        assert side_by_side(provider).kickoff(run_id=RUN) == result
+        assert not recorded & world.runs.keys(), "a recorded step ran again"
+        assert recorded | world.runs.keys() >= runs.keys(), "a step changed its place"
+
+
+def test_what_is_in_doubt_keeps_its_key_whichever_line_comes_first(config):
+    keys, hurry = {}, ["a"]
+
+    @step
+    async def pay(who):
+        keys.setdefault(who, set()).add(crewlite.idempotency_key())
+        raise KeyError(who)
+
+    async def pays(who):
+        await asyncio.sleep(0 if who in hurry else 0.01)
+        return await pay(who)
+
+    @flow(checkpoint=config())
+    async def payday():
+        await asyncio.gather(pays("a"), pays("b"), return_exceptions=True)
+        raise KeyError
+
+    for hurry[:] in (["a"], ["b"]):
+        with pytest.raises(KeyError):
+            payday.kickoff(run_id="one")
+    assert [len(found) for found in keys.values()] == [1, 1]
+    assert keys["a"] != keys["b"]
+
+
+def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(config):
+    word = ["a"]
+
+    async def says():
+        return await leaf(word[0])
+
+    @flow(checkpoint=config())
+    async def talk():
+        found = await asyncio.gather(says())
+        if word == ["a"]:
+            raise KeyError
+        return found
+
+    with pytest.raises(KeyError):
+        talk.kickoff(run_id="one")
+    word[:] = ["b"]
+    with pytest.raises(NonDeterminism, match="step:leaf#"):
+        talk.kickoff(run_id="one")
+
+
+def test_questions_of_lines_are_told_apart_whichever_comes_first(on_disk):
+    order = ["a", "b"]
+
+    async def asks(name):
+        await asyncio.sleep(0.01 * order.index(name))
+        return await ask(f"{name}?"), await ask("Sure?", name=f"sure-{name}")
+
+    @flow(checkpoint=on_disk())
+    async def quiz():
+        return await asyncio.gather(asks("a"), asks("b"), return_exceptions=True)
+
+    with pytest.raises(Suspended) as caught:
+        quiz.kickoff(run_id="one")
+    answers = {address: question[0].upper() for address, question in caught.value.waiting.items()}
+    order.reverse()
+    ahead = {"human:sure-a": "yes", "human:sure-b": "no"}
+    assert quiz.kickoff(run_id="one", answers=answers | ahead) == [("A", "yes"), ("B", "no")]
+
+
+def test_a_line_that_is_awaited_with_a_limit_and_steps_that_are_gathered_are_still_in_order(config):
+    @flow(checkpoint=config())
+    async def plain():
+        one = await asyncio.wait_for(leaf(1), 5)
+        return [one, *await asyncio.gather(leaf(2), leaf.submit(3))]
+
+    assert plain.kickoff(run_id="one") == [1, 2, 3]
+    with History(plain.checkpoint.location, provider=plain.checkpoint.provider) as history:
+        assert {view.address for view in history.run("one").steps} >= {"step:leaf", "step:leaf#2", "step:leaf#3"}
+
+
+# threads of one's own
+
+
+@pytest.mark.parametrize("form", ["blocking", "async"])
+def test_a_pool_of_ones_own_is_part_of_the_run_with_bound(config, form):
+    ran, lock, broken = [], threading.Lock(), [True]
+
+    @step
+    def fetch(page):
+        with lock:
+            ran.append(page)
+        return page * 10
+
+    def fetched(page):
+        return fetch(page) + fetch(page + 1)
+
+    def pooled():
+        with ThreadPoolExecutor(3) as pool:
+            found = list(pool.map(bound(fetched), range(0, 12, 2)))
+        if broken:
+            raise KeyError
+        return found
+
+    async def apooled():
+        return await asyncio.to_thread(pooled)
+
+    crawl = flow(name="crawl", checkpoint=config())(pooled if form == "blocking" else apooled)
+    with pytest.raises(KeyError):
+        crawl.kickoff(run_id="one")
+    broken.clear()
+    assert crawl.kickoff(run_id="one") == [10, 50, 90, 130, 170, 210]
+    assert sorted(ran) == list(range(12))
+
+
+def test_bound_outside_a_run_is_the_function_and_takes_no_coroutine():
+    assert bound(len)("four") == 4
+    assert crewlite.bound is bound
+
+    async def waits():
+        return 1
+
+    with pytest.raises(ConfigError, match="carries the run itself"):
+        bound(waits)
