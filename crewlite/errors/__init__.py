@@ -12,7 +12,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, PlaceIsBehind, InDoubt, Suspended, OnLoopThread, MaxIterations, Redacted,
-    │   StepCrashed, StepRaised (RuntimeError)
+    │   StepCrashed, StepDeadlock, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, NonDeterminism
     ├── StepTimeout, AnswerTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
@@ -70,6 +70,7 @@ from crewlite.errors.run import (
     Redacted,
     RunMismatch,
     StepCrashed,
+    StepDeadlock,
     StepRaised,
     StepTimeout,
     Suspended,
@@ -115,6 +116,7 @@ __all__ = [
     "SchemaTooNew",
     "ScriptExhausted",
     "StepCrashed",
+    "StepDeadlock",
     "StepRaised",
     "StepTimeout",
     "StoreBusy",

@@ -184,6 +184,20 @@ class StepCrashed(CrewliteError, RuntimeError):
         self.step, self.exit_code = step, exit_code
 
 
+class StepDeadlock(CrewliteError, RuntimeError):
+    """Steps with a max_concurrency wait for each other, and none could ever go on."""
+
+    code = "step_deadlock"
+
+    def __init__(self, waiting: Mapping[str, str]) -> None:
+        told = "; ".join(f"{address} waits for a place of {limit}" for address, limit in waiting.items())
+        super().__init__(
+            f"Steps wait for each other's places, and none could ever go on: {told}. Raise max_concurrency of one of "
+            f"them, or let steps that are limited not call each other both ways."
+        )
+        self.waiting = dict(waiting)
+
+
 class StepRaised(CrewliteError, RuntimeError):
     """What a step raised in a process of its own; `error_type` names the class, `trace` is the traceback there."""
 

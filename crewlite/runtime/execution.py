@@ -28,6 +28,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.events.base import BaseEvent
+from crewlite.runtime.places import Places
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
 from crewlite.state.subscriber import Setting
@@ -48,6 +49,8 @@ class Execution(Generic[T]):
     step: Step[T]
     address: str
     fingerprint: str
+    places: Places
+    """Held while an attempt runs; given up between two."""
     started: str | None = None
     """The event of its start."""
     settings: tuple[Setting, ...] = field(init=False)
@@ -93,7 +96,9 @@ class Execution(Generic[T]):
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
             assert delay is not None, "the last failure was raised"
+            self.places.leave()
             await asyncio.sleep(delay)
+            await self.places.take()
             number += 1
 
     async def _begin(self) -> None:

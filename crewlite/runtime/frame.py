@@ -24,6 +24,7 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
+from crewlite.runtime.places import Places
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
 from crewlite.state.record import Outcome
@@ -46,11 +47,11 @@ class Frame:
         "around",
         "exact",
         "failed",
-        "held",
         "idempotency_key",
         "live",
         "name",
         "past",
+        "places",
         "run",
         "settings",
         "siblings",
@@ -79,8 +80,8 @@ class Frame:
         """What runs the code of this step, if that is a coroutine."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
-        self.held: frozenset[str] = frozenset()
-        """The limits that this step, or one around it, has its place under."""
+        self.places: Places | None = None
+        """What this step holds, and those around it, of what is limited."""
         self.siblings: Siblings | None = None
         """Steps that were begun here and not waited for on the spot."""
         self.suspended: Suspended | AnswerRefused | None = None
@@ -103,7 +104,7 @@ class Frame:
         inner.live = self.live
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
-        inner.held = self.held.union(limit.key for limit in (*self.around, *execution.step.limits))
+        inner.places = execution.places
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
             inner._prefix = f"{address}!{attempt}/"
@@ -222,17 +223,18 @@ class Frame:
             self.run.journal.again(address, step.kind)
         if behind:
             raise behind
-        execution = Execution(self, step, address, fingerprint)
+        places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
+        execution = Execution(self, step, address, fingerprint, places)
         try:
-            if limits := [limit for limit in (*self.around, *step.limits) if limit.key not in self.held]:
-                async with self.run.slots.taken(limits):
-                    return await execution.run()
+            await places.take()
             return await execution.run()
         except Exception as error:
             self.failed[address] = error
             if isinstance(error, Suspended | AnswerRefused):
                 self.suspended = error
             raise
+        finally:
+            places.leave()
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
         """A recorded outcome. Raises JournalCorrupt for one that no such step had."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.runtime.siblings import Slots
+from crewlite.runtime.places import Rooms
 from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -66,7 +66,7 @@ class Run:
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
-    slots: Slots = field(default_factory=Slots)
+    rooms: Rooms = field(default_factory=Rooms)
 
     @cached_property
     def cache(self) -> Cache:

@@ -1,13 +1,11 @@
-"""Steps that run side by side inside one step: begun at once, ended with it, and not too many at a time."""
+"""Steps that run side by side inside one step: begun at once, and ended with it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
-
-from crewlite.durable import Limit
 
 T = TypeVar("T")
 
@@ -55,23 +53,3 @@ class Siblings:
         del self._running[task]
         if not task.cancelled() and task.exception() is not None:
             self._failed[task] = None
-
-
-class Slots:
-    """Room for the steps of one run that may run side by side."""
-
-    def __init__(self) -> None:
-        self._rooms: dict[str, asyncio.Semaphore] = {}
-
-    @contextlib.asynccontextmanager
-    async def taken(self, limits: Iterable[Limit]) -> AsyncIterator[None]:
-        """Wait for a place under each of these limits, and hold it during the block."""
-        async with contextlib.AsyncExitStack() as held:
-            for limit in limits:
-                await held.enter_async_context(self._room(limit))
-            yield
-
-    def _room(self, limit: Limit) -> asyncio.Semaphore:
-        if limit.key not in self._rooms:
-            self._rooms[limit.key] = asyncio.Semaphore(limit.width)
-        return self._rooms[limit.key]

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import pytest
 
 from crewlite import Agent, Crew, History, Task
-from crewlite.errors import ConfigError, InputsChanged, NonDeterminism, OnLoopThread, RunMismatch, StepTimeout
+from crewlite.errors import (
+    ConfigError,
+    InputsChanged,
+    NonDeterminism,
+    OnLoopThread,
+    RunMismatch,
+    StepDeadlock,
+    StepTimeout,
+)
 from crewlite.events import (
     CrewKickoffStartedEvent,
     FlowFailedEvent,
@@ -795,3 +803,62 @@ def test_classes_inside_a_class_come_back_as_themselves():
         return Shelf([Report("tides", 3)])
 
     assert flow(lambda: read().reports[0].pages).kickoff() == 3
+
+
+def test_steps_that_wait_for_each_others_places_are_an_error_and_not_a_standstill():
+    meet = threading.Barrier(2)
+
+    @step(max_concurrency=1)
+    def left(deep):
+        if not deep:
+            return "end"
+        meet.wait(5)
+        return right(deep - 1)
+
+    @step(max_concurrency=1)
+    def right(deep):
+        if not deep:
+            return "end"
+        meet.wait(5)
+        return left(deep - 1)
+
+    @flow
+    def pipeline():
+        both = [left.submit(1), right.submit(1)]
+        return [future.result() for future in both]
+
+    with pytest.raises(StepDeadlock, match="waits for a place of step:") as caught:
+        pipeline.kickoff()
+    assert set(caught.value.waiting.values()) == {"step:left", "step:right"}
+
+
+def test_limits_one_inside_the_other_are_no_deadlock():
+    @step(max_concurrency=2)
+    def inner(n):
+        return n
+
+    @step(max_concurrency=3)
+    def outer(n):
+        return sum(inner.map(range(n)).result())
+
+    @flow(max_concurrency=4)
+    def pipeline():
+        return outer.map(range(12)).result()
+
+    assert pipeline.kickoff() == [sum(range(n)) for n in range(12)]
+
+
+def test_a_step_that_waits_to_be_tried_again_leaves_its_place_to_others(ran):
+    @step(max_concurrency=1, retries=1, retry_delay=0.2)
+    async def work(n):
+        ran.append(n)
+        if ran == ["shaky"]:
+            raise Boom
+        return n
+
+    @flow
+    async def pipeline():
+        return await work.map(["shaky", 1, 2])
+
+    assert pipeline.kickoff() == ["shaky", 1, 2]
+    assert ran == ["shaky", 1, 2, "shaky"]
