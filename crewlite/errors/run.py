@@ -138,8 +138,11 @@ class OnLoopThread(CrewliteError, RuntimeError):
 
     code = "on_loop_thread"
 
-    def __init__(self, verb: str) -> None:
-        super().__init__(f"{verb}() was called on crewlite's own loop, where it would wait for itself: await a{verb}()")
+    def __init__(self, verb: str, instead: str | None = None) -> None:
+        super().__init__(
+            f"{verb}() was called on the loop that would do the work, where it would wait for itself: "
+            f"{instead or f'await a{verb}()'}"
+        )
         self.verb = verb
 
 

@@ -19,7 +19,7 @@ from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks
-from crewlite.flow.options import again, at_least, called, named
+from crewlite.flow.options import again, called, named, returning, seconds, whole
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
@@ -94,14 +94,15 @@ class FlowFunction(Generic[P, R]):
         retry_delay: float = 0.0,
         max_concurrency: int | None = None,
     ) -> None:
+        self.name = named("flow", called(func) if name is None else name)
+        returning("flow", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        self.name = named("flow", called(func) if name is None else name)
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
         self._bound: Any = None
-        at_least("flow", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
-        at_least("flow", self.name, max_concurrency=(max_concurrency, 1))
+        whole("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        seconds("flow", self.name, retry_delay=retry_delay)
         self._remedies = again(retries, retry_delay)
         self._width = max_concurrency
         if taken := {"run_id", "from_checkpoint", "answers", "rerun"} & self._signature.parameters.keys():
@@ -152,7 +153,7 @@ class FlowFunction(Generic[P, R]):
                 f"steps are then steps of this run"
             )
         if background.on_loop_thread():
-            raise OnLoopThread("submit")
+            raise OnLoopThread("submit", "await akickoff()")
         request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
         return FlowHandle(background.submit(self._kickoff(request)), request.progress)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+
 from crewlite.errors import ConfigError
 from crewlite.recovery import FailureKind, FailurePolicy, Rule
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """What a retry may mend: not what crewlite itself refuses."""
+_MAY_BE_NONE = ("timeout", "max_concurrency")
 
 
 def again(retries: int, delay: float) -> FailurePolicy | None:
@@ -14,15 +18,36 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
-def at_least(kind: str, name: str, **options: tuple[float | None, int]) -> None:
-    """Raises ConfigError for an option, given as (value, least), that is below its least."""
+def whole(kind: str, name: str, **options: tuple[object, int]) -> None:
+    """Raises ConfigError for an option, given as (value, least), that is no whole number or is below its least."""
     for option, (value, least) in options.items():
-        if value is not None and value < least:
-            raise ConfigError(f"@{kind} {name!r}: {option} is {value}; wanted {least} or more")
+        if value is None and option in _MAY_BE_NONE:
+            continue
+        if type(value) is not int or value < least:
+            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted a whole number, {least} or more")
+
+
+def seconds(kind: str, name: str, **options: object) -> None:
+    """Raises ConfigError for an option that is no number of seconds, or is below 0."""
+    for option, value in options.items():
+        if value is None and option in _MAY_BE_NONE:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted seconds, 0 or more")
+
+
+def returning(kind: str, name: str, func: object) -> None:
+    """Raises ConfigError for what is no function, or one that yields: a result is recorded when it is whole."""
+    if not callable(func):
+        raise ConfigError(f"@{kind} {name!r} is {func!r}; wanted a function")
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise ConfigError(f"@{kind} {name!r} yields, and only a whole result can be recorded: have it return a list")
 
 
 def named(kind: str, name: str) -> str:
     """The name, if an address can hold it. Raises ConfigError."""
+    if not isinstance(name, str):
+        raise ConfigError(f"@{kind} is named {name!r}; wanted text")
     if not name or any(mark in name for mark in "/#!"):
         raise ConfigError(f"@{kind} is named {name!r}; wanted a name without / # !, which mean something in addresses")
     return name

@@ -15,10 +15,10 @@ from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, check_deps, code_of
-from crewlite.flow.options import again, at_least, called, named
+from crewlite.flow.options import again, called, named, returning, seconds, whole
 from crewlite.flow.reuse import Reuse, check_version, lifetime
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
-from crewlite.runtime.future import StepFuture, StepFutures, on
+from crewlite.runtime.future import StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
@@ -45,13 +45,16 @@ class StepFunction(Generic[P, R]):
         version: str | int | None = None,
         deps: Sequence[object] = (),
     ) -> None:
+        self.name = named("step", called(func) if name is None else name)
+        returning("step", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        self.name = named("step", called(func) if name is None else name)
-        at_least("step", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
-        at_least("step", self.name, max_concurrency=(max_concurrency, 1))
-        if timeout is not None and timeout <= 0:
-            raise ConfigError(f"@step {self.name!r}: timeout is {timeout}; wanted seconds, more than 0")
+        whole("step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        seconds("step", self.name, retry_delay=retry_delay, timeout=timeout)
+        if timeout == 0:
+            raise ConfigError(f"@step {self.name!r}: timeout is 0; wanted seconds, more than 0")
+        if not isinstance(type, str | None):
+            raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
         if runtime not in EXECUTORS:
             raise ConfigError(f"@step {self.name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}")
         if effect not in get_args(Effect):
@@ -81,7 +84,7 @@ class StepFunction(Generic[P, R]):
         if not on(scope.loop):
             return StepFuture[R](scope, step).result()
         if not self._async:
-            raise OnLoopThread(f"{self.name}.submit")
+            raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
         return scope.step(step)  # type: ignore[return-value]  # an async function's R is awaitable
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
@@ -91,11 +94,19 @@ class StepFunction(Generic[P, R]):
     def map(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
         """Begin a step for each item, or, of several iterables, for the items that come together, as `map` does."""
         scope = self._scope("map")
-        return StepFutures([StepFuture(scope, self._made(items, {})) for items in zip(*iterables, strict=True)])
+        self._iterate("map", iterables)
+        try:
+            together = list(zip(*iterables, strict=True))
+        except ValueError as error:
+            if not str(error).startswith("zip()"):
+                raise
+            raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted as many items of each") from None
+        return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
     def product(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
         """Begin a step for each combination of the items, as `itertools.product` makes them."""
         scope = self._scope("product")
+        self._iterate("product", iterables)
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
 
     def step_code(self, inside: Inside) -> Any:
@@ -117,11 +128,20 @@ class StepFunction(Generic[P, R]):
             )
         return scope
 
+    def _iterate(self, verb: str, given: tuple[Any, ...]) -> None:
+        odd = [value for value in given if not isinstance(value, Iterable)]
+        if odd or not given:
+            raise ConfigError(
+                f"{self.name}.{verb}({repr(odd[0]) if odd else ''}): wanted an iterable for each argument of the step"
+            )
+
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
         if not self._declared:  # not when it is decorated: what it names may come later in the file
             self._declared = True
             codec.declare_hints(self.func)
         bound = self._signature.bind(*args, **kwargs)
+        for argument, value in bound.arguments.items():
+            settled(value, f"argument {argument} of {self.name}")
         question, whole = self._question(bound.arguments)
         return Step(
             kind="step",

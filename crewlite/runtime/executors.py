@@ -25,6 +25,7 @@ from typing import Any, Literal, Protocol
 from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, NotCodable, StepCrashed, StepRaised, text_of
 from crewlite.runtime.frame import Frame
+from crewlite.runtime.future import settled
 from crewlite.tools.base import is_async
 
 Runtime = Literal["inline", "isolated"]
@@ -63,8 +64,10 @@ class Inline:
         if is_async(job.func):
             if isinstance(frame := durable.scope(), Frame):
                 frame.task = asyncio.current_task()
-            return await job.func(*job.args, **job.kwargs)
-        return await background.in_thread(job.func, *job.args, **job.kwargs)
+            value = await job.func(*job.args, **job.kwargs)
+        else:
+            value = await background.in_thread(job.func, *job.args, **job.kwargs)
+        return settled(value, f"the result of {job.name}")
 
 
 class Isolated:
@@ -72,15 +75,20 @@ class Isolated:
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
         """It must be found by its name in its module, as nothing but names and plain data travels."""
-        where = f"{getattr(func, '__module__', None)}.{getattr(func, '__qualname__', type(func).__name__)}"
-        if "<" in where or not inspect.isfunction(func):
-            raise ConfigError(
-                f"@step {name!r} is {where}, which another process cannot find; runtime='isolated' takes a function "
-                f"at the top level of a module"
-            )
+        if not inspect.isfunction(func):
+            raise _unfit(name, f"{func!r}, which is no function of Python")
+        if "<lambda>" in func.__qualname__:
+            raise _unfit(name, "a lambda, which has no name")
+        if "." in func.__qualname__:
+            where = "a function" if "<locals>" in func.__qualname__ else "a class"
+            raise _unfit(name, f"{func.__qualname__}, which is defined inside {where}")
 
     async def run(self, job: Job) -> Any:
         """Make the call there. Raises StepCrashed if the process ended without an answer, StepRaised, NotCodable."""
+        module, called = job.func.__module__, job.func.__name__
+        known = getattr(sys.modules.get(module), called, None)
+        if getattr(known, "func", known) is not job.func:
+            raise _unfit(job.name, f"{called}, which is not what module {module} has under that name")
         try:
             call = codec.dumps(codec.encode([list(job.args), job.kwargs]))
         except NotCodable as error:
@@ -88,7 +96,7 @@ class Isolated:
         here, there = multiprocessing.get_context("spawn").Pipe()
         child = multiprocessing.get_context("spawn").Process(
             target=_serve,
-            args=(there, job.func.__module__, job.func.__qualname__, job.idempotency_key),
+            args=(there, module, called, job.idempotency_key),
             name=f"crewlite-{job.name}",
             daemon=True,
         )
@@ -103,6 +111,13 @@ class Isolated:
         if "error" in told:
             raise _raised(job.name, **told["error"])
         return codec.decode(told["value"])
+
+
+def _unfit(name: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"@step {name!r} is {what}, so another process cannot find it; runtime='isolated' takes a function at the top "
+        f"level of a module, under its own name"
+    )
 
 
 EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()}
@@ -127,7 +142,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     call = json.loads(pipe.recv_bytes())
     try:
-        func = inspect.unwrap(_found(module, name))
+        func = _found(module, name)
         codec.declare_hints(func)
         args, kwargs = codec.decode(call)
         with durable.entered(_Alone(key)):
@@ -150,10 +165,8 @@ class _Alone(type(durable.PLAIN)):  # type: ignore[misc]
 def _found(module: str, name: str) -> Any:
     if module == "__main__":  # as the process that was started knows the program's own file
         module = "__mp_main__" if "__mp_main__" in sys.modules else module
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    found = getattr(importlib.import_module(module), name)
+    return getattr(found, "func", found)  # of the step that was made of it
 
 
 def _raised(name: str, kind: str, message: str, trace: str) -> Exception:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from crewlite.durable import Scope, Step
-from crewlite.errors import OnLoopThread
+from crewlite.errors import ConfigError, OnLoopThread
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class StepFuture(Generic[T]):
         loop = self._scope.loop
         assert loop
         if on(loop) and not self._done.done():
-            raise OnLoopThread("result")
+            raise OnLoopThread("result", "await the future itself")
         try:
             return self._done.result(timeout)
         finally:
@@ -105,6 +106,21 @@ class StepFutures(Sequence[StepFuture[T]]):
 
     def __iter__(self) -> Iterator[StepFuture[T]]:
         return iter(self._futures)
+
+
+def settled(value: Any, what: str) -> Any:
+    """`value`, unless it is, or holds, what is still on its way. Raises ConfigError, which says what to write."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    for item in (value, *inner):
+        if isinstance(item, StepFuture | StepFutures):
+            raise ConfigError(
+                f"{what} is, or holds, the future of a step; wanted its value: call .result() of it, or, in a "
+                f"coroutine, await it"
+            )
+        if inspect.iscoroutine(item):
+            item.close()  # else Python would warn of it later, and far from here
+            raise ConfigError(f"{what} is, or holds, a coroutine; wanted its value: await it")
+    return value
 
 
 def on(loop: asyncio.AbstractEventLoop) -> bool:

@@ -1,6 +1,7 @@
 """Steps for test_isolated.py: a process of its own finds them by the name of this module."""
 
 import asyncio
+import functools
 import os
 import time
 from pathlib import Path
@@ -72,3 +73,25 @@ def anything(value):
 @step(runtime="isolated", cache=True)
 def kept(n):
     return os.getpid()
+
+
+def twice(func):
+    @functools.wraps(func)
+    def call(*args):
+        return 2 * func(*args)
+
+    return call
+
+
+@step(runtime="isolated")
+@twice
+def doubled(n):
+    return n
+
+
+def taken(n):
+    return n
+
+
+renamed = step(runtime="isolated")(taken)
+taken = None

@@ -1,0 +1,175 @@
+"""What newcomers write that cannot be: told at once, with what to write instead."""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import pytest
+
+import tests.flow.isolated_steps as far
+from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.flow import flow, step
+
+
+@step
+def add(a, b=0):
+    return a + b
+
+
+@step
+async def aadd(a, b=0):
+    return a + b
+
+
+def told(work, match, error=ConfigError):
+    with pytest.raises(error, match=match) as caught:
+        flow(name="pipeline")(work).kickoff()
+    return str(caught.value)
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retries": 1.5},
+        {"retries": "2"},
+        {"retries": True},
+        {"retries": None},
+        {"retry_delay": "x"},
+        {"retry_delay": None},
+        {"retry_delay": float("nan")},
+        {"timeout": "x"},
+        {"timeout": True},
+        {"type": 3},
+        {"max_concurrency": 2.5},
+        {"max_concurrency": True},
+        {"name": 5},
+    ],
+    ids=str,
+)
+def test_an_option_of_another_type_is_told_when_the_function_is_decorated(options):
+    (option,) = options
+    match = "named 5" if option == "name" else option
+    with pytest.raises(ConfigError, match=match):
+        step(**options)(lambda: None)
+    if option not in ("timeout", "type"):
+        with pytest.raises(ConfigError, match=match):
+            flow(**options)(lambda: None)
+
+
+@pytest.mark.parametrize("made", [step, flow])
+def test_a_function_that_yields_is_told_to_return_a_list(made):
+    def numbers():
+        yield 1
+
+    async def anumbers():
+        yield 1
+
+    for wrong in (numbers, anumbers, functools.partial(numbers)):
+        with pytest.raises(ConfigError, match="return a list"):
+            made(wrong)
+    with pytest.raises(ConfigError, match="wanted a function"):
+        made(5)
+
+
+# futures
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: add(add.submit(1)),
+        lambda: add.submit(1, b=add.submit(1)).result(),
+        lambda: add([add.submit(1)]),
+        lambda: add(add.map([1, 2])),
+        lambda: add.map(add.map([1, 2])).result(),
+        lambda: add.submit(1),
+        lambda: add.map([1, 2]),
+        lambda: {"sum": add.submit(1)},
+        lambda: step(name="gives")(lambda: add.submit(1))(),
+    ],
+)
+def test_a_future_in_the_place_of_a_value_is_told(work):
+    assert "call .result() of it" in told(work, "the future of a step")
+
+
+def test_a_coroutine_in_the_place_of_a_value_is_told():
+    async def forgets():
+        return await aadd(aadd(1))
+
+    async def gives():
+        return aadd(1)
+
+    for work in (forgets, gives):
+        told(work, "await it")
+
+
+# map and product
+
+
+@pytest.mark.parametrize(
+    ("work", "match"),
+    [
+        (lambda: add.map([1, 2], [3]), "argument 2 is shorter than argument 1; wanted as many"),
+        (lambda: add.map(), r"add\.map\(\): wanted an iterable"),
+        (lambda: add.product(), r"add\.product\(\): wanted an iterable"),
+        (lambda: add.map(5), r"add\.map\(5\): wanted an iterable"),
+        (lambda: add.product([1], 5), r"add\.product\(5\): wanted an iterable"),
+    ],
+)
+def test_items_that_do_not_go_together_are_told(work, match):
+    told(work, match)
+
+
+# on the loop
+
+
+def test_what_blocks_on_the_loop_names_what_to_write_there():
+    async def calls():
+        return add(1)
+
+    async def waits():
+        return add.submit(1).result()
+
+    assert told(calls, "add", OnLoopThread).endswith("await add.submit(...)")
+    assert told(waits, "result", OnLoopThread).endswith("await the future itself")
+
+
+# a process of its own
+
+
+class Shelf:
+    def read(self):
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("func", "match"),
+    [
+        (lambda: None, "a lambda"),
+        (Shelf.read, r"Shelf\.read, which is defined inside a class"),
+        (Shelf().read, "no function of Python"),
+        (time.sleep, "no function of Python"),
+        (functools.partial(print, 1), "no function of Python"),
+    ],
+)
+def test_what_no_other_process_could_find_is_told_when_it_is_decorated(func, match):
+    with pytest.raises(ConfigError, match=match):
+        step(runtime="isolated")(func)
+
+    def local():
+        return 1
+
+    with pytest.raises(ConfigError, match="defined inside a function"):
+        step(runtime="isolated")(local)
+
+
+def test_what_has_another_name_in_its_module_is_told_before_a_process_is_started():
+    told(lambda: far.renamed(1), "not what module tests.flow.isolated_steps has under that name")
+
+
+def test_what_another_decorator_adds_is_there_in_the_process_too():
+    assert flow(lambda: far.doubled(4)).kickoff() == 8
