@@ -16,12 +16,13 @@ import json
 import logging
 import math
 import re
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints, is_typeddict
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -35,6 +36,7 @@ Json = Any
 C = TypeVar("C", bound=type)
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
+_looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAX_DEPTH = 100  # one level may become three of JSON, and all who walk them must stay within Python's stack
 _LONG = 2_000  # bits; Python refuses to read back the decimal digits of much longer numbers
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -52,14 +54,17 @@ def declare(hint: Any) -> None:
     """Register the classes that a type is made of: `list[Report]` declares Report, and what its fields are made of."""
     for part in get_args(hint):
         declare(part)
-    if not isinstance(hint, type) or _registered.get(class_name(hint)) is hint:
+    if not isinstance(hint, type) or hint in _looked_into:
         return
+    _looked_into.add(hint)
     if issubclass(hint, BaseModel):
         register(hint)
         for field in hint.model_fields.values():
             declare(field.annotation)
-    elif dataclasses.is_dataclass(hint):
+    elif dataclasses.is_dataclass(hint) or _is_named_tuple(hint):
         register(hint)
+        declare_hints(hint)
+    elif is_typeddict(hint):
         declare_hints(hint)
     elif issubclass(hint, Enum):
         register(hint)
@@ -150,11 +155,17 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | list | tuple | set | str | bytes | int):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
         return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
+    if _is_named_tuple(kind):
+        return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
     if kind is type(Path()):
         return {"$": "path", "v": str(value)}
     if kind in (PurePosixPath, PureWindowsPath):
         return {"$": kind.__name__, "v": str(value)}
     raise NotCodable(path, value)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")
 
 
 def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
@@ -263,7 +274,7 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
         return tuple(_decode(item, known) for item in value)
     if tag in ("set", "frozenset"):
         return _hashed(set if tag == "set" else frozenset, [_decode(item, known) for item in value])
-    if tag in ("enum", "model", "dataclass"):
+    if tag in ("enum", "model", "dataclass", "namedtuple"):
         return _rebuild(data, _decode(value, known), known)
     raise NotCodable("", data, f"unknown tag {tag!r}")
 
@@ -286,7 +297,7 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
             "name it as what the step or flow returns",
             name,
         )
-        return value
+        return tuple(value.values()) if tag == "namedtuple" else value
     if tag == "enum":
         try:
             return cls(value)
@@ -294,15 +305,9 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
             log.warning("%s has no %r any more: the value stays plain data", name, value)
             return value
     if tag == "model":
-        if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
-            log.warning("%s now wants %s, which the record lacks: its value stays plain data", name, ", ".join(missing))
-            return value
-        # not validated again: a validator that rewrites would change the value
-        model = cls.model_construct(_fields_set=set(data.get("set", value)), **value)
-        model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # nor by post_init
-        if private := data.get("private"):
-            model.__pydantic_private__ = _decode(private, known)
-        return model
+        return _model(cls, data, value, known)
+    if tag == "namedtuple":
+        return _named_tuple(cls, name, value)
     if not isinstance(value, dict):
         log.warning("%s is a record of fields no more: its value stays plain data", name)
         return value
@@ -310,3 +315,24 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     for field, item in value.items():
         object.__setattr__(made, field, item)
     return made
+
+
+def _model(cls: Any, data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
+    if missing := [n for n, f in cls.model_fields.items() if f.is_required() and n not in value]:
+        log.warning(
+            "%s now wants %s, which the record lacks: its value stays plain data", data["c"], ", ".join(missing)
+        )
+        return value
+    # not validated again: a validator that rewrites would change the value
+    model = cls.model_construct(_fields_set=set(data.get("set", value)), **value)
+    model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # nor by post_init
+    if private := data.get("private"):
+        model.__pydantic_private__ = _decode(private, known)
+    return model
+
+
+def _named_tuple(cls: Any, name: str, value: dict[str, Any]) -> Any:
+    if _is_named_tuple(cls) and list(value) == list(cls._fields):
+        return cls._make(value.values())
+    log.warning("%s has other fields now: its value stays a plain tuple", name)
+    return tuple(value.values())

@@ -51,7 +51,8 @@ class NotCodable(CrewliteError, TypeError):
         found = type(value).__qualname__
         super().__init__(
             f"{path or 'the value'} is a {found}, which cannot be recorded{f' ({why})' if why else ''}. "
-            f"Wanted: plain data, a dataclass, an enum or a pydantic model. Next: return the data, not the live object."
+            f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Next: return the data, not "
+            f"the live object."
         )
         self.path, self.found = path, found
 

@@ -32,6 +32,7 @@ from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
 _TOLD_APART = 12  # hexadecimal digits of a fingerprint in an address
+_SHOWN = 200  # characters
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -256,7 +257,7 @@ class Frame:
         if self.live:
             return False
         if self.exact and recorded.fingerprint != fingerprint:
-            return self._diverged(step.kind, recorded.address)
+            return self._diverged(step, recorded, fingerprint)
         drift = self.run.on_drift if step.drift == "configured" else step.drift
         if recorded.fingerprint == fingerprint or drift == "keep":
             return True
@@ -266,15 +267,24 @@ class Frame:
             self.live = True
         return False
 
-    def _diverged(self, kind: str, address: str) -> bool:
+    def _diverged(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         """A step that is asked for otherwise than it was recorded. False: do it again, as it is to be expected here."""
-        record = self.run.record
+        record, address = self.run.record, recorded.address
         if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
             return address in record.edited
         if self.run.on_drift != "rerun":
-            raise NonDeterminism(self.run.run_id, address, f"{address} as it was recorded", "another question")
+            inside = self.run.inside.get(self._prefix, frozenset())
+            alike = [at for at in sorted(inside) if record.outcomes[at].fingerprint == fingerprint]
+            expected = f"what {address} was asked, which came to {self._shown(record.value(address))}"
+            found = f"{self._shown(step.question)}{f', which {alike[0]} was asked' if alike else ''}"
+            raise NonDeterminism(self.run.run_id, address, expected, found)
         self.live = True
         return False
+
+    def _shown(self, data: Any) -> str:
+        """Some plain JSON, in an error."""
+        text = self.run.journal.secrets.mask(codec.dumps(data).decode())
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
     def go_on(self) -> None:
         """Raises what makes this wait for a person, also where the code in between would not hear of it."""

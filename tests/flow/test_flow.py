@@ -214,7 +214,28 @@ def test_other_arguments_than_recorded_are_an_error_that_names_them(config):
     with pytest.raises(Boom):
         pipeline.kickoff(run_id="one")
     stamp[:] = ["later"]
-    with pytest.raises(NonDeterminism, match="step:log"):
+    with pytest.raises(NonDeterminism, match=r'step:log was asked, which came to "now"; found {"when":"later"}'):
+        pipeline.kickoff(run_id="one")
+
+
+def test_a_step_that_moved_is_told_with_its_old_place(config):
+    order = [1, 2]
+
+    @step
+    def log(n):
+        return None
+
+    @flow(checkpoint=config())
+    def pipeline():
+        for n in order:
+            log(n)
+        if order == [1, 2]:
+            raise Boom
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    order.reverse()
+    with pytest.raises(NonDeterminism, match=r'found {"n":2}, which step:log#2 was asked'):
         pipeline.kickoff(run_id="one")
 
 

@@ -7,12 +7,13 @@ import json
 import logging
 import math
 import threading
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -67,7 +68,12 @@ class Many(RootModel):
     root: list[int]
 
 
-DECLARED = (Colour, Size, Right, Point, Slotted, Note, Open, Many)
+class Stop(NamedTuple):
+    name: str
+    at: object = None
+
+
+DECLARED = (Colour, Size, Right, Point, Slotted, Note, Open, Many, Stop)
 
 anything_textual = st.text(st.characters(exclude_categories=()), max_size=12)  # lone surrogates and NUL included
 offsets = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -112,6 +118,7 @@ values = st.recursive(
         st.dictionaries(hashable, inner, max_size=4),
         st.builds(Point, inner, inner),
         st.builds(Slotted, inner),
+        st.builds(Stop, name=st.text(), at=inner),
         st.builds(Note, title=st.text(), body=inner),
         st.integers().map(lambda n: Open(known=n, other=[n])),
         st.lists(st.integers(), max_size=3).map(Many),
@@ -235,8 +242,9 @@ def test_a_registered_class_comes_back_as_itself():
         (Size.SMALL, 1),
         ([Point(1)], [{"x": 1, "y": None}]),
         (Point(Point(1)), {"x": {"x": 1, "y": None}, "y": None}),
+        (Stop("Brest"), ("Brest", None)),
     ],
-    ids=["dataclass", "model", "enum", "int enum", "in a list", "nested"],
+    ids=["dataclass", "model", "enum", "int enum", "in a list", "nested", "named tuple"],
 )
 def test_an_undeclared_class_stays_plain_data_and_says_so(value, expected, caplog):
     with caplog.at_level(logging.WARNING, "crewlite.codec"):
@@ -315,8 +323,6 @@ def test_what_a_model_worked_out_is_not_part_of_its_record():
 
 # What cannot be recorded
 
-Pair = namedtuple("Pair", "a b")
-
 
 @pytest.mark.parametrize(
     "live",
@@ -338,7 +344,6 @@ Pair = namedtuple("Pair", "a b")
         range(3),
         1j,
         OrderedDict(),
-        Pair(1, 2),
         NotImplemented,
         ...,
     ],
@@ -396,3 +401,10 @@ def test_deep_nesting_is_recorded_whole_or_refused_never_half(wrap):
         assert masked == data
         assert alike(decode(json.loads(dumps(masked)), DECLARED), value)
     assert levels > 60
+
+
+def test_a_named_tuple_with_other_fields_than_recorded_stays_a_plain_tuple(caplog):
+    stored = encode(Stop("Brest", 1))
+    stored["v"] = {"name": "Brest", "when": 1}
+    assert alike(decode(stored, [Stop]), ("Brest", 1))
+    assert "has other fields now" in caplog.text
