@@ -446,3 +446,15 @@ def test_a_change_that_cannot_be_is_told_and_nothing_is_forked(flows, words, cod
     assert said in done.stderr
     with History(flows.path / ".checkpoints") as history:
         assert [run.branch for run in history.runs()] == ["main"]
+
+
+def test_the_address_may_be_left_out_where_one_question_waits_and_what_waits_is_told(flows):
+    flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p")
+    for words in ((), ("human:who",)):
+        missing = flows.ask("checkpoint", "answer", "p", *words)
+        assert missing.returncode == 2
+        assert "human:who: Who are" in missing.stderr
+        assert "crewlite checkpoint answer p human:who VALUE" in missing.stderr
+    assert "human:who of p/main is answered" in flows.ask("checkpoint", "answer", "p", "Ada").stdout
+    nothing = flows.ask("checkpoint", "answer", "p", "Ada")
+    assert (nothing.returncode, "waits for no answer" in nothing.stderr) == (2, True)

@@ -8,10 +8,10 @@ from crewlite.cli import questions
 from crewlite.cli.checkpoint import document, ways
 from crewlite.cli.checkpoint.complete import complete_question
 from crewlite.cli.checkpoint.screen import Screen
-from crewlite.cli.checkpoint.where import Asked, location_of, options, ref_argument
+from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
-from crewlite.state.history import Waiting
+from crewlite.state.history import RunHistory, Waiting
 
 recorded = lazy("crewlite.state.answer")
 
@@ -24,18 +24,20 @@ def _addresses(
 
 @click.command()
 @ref_argument("ref", "REF", required=True)
-@click.argument("address", metavar="ADDRESS", shell_complete=_addresses)
-@click.argument("value", metavar="VALUE")
+@click.argument("address", metavar="[ADDRESS]", required=False, shell_complete=_addresses)
+@click.argument("value", metavar="VALUE", required=False)
 @options()
-def answer(asked: Asked, ref: str, address: str, value: str) -> None:
+def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> None:
     """Answer a question that a run waits with.
 
-    REF is a run or run/branch, ADDRESS the question's, as show and the run itself tell it. VALUE is text; where the
-    question wants something else it is read as JSON, or as yes and no. An answer that does not fit is refused, and the
-    question waits. The run goes on with it when it is resumed, here or anywhere.
+    REF is a run or run/branch, ADDRESS the question's, as show and the run itself tell it; it may be left out if one
+    alone waits. VALUE is text; where the question wants something else it is read as JSON, or as yes and no. An answer
+    that does not fit is refused, and the question waits. The run goes on with it when it is resumed, here or anywhere.
     """
     with asked.open(ref) as opened:
         run = opened.history.run(opened.ref or "latest")
+        if address is None or value is None:
+            address, value = _the_only_one(opened, run, address)
         question = next((one for one in run.waiting if one.address == address), None)
         try:
             opened.history.answer(run, address, recorded.Typed(value), ahead=False)
@@ -50,6 +52,16 @@ def answer(asked: Asked, ref: str, address: str, value: str) -> None:
         screen.line()
         ways.tell(screen, opened, run)
     return None
+
+
+def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[str, str]:
+    """The address of the one question that waits, and the answer. Raises UsageError if it cannot be told."""
+    if not run.waiting:
+        raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer")
+    if value is None or recorded.asks(value) or len(run.waiting) > 1:
+        lines = ways.questions_of(opened, run)
+        raise click.UsageError("\n".join(["to which question, and what? It waits for", *lines]))
+    return run.waiting[0].address, value
 
 
 def _with_what_fits(refusal: AnswerRefused, question: Waiting | None) -> AnswerRefused:

@@ -36,11 +36,16 @@ def waits(screen: Screen, opened: Opened, run: RunHistory) -> None:
     """Print the questions that a run waits with, each with the line that answers it; nothing if there are none."""
     if not run.waiting:
         return
-    kept, ref = Again(opened.location), ref_of(run)
     screen.line(("waits for", "bold"))
-    for line in questions.told(run.waiting, lambda address: kept.line("answer", ref, address, "VALUE")):
+    for line in questions_of(opened, run):
         screen.block(line, indent=2)
     screen.line()
+
+
+def questions_of(opened: Opened, run: RunHistory) -> list[str]:
+    """The questions that a run waits with, each with the line that answers it."""
+    kept, ref = Again(opened.location), ref_of(run)
+    return questions.told(run.waiting, lambda address: kept.line("answer", ref, address, "VALUE"))
 
 
 def again(opened: Opened, run: RunHistory) -> Again:
