@@ -19,7 +19,7 @@ from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks
-from crewlite.flow.options import again, called, named, returning, seconds, whole
+from crewlite.flow.options import again, called, integers, named, returning, seconds
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
@@ -101,7 +101,7 @@ class FlowFunction(Generic[P, R]):
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
         self._bound: Any = None
-        whole("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        integers("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         seconds("flow", self.name, retry_delay=retry_delay)
         self._remedies = again(retries, retry_delay)
         self._width = max_concurrency

@@ -18,7 +18,7 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
-def whole(kind: str, name: str, **options: tuple[object, int]) -> None:
+def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
     """Raises ConfigError for an option, given as (value, least), that is no whole number or is below its least."""
     for option, (value, least) in options.items():
         if value is None and option in _MAY_BE_NONE:

@@ -15,7 +15,7 @@ from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, check_deps, code_of
-from crewlite.flow.options import again, called, named, returning, seconds, whole
+from crewlite.flow.options import again, called, integers, named, returning, seconds
 from crewlite.flow.reuse import Reuse, check_version, lifetime
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
 from crewlite.runtime.future import StepFuture, StepFutures, on, settled
@@ -49,7 +49,7 @@ class StepFunction(Generic[P, R]):
         returning("step", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        whole("step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        integers("step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         seconds("step", self.name, retry_delay=retry_delay, timeout=timeout)
         if timeout == 0:
             raise ConfigError(f"@step {self.name!r}: timeout is 0; wanted seconds, more than 0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -160,7 +160,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.definition),
         "inputs": coded,
     }
-    _doubts(request, journal.record)
+    _doubts(journal.record, request.answers or ())
     answers = _answers(journal, request, changed=True)
     await _first_save(journal, {"run": first, **answers})
     request.progress.tell(journal.run_id, journal.location, journal.branch)
@@ -184,7 +184,7 @@ async def _resume(
     try:
         inputs, others = _inputs(root, request, journal)
         finished = not others and _has_its_result(root, record, inputs, config)
-        doubts = _doubts(request, record)
+        doubts = _doubts(record, (*(request.answers or ()), *request.rerun))
         answers = _answers(journal, request, changed=bool(others))
         if not finished:
             _newest(record, target)
@@ -298,10 +298,10 @@ def _newest(record: Record, located: Located) -> None:
         )
 
 
-def _doubts(request: Request, record: Record) -> frozenset[str]:
-    """The calls in doubt. Raises RefError if the request settles one that is not."""
+def _doubts(record: Record, settled: Iterable[str]) -> frozenset[str]:
+    """The calls in doubt. Raises RefError if one is to be settled that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
-    for address in (*(request.answers or ()), *request.rerun):
+    for address in settled:
         if address not in doubts and address not in record.outcomes and not asks(address):
             known = sorted(doubts | record.asked.keys())
             raise RefError(
