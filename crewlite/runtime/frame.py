@@ -135,16 +135,16 @@ class Frame:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        fingerprint = self._question(step)
+        fingerprint, drive = self._question(step), self._drive
         if step.address is not None:
             address = step.address
         elif self._in_order(step):
             address = self.take(step.kind, step.name)
         else:
-            address = self._take_by_question(step, fingerprint)
+            address, drive = self._take_by_question(step, fingerprint), self._drive_beside
         self._heard[address] = ""
         behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
-        return self._drive(step, address, fingerprint, behind)
+        return drive(step, address, fingerprint, behind)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -153,9 +153,7 @@ class Frame:
 
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
-        if self.siblings is None:
-            self.siblings = Siblings()
-        return self.siblings.begin(self.step(step))
+        return self._family().begin(self.step(step))
 
     def heed(self, task: asyncio.Task[Any]) -> None:
         """Somebody waits for this spawned step, and will hear of its failure."""
@@ -210,6 +208,21 @@ class Frame:
             "parent_event_id": self.started,
             **more,
         }
+
+    def _family(self) -> Siblings:
+        if self.siblings is None:
+            self.siblings = Siblings()
+        return self.siblings
+
+    async def _drive_beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        """Drive a step that another task than this step's own asks for. This one ends only when that has."""
+        over: asyncio.Future[None] = self.loop.create_future()
+        self._family().begin(over)
+        try:
+            return await self._drive(step, address, fingerprint, behind)
+        finally:
+            if not over.done():
+                over.set_result(None)
 
     async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout

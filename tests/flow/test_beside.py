@@ -130,6 +130,36 @@ def test_a_step_of_a_line_that_is_not_asked_for_any_more_is_an_error(config):
         talk.kickoff(run_id="one")
 
 
+def test_when_one_line_fails_the_others_end_and_are_recorded(config):
+    ran, broken = [], [True]
+
+    @step
+    async def work(n):
+        await asyncio.sleep(0.02)
+        ran.append(n)
+        return n
+
+    async def fails():
+        await asyncio.sleep(0.01)
+        if broken:
+            raise KeyError
+        return "well"
+
+    async def goes_on():
+        return [await work(n) for n in range(3)]
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return await asyncio.gather(goes_on(), fails())
+
+    with pytest.raises(KeyError):
+        pipeline.kickoff(run_id="one")
+    assert ran == [0, 1, 2]
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == [[0, 1, 2], "well"]
+    assert ran == [0, 1, 2]
+
+
 def test_questions_of_lines_are_told_apart_whichever_comes_first(on_disk):
     order = ["a", "b"]
 
