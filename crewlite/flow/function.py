@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
-from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks
 from crewlite.flow.options import again, at_least, called, named
@@ -64,7 +64,8 @@ class FlowHandle:
             return "running"
         if self._future.cancelled():
             return "cancelled"
-        return "failed" if self._future.exception() else "finished"
+        error = self._future.exception()
+        return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
 
     def result(self, timeout: float | None = None) -> Any:
         """What the flow returned. Raises what it raised, or TimeoutError after `timeout` seconds; it goes on then."""
@@ -78,6 +79,7 @@ class FlowHandle:
 
     def cancel(self) -> None:
         """Stop the run where it is; it can be gone on with. No harm if it has ended."""
+        self._progress.cancelled = True
         self._future.cancel()
 
 

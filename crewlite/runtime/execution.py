@@ -21,6 +21,7 @@ from crewlite.errors import (
     JournalCorrupt,
     NotCodable,
     Redacted,
+    RunCancelled,
     StepRaised,
     StepTimeout,
     StoreError,
@@ -84,8 +85,8 @@ class Execution(Generic[T]):
             try:
                 with durable.entered(frame):
                     value = await within(_whole(step, frame), step.timeout, _what(step))
-            except (StoreError, BranchConflictError, JournalCorrupt, Suspended, AnswerRefused):
-                raise  # the record failed, or the run waits for a person: not the step's doing
+            except (StoreError, BranchConflictError, RunCancelled, JournalCorrupt, Suspended, AnswerRefused):
+                raise  # the record failed, or the run was stopped or waits for a person: not the step's doing
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 delay = step.remedies.delay(error, past, address) if step.remedies else None
                 past.append(step.remedies.kind(error) if step.remedies else "")

@@ -84,6 +84,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     facts |= {name: found for name, found in lists.items() if found}
     facts |= {"usage": usage.to_record()} if usage.to_record() else {}
     facts |= {"claim": live.claim} if live.claim else {"released": True}
+    facts |= {"cancelled": True} if live.cancelled else {}
     if last.facts.get("place", {}).get("id") in record.places:
         facts["place"] = last.facts["place"]
     return facts

@@ -24,6 +24,7 @@ from typing import Any, Literal
 from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
+from crewlite.state.cancel import cancel
 from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.claim import holder, holds
 from crewlite.state.doctor import Finding, doctor
@@ -101,10 +102,15 @@ class RunHistory:
         return Record.of(self._trace[0])
 
     @property
-    def status(self) -> Literal["finished", "failed", "unfinished", "waiting"]:
-        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed. waiting: for people."""
+    def status(self) -> Literal["finished", "failed", "unfinished", "waiting", "cancelled"]:
+        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed and cancelled.
+
+        waiting: for people.
+        """
         if self._record.finished:
             return "finished"
+        if self._record.cancelled:
+            return "cancelled"
         if self._record.waiting:
             return "waiting"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
@@ -291,6 +297,19 @@ class History:
         found = self._find(ref)
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value)
+
+    def cancel(self, ref: str | Checkpoint | RunHistory) -> None:
+        """Stop a run, wherever it is at work: its kickoff raises RunCancelled, within a second.
+
+        What it has recorded is kept, and it goes on when it is kicked off again. One that nobody is at work on is
+        marked. No harm if that has been done before.
+
+        Raises:
+            RefError: the run has ended. StoreBusy: it commits too fast to be stopped so. StoreError: nothing was done.
+        """
+        found = self._find(ref)
+        with self._saving("the run was not cancelled"):
+            cancel(self._store, found.run_id, found.branch)
 
     def prune(
         self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False

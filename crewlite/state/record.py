@@ -16,7 +16,7 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "usage")
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage")
 _TRY = re.compile(r"!\d+$")
 
 
@@ -90,6 +90,8 @@ class Record:
     usage: Usage = field(default_factory=Usage)
     claim: Facts | None = None
     """Who writes; None if nobody does, as the run has ended or was given back."""
+    cancelled: bool = False
+    """Somebody stopped the run, and nobody has taken it up since."""
     edited: frozenset[str] = frozenset()
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
@@ -211,6 +213,7 @@ class Record:
             self.run = {**self.run, "inputs": facts["inputs"]}
         if "claim" in facts or "released" in facts:
             self.claim = facts.get("claim")
+            self.cancelled = facts.get("cancelled", False)
         if paid := facts.get("usage"):
             self.usage = self.usage + Usage(**paid)
 
@@ -222,7 +225,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
-        self.claim = None
+        self.claim, self.cancelled = None, False
         if place := base["place"]:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)

@@ -44,6 +44,7 @@ class Commit(TypedDict):
     run: NotRequired[WholeRun]
     claim: NotRequired[Claim]
     released: NotRequired[bool]
+    cancelled: NotRequired[bool]
     definition: NotRequired[WholeDefinition]
     inputs: NotRequired[Named]
     steps: NotRequired[list[WholeStep]]

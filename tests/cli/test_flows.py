@@ -446,3 +446,27 @@ def test_a_change_that_cannot_be_is_told_and_nothing_is_forked(flows, words, cod
     assert said in done.stderr
     with History(flows.path / ".checkpoints") as history:
         assert [run.branch for run in history.runs()] == ["main"]
+
+
+# --- stopping
+
+
+@posix
+def test_a_run_is_stopped_from_another_terminal_and_resumed(flows):
+    flows.hang("2")
+    child = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    flows.until("fetch 2")
+    done = flows.ask("checkpoint", "cancel", "s")
+    assert done.stdout == "■ s/main is cancelled\n\nto go on  crewlite checkpoint resume s --crew MODULE:sums\n"
+    stdout, stderr = child.communicate(timeout=20)
+    assert (child.returncode, stdout) == (1, "")
+    assert "Run 's' was cancelled" in stderr
+    assert "crewlite checkpoint resume s --crew flows:sums" in stderr
+    assert "■ s/main  cancelled" in flows.ask("checkpoint", "show", "s").stdout
+    assert json.loads(flows.ask("checkpoint", "cancel", "s", "--json").stdout)["status"] == "cancelled"
+    flows.heal()
+    assert flows.do("checkpoint", "resume", "s", "--crew", "flows:sums").stdout == "30\n"
+    assert flows.calls() == ["fetch 1", "fetch 2", "fetch 2", "add 10 20"]
+    done = flows.ask("checkpoint", "cancel", "s")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is finished, so there is nothing to cancel" in done.stderr
