@@ -10,6 +10,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict
@@ -19,7 +20,8 @@ from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks
-from crewlite.flow.options import again, at_least, called, named
+from crewlite.flow.options import again, at_least, called, named, seconds
+from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.fork import Fork
@@ -94,6 +96,8 @@ class FlowFunction(Generic[P, R]):
         checkpoint: CheckpointConfig | bool | None = None,
         retries: int = 0,
         retry_delay: float = 0.0,
+        timeout: float | timedelta | None = None,
+        failure_policy: FailurePolicy | None = None,
         max_concurrency: int | None = None,
     ) -> None:
         functools.update_wrapper(self, func)
@@ -106,6 +110,10 @@ class FlowFunction(Generic[P, R]):
         at_least("flow", self.name, retries=(retries, 0), retry_delay=(retry_delay, 0))
         at_least("flow", self.name, max_concurrency=(max_concurrency, 1))
         self._remedies = again(retries, retry_delay)
+        self._deadline = seconds("flow", self.name, timeout)
+        if not isinstance(failure_policy, FailurePolicy | None):
+            raise ConfigError(f"@flow {self.name!r}: failure_policy is {failure_policy!r}; wanted a FailurePolicy")
+        self._policy = failure_policy
         self._width = max_concurrency
         if taken := {"run_id", "from_checkpoint", "answers", "rerun"} & self._signature.parameters.keys():
             raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
@@ -259,6 +267,8 @@ class FlowFunction(Generic[P, R]):
             copied=True,
             drift="again",
             remedies=self._remedies,
+            deadline=self._deadline,
+            inside=self._policy,
         )
 
 
@@ -271,6 +281,8 @@ def flow(
     checkpoint: CheckpointConfig | bool | None = None,
     retries: int = 0,
     retry_delay: float = 0.0,
+    timeout: float | timedelta | None = None,
+    failure_policy: FailurePolicy | None = None,
     max_concurrency: int | None = None,
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:

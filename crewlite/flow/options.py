@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from crewlite.errors import ConfigError
 from crewlite.recovery import FailureKind, FailurePolicy, Rule
 
@@ -19,6 +21,14 @@ def at_least(kind: str, name: str, **options: tuple[float | None, int]) -> None:
     for option, (value, least) in options.items():
         if value is not None and value < least:
             raise ConfigError(f"@{kind} {name!r}: {option} is {value}; wanted {least} or more")
+
+
+def seconds(kind: str, name: str, timeout: float | timedelta | None) -> float | None:
+    """A time limit in seconds. Raises ConfigError for one that is none, or not more than 0."""
+    found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
+        raise ConfigError(f"@{kind} {name!r}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
+    return found
 
 
 def named(kind: str, name: str) -> str:

@@ -34,7 +34,7 @@ class StepFunction(Generic[P, R]):
         func: Callable[P, R],
         *,
         name: str | None = None,
-        retries: int = 0,
+        retries: int | None = None,
         retry_delay: float = 0.0,
         timeout: float | None = None,
         type: str | None = None,  # noqa: A002 - the field's word for it
@@ -63,7 +63,7 @@ class StepFunction(Generic[P, R]):
         self._async = is_async(func)
         self._timeout = timeout
         self._effect = effect
-        self._remedies = again(retries, retry_delay)
+        self._remedies, self._inherits = again(retries or 0, retry_delay), retries is None
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = self._declared = False
         self._version = check_version(self.name, version)
@@ -137,6 +137,7 @@ class StepFunction(Generic[P, R]):
             effect=self._effect,
             timeout=self._timeout,
             remedies=self._remedies,
+            inherits=self._inherits,
             exact=True,
             copied=True,
             label=self.type,
@@ -165,7 +166,7 @@ def step(func: Callable[P, R], /) -> StepFunction[P, R]: ...
 def step(
     *,
     name: str | None = None,
-    retries: int = 0,
+    retries: int | None = None,
     retry_delay: float = 0.0,
     timeout: float | None = None,
     type: str | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from crewlite import codec, events
-from crewlite.durable import Call, Limit, Stamp, Step
+from crewlite.durable import Call, Limit, Remedies, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
     CrewliteError,
@@ -50,6 +50,7 @@ class Frame:
         "live",
         "name",
         "past",
+        "remedies",
         "run",
         "settings",
         "siblings",
@@ -75,6 +76,8 @@ class Frame:
         """What is asked for here is what was recorded here, or an error."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
+        self.remedies: Remedies | None = None
+        """For steps inside that inherit."""
         self.held: frozenset[str] = frozenset()
         """The limits that this step, or one around it, has its place under."""
         self.siblings: Siblings | None = None
@@ -99,6 +102,7 @@ class Frame:
         inner.live = self.live
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
+        inner.remedies = execution.step.inside or self.remedies
         inner.held = self.held.union(limit.key for limit in (*self.around, *execution.step.limits))
         inner._fingerprint = execution.fingerprint
         if attempt > 1:

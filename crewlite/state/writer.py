@@ -51,8 +51,10 @@ class Lane:
     """Checkpoints were dropped since forks were last looked for."""
     tidied: int = 0
     """Where the branch was when inner detail was last dropped."""
-    wrote: float = 0.0
-    """When we wrote to it last, in seconds since the epoch."""
+    moved: bool = False
+    """It was written to since it was last looked at."""
+    touched: float = 0.0
+    """What the store said of its last sign of life, which was ours."""
     lost: bool = False
     """Somebody else has the branch."""
     on_lost: Callable[[BaseException], None] | None = None
@@ -187,9 +189,10 @@ class Writer:
             lanes = [lane for lane in self.lanes.values() if lane.seq and not (lane.backlog or lane.lost)]
         for lane in lanes:
             try:
-                if due or self.store.touched(lane.run_id, lane.branch) > lane.wrote:
+                if due or not (lane.moved or self.store.touched(lane.run_id, lane.branch) == lane.touched):
                     self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
-                    lane.wrote = time.time()
+                    lane.touched = self.store.touched(lane.run_id, lane.branch)
+                lane.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, self._lose(lane, error))
 
@@ -238,7 +241,7 @@ class Writer:
             self._answer(jobs, error)
             return
         for lane, commit in commits.items():
-            (lane.seq, lane.sum), lane.backlog, lane.wrote = commit.head, (), time.time()
+            (lane.seq, lane.sum), lane.backlog, lane.moved = commit.head, (), True
             lane.drops |= any("drops" in entry.facts for entry in commit.entries)
         self._answer(jobs, None)
 
