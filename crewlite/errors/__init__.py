@@ -11,8 +11,8 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
-    ├── BranchConflictError, RunCancelled, PlaceIsBehind, InDoubt, Suspended, OnLoopThread, MaxIterations,
-    │   Redacted, StepCrashed, StepRaised (RuntimeError)
+    ├── BranchConflictError, RunCancelled, RunEnded, PlaceIsBehind, InDoubt, Suspended, OnLoopThread,
+    │   MaxIterations, Redacted, StepCrashed, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
@@ -70,6 +70,7 @@ from crewlite.errors.run import (
     PlaceIsBehind,
     Redacted,
     RunCancelled,
+    RunEnded,
     RunMismatch,
     StepCrashed,
     StepRaised,
@@ -114,6 +115,7 @@ __all__ = [
     "Redacted",
     "RefError",
     "RunCancelled",
+    "RunEnded",
     "RunExists",
     "RunMismatch",
     "SchemaTooNew",

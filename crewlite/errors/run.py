@@ -109,6 +109,16 @@ class RunCancelled(CrewliteError, RuntimeError):
         self.run_id, self.branch = run_id, branch
 
 
+class RunEnded(CrewliteError, RuntimeError):
+    """A run that was to be stopped is over already."""
+
+    code = "run_ended"
+
+    def __init__(self, run_id: str, branch: str, how: str) -> None:
+        super().__init__(f"{run_id}/{branch} {how} already, so there is nothing to cancel. Nothing was changed.")
+        self.run_id, self.branch = run_id, branch
+
+
 class DeadlineExceeded(CrewliteError, TimeoutError):
     """A flow did not end within its limit (seconds), counted from its beginning over all its lives."""
 

@@ -210,11 +210,14 @@ class Execution(Generic[T]):
             },
         }
         told = {"error": text_of(shown), "error_type": type_of(shown)}
+        tried = {"attempt": attempt, "duration_ms": milliseconds}
         if delay is None:
             event: BaseEvent | None = step.voice.failed(self._stamp(), **told)
+            if isinstance(event, events.StepFailedEvent):
+                event = event.model_copy(update=tried)
         else:
-            about = {"kind": step.kind, "name": name_of(step), "attempt": attempt, "failure": failure, "delay": delay}
-            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told)
+            about = {"kind": step.kind, "name": name_of(step), "failure": failure, "delay": delay}
+            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told, **tried)
         await self._commit({"steps": [facts]}, event)
         if final:
             raise error if shown is error else shown from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from crewlite.errors import BranchConflictError, RefError, RunCancelled, StoreBusy
+from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, StoreBusy
 from crewlite.ids import now
 from crewlite.state.entry import SCHEMA, seal
 from crewlite.state.lineage import whole
@@ -16,7 +16,7 @@ _PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
-    """Mark a branch as cancelled. Raises RefError if it has ended, StoreBusy if it commits without a pause."""
+    """Mark a branch as cancelled. Raises RunEnded, and StoreBusy if it commits without a pause."""
     until = time.monotonic() + _PATIENCE
     head = _head(store, run_id, branch)
     while head:
@@ -42,11 +42,10 @@ def refusal(store: Store, run_id: str, branch: str, after: int, error: BaseExcep
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:
-    """Where to cancel a branch; None if that is done already. Raises RefError if there is nothing to cancel."""
+    """Where to cancel a branch; None if that is done already. Raises RunEnded."""
     record = Record.of(whole(store, run_id, branch))
     if record.ended:
-        how = "is finished" if record.finished else "has failed"
-        raise RefError(f"{run_id}/{branch}", f"{how}, so there is nothing to cancel")
+        raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
     return None if record.cancelled else (record.seq, record.sum)
 
 

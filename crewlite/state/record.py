@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from crewlite.errors import JournalCorrupt
@@ -34,6 +35,8 @@ class Outcome:
     means: dict[str, str]
     milliseconds: float
     seq: int
+    at: str
+    """When it was recorded."""
     label: str | None = None
     reused: str | None = None
     """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
@@ -55,6 +58,11 @@ class Attempt:
     """Its kind, as a FailurePolicy sees it; "" for steps that have none."""
     final: bool
     seq: int
+    started_at: datetime
+    ended_at: datetime
+    """When it was recorded, in UTC."""
+    usage: Usage = field(default_factory=Usage)
+    """In a history: what the steps paid that finished inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +153,7 @@ class Record:
         if not facts.keys().isdisjoint(_OF_THE_RUN):
             self._life(facts)
         for step in facts.get("steps", ()):
-            self._step(step)
+            self._step(step, step.get("at", facts["at"]))
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
@@ -235,7 +243,7 @@ class Record:
         if self.newest_place is None or _along(place) > _along(self.newest_place):
             self.newest_place = place
 
-    def _step(self, step: Facts) -> None:
+    def _step(self, step: Facts, at: str) -> None:
         address, usage = step["address"], step.get("usage")
         if step.get("edited"):
             self.edited |= {address}
@@ -247,6 +255,7 @@ class Record:
             self.usage = self.usage + Usage(**usage)
         common = (address, step["kind"], step.get("attempt", 1))
         if error := step.get("error"):
+            ended = datetime.fromisoformat(at)
             attempt = Attempt(
                 *common,
                 error["type"],
@@ -257,6 +266,8 @@ class Record:
                 error["failure"],
                 error["final"],
                 self.seq,
+                ended - timedelta(milliseconds=step["ms"]),
+                ended,
             )
             self.attempts.setdefault(address, []).append(attempt)
             return
@@ -272,6 +283,7 @@ class Record:
             step.get("means", {}),
             step["ms"],
             self.seq,
+            at,
             step.get("label"),
             step.get("reused"),
         )

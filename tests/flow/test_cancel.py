@@ -13,7 +13,7 @@ import time
 import pytest
 
 from crewlite import Agent, Crew, History, Task
-from crewlite.errors import RefError, RunCancelled, Suspended
+from crewlite.errors import RunCancelled, RunEnded, Suspended
 from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder, ScriptedLLM
@@ -285,5 +285,5 @@ def test_what_has_ended_cannot_be_cancelled(config, ends):
 
     with contextlib.suppress(KeyError):
         pipeline.kickoff(run_id="one")
-    with history(config) as found, pytest.raises(RefError, match=ends):
+    with history(config) as found, pytest.raises(RunEnded, match=ends):
         found.cancel("one")
