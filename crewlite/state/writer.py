@@ -194,7 +194,9 @@ class Writer:
                     lane.touched = self.store.touched(lane.run_id, lane.branch)
                 lane.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-                log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, self._lose(lane, error))
+                why = self._lose(lane, error)
+                if due or lane.lost:
+                    log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, why)
 
     def _lose(self, lane: Lane, error: BaseException) -> BaseException:
         """What a refused write means; if it is that somebody else has the branch, its run is told."""

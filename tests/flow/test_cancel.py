@@ -145,7 +145,7 @@ def test_a_run_that_never_pauses_is_stopped_too(on_disk):
             await tick(n)
 
     handle = endless.submit(run_id="one")
-    until(lambda: len(ticks) > 50)
+    until(lambda: len(ticks) > 500)
     with history(on_disk) as found:
         found.cancel("one")
     with pytest.raises(RunCancelled):
