@@ -50,10 +50,11 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))
 
 
-async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
+async def within(work: Awaitable[T], limit: float | None, what: str | Exception) -> T:
     """Await `work` for at most `limit` seconds. Work that does not stop when cancelled is left behind.
 
-    Raises StepTimeout, and RuntimeError for code that tries to exit: it would end the loop of everybody.
+    Raises StepTimeout, or what is given instead of a name, and RuntimeError for code that tries to exit: it would end
+    the loop of everybody.
     """
     if limit is None:
         return await _guarded(work)
@@ -67,7 +68,7 @@ async def within(work: Awaitable[T], limit: float | None, what: str) -> T:
         return task.result()
     task.cancel()
     await asyncio.wait({task}, timeout=_PATIENCE)
-    raise StepTimeout(what, limit)
+    raise StepTimeout(what, limit) if isinstance(what, str) else what
 
 
 async def _guarded(work: Awaitable[T]) -> T:
@@ -81,7 +82,12 @@ async def _guarded(work: Awaitable[T]) -> T:
     except Exception:
         raise
     except BaseException as error:
-        raise RuntimeError(f"it raised {type(error).__name__}") from error
+        raise _ended_by(error) from error
+
+
+def _ended_by(error: BaseException) -> RuntimeError:
+    """What to raise for an exception that ends programs, such as that of sys.exit: it tells the code that was given."""
+    return RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})")
 
 
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -111,7 +117,7 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         except Exception as raised:  # noqa: BLE001 - handed over whole to whoever awaits
             error = raised
         except BaseException as raised:  # noqa: BLE001 - on a loop it would end more than this call
-            error = RuntimeError(f"it raised {type(raised).__name__}")
+            error = _ended_by(raised)
         try:
             here.call_soon_threadsafe(settle, result, error)
         except RuntimeError:

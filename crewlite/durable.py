@@ -122,7 +122,13 @@ class Step(Generic[T]):
     effect: Effect = "none"
     timeout: float | None = None
     """Seconds for one attempt."""
+    deadline: float | None = None
+    """Seconds for all attempts together, in all lives of the run, counted from the first beginning."""
     remedies: Remedies | None = None
+    inherits: bool = False
+    """Where it has no remedies, those `inside` what encloses it are its own."""
+    inside: Remedies | None = None
+    """For the steps inside it that inherit."""
     cache: Cached | None = None
     """Its outcome may be taken from another run of the same store, and is left there for others."""
     answer: Callable[[Any], T] | None = None

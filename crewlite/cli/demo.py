@@ -22,7 +22,8 @@ from crewlite.cli.shell import shell_line
 from crewlite.events.console import printable, say
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
-from crewlite.state.history import History, StepView
+from crewlite.state.history import History
+from crewlite.state.steps import StepView
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,6 +17,7 @@ from crewlite.errors import (
     MissingInput,
     NoModel,
     PlaceIsBehind,
+    RunCancelled,
     text_of,
 )
 from crewlite.secrets import Secrets
@@ -30,6 +31,8 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
     """What an error says, with what to do about it on the command line. `ref` names the run, if there is one."""
     if not isinstance(error, CrewliteError):
         return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
+    if isinstance(error, RunCancelled):
+        return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. What it has recorded is kept."
     return _with_advice(error, ref or "RUN", again) or text_of(error)
 
 

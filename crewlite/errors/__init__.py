@@ -11,10 +11,10 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
-    ├── BranchConflictError, PlaceIsBehind, InDoubt, Suspended, OnLoopThread, MaxIterations, Redacted,
-    │   StepCrashed, StepDeadlock, StepRaised (RuntimeError)
+    ├── BranchConflictError, RunCancelled, RunEnded, PlaceIsBehind, InDoubt, Suspended, OnLoopThread,
+    │   MaxIterations, Redacted, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, NonDeterminism
-    ├── StepTimeout, AnswerTimeout (TimeoutError)
+    ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
@@ -60,6 +60,7 @@ from crewlite.errors.root import CrewliteError, text_of
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
+    DeadlineExceeded,
     InDoubt,
     InputsChanged,
     MaxIterations,
@@ -68,6 +69,8 @@ from crewlite.errors.run import (
     OutputInvalid,
     PlaceIsBehind,
     Redacted,
+    RunCancelled,
+    RunEnded,
     RunMismatch,
     StepCrashed,
     StepDeadlock,
@@ -89,6 +92,7 @@ __all__ = [
     "ContentRefused",
     "ContextOverflow",
     "CrewliteError",
+    "DeadlineExceeded",
     "InDoubt",
     "InputsChanged",
     "JournalCorrupt",
@@ -111,6 +115,8 @@ __all__ = [
     "RecordingMissing",
     "Redacted",
     "RefError",
+    "RunCancelled",
+    "RunEnded",
     "RunExists",
     "RunMismatch",
     "SchemaTooNew",

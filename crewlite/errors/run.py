@@ -95,6 +95,43 @@ class NonDeterminism(RunMismatch):
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 
 
+class RunCancelled(CrewliteError, RuntimeError):
+    """Somebody stopped the run, from another place: `History.cancel`, `crewlite checkpoint cancel`."""
+
+    code = "run_cancelled"
+
+    def __init__(self, run_id: str, branch: str) -> None:
+        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
+        super().__init__(
+            f"Run {run_id!r} was cancelled on branch {branch!r}. What it has recorded is kept: kick off again with "
+            f"{again} to go on."
+        )
+        self.run_id, self.branch = run_id, branch
+
+
+class RunEnded(CrewliteError, RuntimeError):
+    """A run that was to be stopped is over already."""
+
+    code = "run_ended"
+
+    def __init__(self, run_id: str, branch: str, how: str) -> None:
+        super().__init__(f"{run_id}/{branch} {how} already, so there is nothing to cancel. Nothing was changed.")
+        self.run_id, self.branch = run_id, branch
+
+
+class DeadlineExceeded(CrewliteError, TimeoutError):
+    """A flow did not end within its limit (seconds), counted from its beginning over all its lives."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self, what: str, limit: float, begun: str) -> None:
+        super().__init__(
+            f"{what} did not end within {limit:g} s of its beginning at {begun}. What it has recorded is kept: give it "
+            f"a longer timeout and kick off the same run again to go on, or begin a new run."
+        )
+        self.what, self.limit, self.begun = what, limit, begun
+
+
 class Suspended(CrewliteError, RuntimeError):
     """The run waits for people and is no longer at work: it goes on when they have answered what is in `waiting`."""
 

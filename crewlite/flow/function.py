@@ -10,16 +10,18 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
-from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks
-from crewlite.flow.options import again, called, integers, named, returning, seconds
+from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
@@ -64,7 +66,8 @@ class FlowHandle:
             return "running"
         if self._future.cancelled():
             return "cancelled"
-        return "failed" if self._future.exception() else "finished"
+        error = self._future.exception()
+        return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
 
     def result(self, timeout: float | None = None) -> Any:
         """What the flow returned. Raises what it raised, or TimeoutError after `timeout` seconds; it goes on then."""
@@ -78,6 +81,7 @@ class FlowHandle:
 
     def cancel(self) -> None:
         """Stop the run where it is; it can be gone on with. No harm if it has ended."""
+        self._progress.cancelled = True
         self._future.cancel()
 
 
@@ -92,6 +96,8 @@ class FlowFunction(Generic[P, R]):
         checkpoint: CheckpointConfig | bool | None = None,
         retries: int = 0,
         retry_delay: float = 0.0,
+        timeout: float | timedelta | None = None,
+        failure_policy: FailurePolicy | None = None,
         max_concurrency: int | None = None,
     ) -> None:
         self.name = named("flow", called(func) if name is None else name)
@@ -104,6 +110,10 @@ class FlowFunction(Generic[P, R]):
         integers("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         seconds("flow", self.name, retry_delay=retry_delay)
         self._remedies = again(retries, retry_delay)
+        self._deadline = time_limit("flow", self.name, timeout)
+        if not isinstance(failure_policy, FailurePolicy | None):
+            raise ConfigError(f"@flow {self.name!r}: failure_policy is {failure_policy!r}; wanted a FailurePolicy")
+        self._policy = failure_policy
         self._width = max_concurrency
         if taken := {"run_id", "from_checkpoint", "answers", "rerun"} & self._signature.parameters.keys():
             raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
@@ -255,6 +265,8 @@ class FlowFunction(Generic[P, R]):
             copied=True,
             drift="again",
             remedies=self._remedies,
+            deadline=self._deadline,
+            inside=self._policy,
         )
 
 
@@ -267,6 +279,8 @@ def flow(
     checkpoint: CheckpointConfig | bool | None = None,
     retries: int = 0,
     retry_delay: float = 0.0,
+    timeout: float | timedelta | None = None,
+    failure_policy: FailurePolicy | None = None,
     max_concurrency: int | None = None,
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -15,7 +15,7 @@ from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, check_deps, code_of
-from crewlite.flow.options import again, called, integers, named, returning, seconds
+from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
 from crewlite.flow.reuse import Reuse, check_version, lifetime
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
 from crewlite.runtime.future import StepFuture, StepFutures, on, settled
@@ -34,9 +34,9 @@ class StepFunction(Generic[P, R]):
         func: Callable[P, R],
         *,
         name: str | None = None,
-        retries: int = 0,
+        retries: int | None = None,
         retry_delay: float = 0.0,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         type: str | None = None,  # noqa: A002 - the field's word for it
         runtime: Runtime = "inline",
         effect: Effect = "idempotent",
@@ -50,9 +50,7 @@ class StepFunction(Generic[P, R]):
         functools.update_wrapper(self, func)
         self.func = func
         integers("step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds("step", self.name, retry_delay=retry_delay, timeout=timeout)
-        if timeout == 0:
-            raise ConfigError(f"@step {self.name!r}: timeout is 0; wanted seconds, more than 0")
+        seconds("step", self.name, retry_delay=retry_delay)
         if not isinstance(type, str | None):
             raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
         if runtime not in EXECUTORS:
@@ -64,9 +62,9 @@ class StepFunction(Generic[P, R]):
         self.type = type
         self._signature = inspect.signature(func)
         self._async = is_async(func)
-        self._timeout = timeout
+        self._timeout = time_limit("step", self.name, timeout)
         self._effect = effect
-        self._remedies = again(retries, retry_delay)
+        self._remedies, self._inherits = again(retries or 0, retry_delay), retries is None
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = self._declared = False
         self._version = check_version(self.name, version)
@@ -157,6 +155,7 @@ class StepFunction(Generic[P, R]):
             effect=self._effect,
             timeout=self._timeout,
             remedies=self._remedies,
+            inherits=self._inherits,
             exact=True,
             copied=True,
             label=self.type,
@@ -185,9 +184,9 @@ def step(func: Callable[P, R], /) -> StepFunction[P, R]: ...
 def step(
     *,
     name: str | None = None,
-    retries: int = 0,
+    retries: int | None = None,
     retry_delay: float = 0.0,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
     type: str | None = None,
     runtime: Runtime = "inline",
     effect: Effect = "idempotent",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crewlite.errors import CrewliteError, LLMEmptyReply, LLMUnavailable, StepCrashed, StepRaised, text_of
+from crewlite.errors import (
+    CrewliteError,
+    DeadlineExceeded,
+    LLMEmptyReply,
+    LLMUnavailable,
+    StepCrashed,
+    StepRaised,
+    text_of,
+)
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). later: the other side asks to wait longer
@@ -38,7 +46,7 @@ class Failure:
 def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, LLMUnavailable):
         return "unavailable"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) and not isinstance(error, DeadlineExceeded):
         return "timeout"
     if isinstance(error, ConnectionError):
         return "unavailable"

@@ -61,7 +61,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         run, inputs = await _take_up(root, request, config, secrets)
-    result = await drive(root, run, inputs, decided.setting)
+    result = await drive(root, run, inputs, decided.setting, request.progress)
     request.progress.usage, request.progress.durability = run.record.usage, run.durability
     return result
 

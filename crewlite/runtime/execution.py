@@ -9,6 +9,7 @@ import asyncio
 import time
 import traceback
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crewlite import codec, durable, events
@@ -17,10 +18,12 @@ from crewlite.durable import Step
 from crewlite.errors import (
     AnswerRefused,
     BranchConflictError,
+    DeadlineExceeded,
     InDoubt,
     JournalCorrupt,
     NotCodable,
     Redacted,
+    RunCancelled,
     StepRaised,
     StepTimeout,
     StoreError,
@@ -28,6 +31,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.events.base import BaseEvent
+from crewlite.ids import now
 from crewlite.runtime.places import Places
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
@@ -86,20 +90,53 @@ class Execution(Generic[T]):
             frame.past = tuple(past)
             try:
                 with durable.entered(frame):
-                    value = await within(_whole(step, frame), step.timeout, _what(step))
-            except (StoreError, BranchConflictError, JournalCorrupt, Suspended, AnswerRefused):
-                raise  # the record failed, or the run waits for a person: not the step's doing
+                    value = await self._in_time(frame)
+            except (StoreError, BranchConflictError, RunCancelled, JournalCorrupt, Suspended, AnswerRefused):
+                raise  # the record failed, or the run was stopped or waits for a person: not the step's doing
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
-                delay = step.remedies.delay(error, past, address) if step.remedies else None
-                past.append(step.remedies.kind(error) if step.remedies else "")
+                remedies = self._remedies(frame, error)
+                delay = remedies.delay(error, past, address) if remedies else None
+                past.append(remedies.kind(error) if remedies else "")
                 await self._fail(frame, error, number, _ms(clock), past[-1], delay)
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
             assert delay is not None, "the last failure was raised"
             self.places.leave()
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.places.take()
             number += 1
+
+    async def _in_time(self, frame: Frame) -> T:
+        """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
+        step = self.step
+        if step.deadline is None:
+            return await within(_whole(step, frame), step.timeout, _what(step))
+        late = DeadlineExceeded(_what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
+        if (left := self._left() or 0.0) <= 0:
+            raise late
+        return await within(_whole(step, frame), left, late)
+
+    def _left(self) -> float | None:
+        """Seconds until the deadline; None if there is none."""
+        if self.step.deadline is None:
+            return None
+        return (self._begun() + timedelta(seconds=self.step.deadline) - now()).total_seconds()
+
+    def _begun(self) -> datetime:
+        """When the step began first: the branch, if it is the whole run."""
+        record = self.outer.run.record
+        branch = datetime.fromisoformat(record.started_at)
+        if not self.address:
+            return branch
+        starts = (e.timestamp for e in record.events if e.address == self.address and e.type.endswith("_started"))
+        return max(branch, datetime.fromisoformat(next(starts, now().isoformat())))
+
+    def _remedies(self, frame: Frame, error: Exception) -> durable.Remedies | None:
+        """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
+        if self.step.remedies or not self.step.inherits:
+            return self.step.remedies
+        decided = any(at.rpartition("/")[2].startswith("step:") for at in _causes(frame, error))
+        return None if decided else self.outer.remedies
 
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""
@@ -162,7 +199,7 @@ class Execution(Generic[T]):
         """Commit a failed attempt, and announce it. Without a delay until the next it is the last, and raised again."""
         final = delay is None
         step, shown = self.step, self.outer.run.presentable(error)
-        cause = next((child for child, raised in frame.failed.items() if raised in (error, error.__cause__)), None)
+        cause = next(iter(_causes(frame, error)), None)
         facts: Facts = {
             "address": self.address,
             "kind": step.kind,
@@ -178,11 +215,14 @@ class Execution(Generic[T]):
             },
         }
         told = {"error": text_of(shown), "error_type": type_of(shown)}
+        tried = {"attempt": attempt, "duration_ms": milliseconds}
         if delay is None:
             event: BaseEvent | None = step.voice.failed(self._stamp(), **told)
+            if isinstance(event, events.StepFailedEvent):
+                event = event.model_copy(update=tried)
         else:
-            about = {"kind": step.kind, "name": name_of(step), "attempt": attempt, "failure": failure, "delay": delay}
-            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told)
+            about = {"kind": step.kind, "name": name_of(step), "failure": failure, "delay": delay}
+            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told, **tried)
         await self._commit({"steps": [facts]}, event)
         if final:
             raise error if shown is error else shown from None
@@ -248,10 +288,15 @@ def _next_attempt(past: list[Attempt], *, once: bool) -> tuple[int, list[str]]:
     if not past or once:
         return 1, []
     last = past[-1]
-    cut = last.cause is not None or last.error_type == StepTimeout.__qualname__
+    cut = last.cause is not None or last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     number = last.number if last.final and cut else last.number + 1
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     return number, [attempt.failure for attempt in past[given_up:]]
+
+
+def _causes(frame: Frame, error: Exception) -> list[str]:
+    """The child steps that a failure came from."""
+    return [child for child, raised in frame.failed.items() if raised in (error, error.__cause__)]
 
 
 def _what(step: Step[Any]) -> str:

@@ -100,9 +100,11 @@ class Isolated:
             name=f"crewlite-{job.name}",
             daemon=True,
         )
+        over = threading.Event()
         try:
-            answer = await background.in_thread(_ask, child, here, there, call)
+            answer = await background.in_thread(_ask, child, here, there, call, over)
         finally:
+            over.set()  # what is not there yet must not begin, or be killed by who starts it
             if child.pid is not None and child.exitcode is None:
                 child.kill()  # cancelled, or its time is up
         if answer is None:
@@ -123,11 +125,15 @@ def _unfit(name: str, what: str) -> ConfigError:
 EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()}
 
 
-def _ask(child: Any, here: Connection, there: Connection, call: bytes) -> bytes | None:
-    """Start the process and wait for its answer; None if it ended without one. Blocks."""
-    with here:
+def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: threading.Event) -> bytes | None:
+    """Start the process and wait for its answer; None if it ended without one, or it is over before. Blocks."""
+    with here, there:
+        if over.is_set():
+            return None
         child.start()
         there.close()
+        if over.is_set():
+            child.kill()
         try:
             here.send_bytes(call)
             answer = here.recv_bytes()

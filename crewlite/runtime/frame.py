@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events
-from crewlite.durable import Call, Limit, Stamp, Step
+from crewlite.durable import Call, Limit, Remedies, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
     CrewliteError,
@@ -53,6 +53,7 @@ class Frame:
         "name",
         "past",
         "places",
+        "remedies",
         "run",
         "settings",
         "siblings",
@@ -83,6 +84,8 @@ class Frame:
         """Limits for every step inside."""
         self.places: Places | None = None
         """What this step holds, and those around it, of what is limited."""
+        self.remedies: Remedies | None = None
+        """For steps inside that inherit."""
         self.siblings: Siblings | None = None
         """Steps that were begun here and not waited for on the spot."""
         self.suspended: Suspended | AnswerRefused | None = None
@@ -106,6 +109,7 @@ class Frame:
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
         inner.places = execution.places
+        inner.remedies = execution.step.inside or self.remedies
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
             inner._prefix = f"{address}!{attempt}/"

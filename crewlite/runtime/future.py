@@ -21,6 +21,7 @@ class StepFuture(Generic[T]):
     def __init__(self, scope: Scope, step: Step[T]) -> None:
         self._scope = scope
         self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._done.set_running_or_notify_cancel()  # whoever waits may be cancelled, and the step goes on
         self._task: asyncio.Task[T] | None = None
         assert scope.loop
         if on(scope.loop):
@@ -47,10 +48,11 @@ class StepFuture(Generic[T]):
         return self._awaited().__await__()
 
     async def _awaited(self) -> T:
+        loop = self._scope.loop
+        task = self._task if loop and on(loop) else None  # a loop of somebody's own cannot await it
         try:
-            return await asyncio.shield(self._task or asyncio.wrap_future(self._done))
+            return await asyncio.shield(task or asyncio.wrap_future(self._done))
         finally:
-            loop = self._scope.loop
             if loop and on(loop):
                 self._told()
             elif loop:
@@ -66,7 +68,7 @@ class StepFuture(Generic[T]):
 
     def _settle(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
-            self._done.cancel()
+            self._done.set_exception(concurrent.futures.CancelledError())
         elif error := task.exception():
             self._done.set_exception(error)
         else:

@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from crewlite.codec import digest
 from crewlite.durable import Stamp, Step
-from crewlite.errors import ConfigError, Suspended
+from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
@@ -29,12 +29,14 @@ from crewlite.runtime.signals import Listener, named
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
+from crewlite.state.journal import Journal
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
 T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger("crewlite.run")
 FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
+_TO_STOP = 1.0  # seconds that steps have to end when they are cut, before they are left behind
 
 
 def identity_of(kind: str, name: str, keys: Sequence[str] = ()) -> str:
@@ -91,6 +93,8 @@ class Progress:
     """What the whole run came to, once it has its result."""
     durability: str = "off"
     """How far that result was saved."""
+    cancelled: bool = False
+    """Whoever began it wants it to be stopped."""
 
     def tell(self, run_id: str, location: str | None, branch: str) -> None:
         """The run has begun, or goes on."""
@@ -220,16 +224,20 @@ def plan(root: Root[Any], request: Request) -> Plan:
     return Plan(config, False if root.setting is False else config if says_something else None)
 
 
-async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting) -> T:
+async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
     """Drive a run to its result and leave its journal in order, whatever happens."""
     async with _listener(root, run, setting) as listener:
         try:
             step = dataclasses.replace(root.step(inputs, run), address="")
             frame = Frame(run, "", root.name, settings=(setting,))
             try:
-                result = await listener.during(lambda: frame.step(step))
+                result = await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
             except Suspended:
                 raise await _paused(root, run, frame) from None
+            except RunCancelled as error:
+                if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
+                    run.emit(step.voice.source, event)
+                raise
             tell_unasked(run)
             await run.journal.flush()
             return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
@@ -237,7 +245,24 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
             try:
                 await event_bus.aflush(listener.patience)
             finally:
-                await run.journal.aclose()
+                await run.journal.aclose(cancelled=progress.cancelled)
+
+
+async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
+    """The work of a run. It is cut where somebody else has the branch, or has stopped the run; then that is raised."""
+    doing = asyncio.ensure_future(work)
+    doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be left behind
+    either: tuple[asyncio.Future[Any], ...] = (doing, journal.lost)
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        doing.cancel()
+        return await doing
+    if not doing.done():
+        doing.cancel()
+        await asyncio.wait({doing}, timeout=_TO_STOP)
+        raise journal.lost.result()
+    return await doing
 
 
 async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
@@ -262,7 +287,11 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
     step = root.step(dict(request.inputs or {}), None)
 
     async def work() -> T:
-        return await scope.step(dataclasses.replace(step, says=(root.setting, *step.says)))
+        part = scope.spawn(dataclasses.replace(step, says=(root.setting, *step.says)))  # cut with what encloses it
+        try:
+            return await part
+        finally:
+            scope.heed(part)
 
     journal = scope.run.journal
     journal.secrets = journal.secrets.knowing(*root.holds)

@@ -8,6 +8,7 @@ What a commit may say (every key but the first three may be missing; shape.py ha
     schema, seq, at      the format, the place in the order, the time
     run                  begins a branch: run_id, branch, uid, identity, definition, and inputs or, for a fork, base
     claim, released      who writes from here on, or that nobody does any more
+    cancelled            the run was stopped on purpose: until the next claim
     definition, inputs   as they stand from here on, where they changed
     steps                outcomes, failed attempts, and which finished steps are done again
     intents              calls about to be made

@@ -65,7 +65,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         facts |= {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
         usage += Usage(**entry.facts.get("usage", {}))
         for name in _LISTS:
-            lists[name] += entry.facts.get(name, ())
+            lists[name] += _dated(entry, last) if name == "steps" else entry.facts.get(name, ())
     first = part[0].facts["folded"]["first"] if "folded" in part[0].facts else part[0].seq
     facts["folded"] = {"first": first, "sum": last.sum}
     gone = {step["address"] for step in lists["steps"] if _is_inside(step["address"], live)}
@@ -87,9 +87,17 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     facts |= {name: found for name, found in lists.items() if found}
     facts |= {"usage": usage.to_record()} if usage.to_record() else {}
     facts |= {"claim": live.claim} if live.claim else {"released": True}
+    facts |= {"cancelled": True} if live.cancelled else {}
     if last.facts.get("place", {}).get("id") in record.places:
         facts["place"] = last.facts["place"]
     return facts
+
+
+def _dated(entry: Entry, last: Entry) -> list[Facts]:
+    """The steps of an entry, with their time where it is not that of the commit they go into."""
+    steps = entry.facts.get("steps", [])
+    at = entry.facts["at"]
+    return steps if at == last.facts["at"] else [{"at": at, **step} for step in steps]
 
 
 def _is_inside(address: str, live: Record) -> bool:

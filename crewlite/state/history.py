@@ -24,6 +24,7 @@ from typing import Any, Literal
 from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
+from crewlite.state.cancel import cancel
 from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.claim import holder, holds
 from crewlite.state.doctor import Finding, doctor
@@ -34,30 +35,10 @@ from crewlite.state.locate import Located, exists, locate
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
 from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Attempt, LightEvent, Record
+from crewlite.state.steps import StepView, attempts_of, steps_of
 from crewlite.state.transfer import digest, export_run, import_run
 from crewlite.state.writer import at_work
 from crewlite.usage import Usage
-
-StepStatus = Literal["finished", "failed", "in_doubt"]
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
-    """A step that has an outcome, failed, or was cut in the middle of a call (in doubt)."""
-
-    address: str
-    kind: str
-    status: StepStatus
-    value: Any
-    """The recorded outcome, decoded; None without one."""
-    usage: Usage
-    milliseconds: float
-    attempts: tuple[Attempt, ...]
-    """The tries that failed."""
-    type: str | None = None
-    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
-    reused_from: str | None = None
-    """Where the outcome was taken from, as `run/branch@address`, if this run did not come to it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +82,15 @@ class RunHistory:
         return Record.of(self._trace[0])
 
     @property
-    def status(self) -> Literal["finished", "failed", "unfinished", "waiting"]:
-        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed. waiting: for people."""
+    def status(self) -> Literal["finished", "failed", "unfinished", "waiting", "cancelled"]:
+        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed and cancelled.
+
+        waiting: for people.
+        """
         if self._record.finished:
             return "finished"
+        if self._record.cancelled:
+            return "cancelled"
         if self._record.waiting:
             return "waiting"
         return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
@@ -172,36 +158,12 @@ class RunHistory:
     @property
     def steps(self) -> list[StepView]:
         """Finished steps in the order of their commits, then those that failed or are in doubt."""
-        record = self._record
-        views = [
-            StepView(
-                outcome.address,
-                outcome.kind,
-                "finished",
-                decode(record.value(outcome.address)),
-                Usage(**(outcome.usage or {})),
-                outcome.milliseconds,
-                tuple(record.attempts.get(outcome.address, ())),
-                outcome.label,
-                outcome.reused,
-            )
-            for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq)
-        ]
-        for address, attempts in record.attempts.items():
-            if address not in record.outcomes:
-                spent = sum(attempt.milliseconds for attempt in attempts)
-                views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, tuple(attempts)))
-        views += [
-            StepView(address, address.rpartition("/")[2].partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
-            for address in record.intents
-            if address not in record.outcomes and address not in record.attempts
-        ]
-        return views
+        return steps_of(self._record)
 
     @property
     def attempts(self) -> list[Attempt]:
         """Every try that failed, in order."""
-        return sorted((a for tries in self._record.attempts.values() for a in tries), key=lambda attempt: attempt.seq)
+        return attempts_of(self._record)
 
     def checkpoints(self) -> list[Checkpoint]:
         """The places of this branch, first to last; of a fork, those before it too."""
@@ -294,6 +256,20 @@ class History:
         found = self._find(ref)
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
+
+    def cancel(self, ref: str | Checkpoint | RunHistory) -> None:
+        """Stop a run, wherever it is at work: its kickoff raises RunCancelled, within a second.
+
+        What it has recorded is kept, and it goes on when it is kicked off again. One that nobody is at work on is
+        marked. No harm if that has been done before.
+
+        Raises:
+            RefError: there is no such run. RunEnded: it is finished, or has failed. StoreBusy: it commits too fast to
+            be stopped so. StoreError: nothing was done.
+        """
+        found = self._find(ref)
+        with self._saving("the run was not cancelled"):
+            cancel(self._store, found.run_id, found.branch)
 
     def prune(
         self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False

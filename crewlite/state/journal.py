@@ -7,6 +7,7 @@ of it there and every commit after.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, StoreError
+from crewlite.errors import BranchConflictError, RunCancelled, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
@@ -62,6 +63,12 @@ class Journal:
     _thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
+    lost: asyncio.Future[BaseException] = field(init=False)
+    """Done when somebody else has the branch, or has stopped the run: with the error that says so."""
+
+    def __post_init__(self) -> None:
+        self.lost = self.loop.create_future()
+        self._listen()
 
     @property
     def location(self) -> str | None:
@@ -215,7 +222,7 @@ class Journal:
 
     def _not_saved(self, error: BaseException) -> None:
         """A save failed: go on and say so, or raise what stops the run."""
-        if isinstance(error, BranchConflictError):
+        if isinstance(error, BranchConflictError | RunCancelled):
             raise error
         self.failed(error)
         if self.on_save_error == "raise":
@@ -269,16 +276,21 @@ class Journal:
             self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
-    async def aclose(self) -> None:
-        """Let go of the store, once all that was handed to it is settled. What failed is tried once more."""
+    async def aclose(self, *, cancelled: bool = False) -> None:
+        """Let go of the store, once all that was handed to it is settled. What failed is tried once more.
+
+        `cancelled` says that somebody wanted the run to be stopped where it is.
+        """
         if self.closed:
             return
         self.closed = True
         if not self.writer or not self.lane:
             return
         try:
-            if self.claimed and self.record.claim and not self.lane.backlog:
-                self._give_back(self.writer, self.lane)
+            if self.lane.lost:  # nothing of it can be saved any more
+                self.lane.backlog = ()
+            elif self.claimed and self.record.claim and not self.lane.backlog:
+                self._give_back(self.writer, self.lane, {"cancelled": True} if cancelled else {})
             if self._unsettled or self._behind or self.lane.backlog:
                 await self._settled(self.writer, self.lane)
         finally:
@@ -287,9 +299,9 @@ class Journal:
         if ended:
             await asyncio.wrap_future(ended)
 
-    def _give_back(self, writer: Writer, lane: Lane) -> None:
+    def _give_back(self, writer: Writer, lane: Lane, why: Facts) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
-        facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True}
+        facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True, **why}
         entry = seal(facts, after=self.record.sum)
         self.record.apply(entry)
         self._unsettled += 1
@@ -298,7 +310,7 @@ class Journal:
     async def _settled(self, writer: Writer, lane: Lane) -> None:
         late = bool(lane.backlog)
         problem = await self._settle(writer, lane)
-        if problem or late:
+        if (problem or late) and not lane.lost:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
 
     async def _settle(self, writer: Writer, lane: Lane) -> BaseException | None:
@@ -344,6 +356,21 @@ class Journal:
         self.lane = writer.enter(self.run_id, self.branch)
         self.writer = writer
         self.lane.backlog, self._entries = tuple(self._entries), []
+        self._listen()
+
+    def _listen(self) -> None:
+        """Hear from the writer's thread that the branch is lost."""
+
+        def lose(error: BaseException) -> None:
+            if not self.lost.done():
+                self.lost.set_result(error)
+
+        def told(error: BaseException) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
+                self.loop.call_soon_threadsafe(lose, error)
+
+        if self.lane:
+            self.lane.on_lost = told
 
     def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
         if not event_bus.hears(cls):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from crewlite.errors import JournalCorrupt
@@ -16,7 +17,7 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "usage")
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage")
 _TRY = re.compile(r"!\d+$")
 
 
@@ -34,6 +35,8 @@ class Outcome:
     means: dict[str, str]
     milliseconds: float
     seq: int
+    at: str
+    """When it was recorded."""
     label: str | None = None
     reused: str | None = None
     """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
@@ -55,6 +58,11 @@ class Attempt:
     """Its kind, as a FailurePolicy sees it; "" for steps that have none."""
     final: bool
     seq: int
+    started_at: datetime
+    ended_at: datetime
+    """When it was recorded, in UTC."""
+    usage: Usage = field(default_factory=Usage)
+    """In a history: what the steps paid that finished inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,8 @@ class Record:
     usage: Usage = field(default_factory=Usage)
     claim: Facts | None = None
     """Who writes; None if nobody does, as the run has ended or was given back."""
+    cancelled: bool = False
+    """Somebody stopped the run, and nobody has taken it up since."""
     edited: frozenset[str] = frozenset()
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
@@ -153,7 +163,7 @@ class Record:
         if not facts.keys().isdisjoint(_OF_THE_RUN):
             self._life(facts)
         for step in facts.get("steps", ()):
-            self._step(step)
+            self._step(step, step.get("at", facts["at"]))
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
@@ -222,6 +232,7 @@ class Record:
             self.run = {**self.run, "inputs": facts["inputs"]}
         if "claim" in facts or "released" in facts:
             self.claim = facts.get("claim")
+            self.cancelled = facts.get("cancelled", False)
         if paid := facts.get("usage"):
             self.usage = self.usage + Usage(**paid)
 
@@ -233,7 +244,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
-        self.claim = None
+        self.claim, self.cancelled = None, False
         if place := base["place"]:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
@@ -243,7 +254,7 @@ class Record:
         if self.newest_place is None or _along(place) > _along(self.newest_place):
             self.newest_place = place
 
-    def _step(self, step: Facts) -> None:
+    def _step(self, step: Facts, at: str) -> None:
         address, usage = step["address"], step.get("usage")
         if step.get("edited"):
             self.edited |= {address}
@@ -255,6 +266,7 @@ class Record:
             self.usage = self.usage + Usage(**usage)
         common = (address, step["kind"], step.get("attempt", 1))
         if error := step.get("error"):
+            ended = datetime.fromisoformat(at)
             attempt = Attempt(
                 *common,
                 error["type"],
@@ -265,6 +277,8 @@ class Record:
                 error["failure"],
                 error["final"],
                 self.seq,
+                ended - timedelta(milliseconds=step["ms"]),
+                ended,
             )
             self.attempts.setdefault(address, []).append(attempt)
             return
@@ -280,6 +294,7 @@ class Record:
             step.get("means", {}),
             step["ms"],
             self.seq,
+            at,
             step.get("label"),
             step.get("reused"),
         )

@@ -44,6 +44,7 @@ class Commit(TypedDict):
     run: NotRequired[WholeRun]
     claim: NotRequired[Claim]
     released: NotRequired[bool]
+    cancelled: NotRequired[bool]
     definition: NotRequired[WholeDefinition]
     inputs: NotRequired[Named]
     steps: NotRequired[list[WholeStep]]
@@ -112,7 +113,10 @@ class Claim(TypedDict):
 
 
 class Step(TypedDict):
-    """An outcome; with `error`, an attempt that failed; with `again`, the beginning of doing a finished step again."""
+    """An outcome; with `error`, an attempt that failed; with `again`, the beginning of doing a finished step again.
+
+    `at` is when it was recorded, where that is not when the commit was: in one that stands for several.
+    """
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     address: Text
@@ -120,6 +124,7 @@ class Step(TypedDict):
     attempt: NotRequired[Number]
     again: NotRequired[bool]
     edited: NotRequired[bool]
+    at: NotRequired[Time]
     ms: float
     error: NotRequired[Error]
     fingerprint: NotRequired[Text]

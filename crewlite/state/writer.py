@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewlite.errors import BranchConflictError
+from crewlite.state.cancel import refusal
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
@@ -28,6 +29,7 @@ from crewlite.state.tidy import bases, tidy
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _FIRST_TIDYING = 64  # commits; after that, whenever a branch has doubled: so tidying costs no more than writing did
+_LOOK = 0.5  # seconds between two looks whether a branch has moved that we do not write to just then
 _LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
 Done = Callable[[BaseException | None], None]
 
@@ -49,6 +51,14 @@ class Lane:
     """Checkpoints were dropped since forks were last looked for."""
     tidied: int = 0
     """Where the branch was when inner detail was last dropped."""
+    moved: bool = False
+    """It was written to since it was last looked at."""
+    touched: float = 0.0
+    """What the store said of its last sign of life, which was ours."""
+    lost: bool = False
+    """Somebody else has the branch."""
+    on_lost: Callable[[BaseException], None] | None = None
+    """Told of that on the writer's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ class Writer:
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
     _lived: float = field(default_factory=time.monotonic)
+    _looked: float = field(default_factory=time.monotonic)
 
     def put(
         self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
@@ -158,24 +169,45 @@ class Writer:
         self._ended.set_result(None)
 
     def _next(self) -> _Job | _Errand | None:
-        """The next job; while there is none, and between jobs, signs of life are given every 10 seconds."""
+        """The next job; while there is none, and between jobs, the branches at work are looked after."""
         while True:
-            if (left := self._lived + self.beat - time.monotonic()) <= 0:
-                self._live()
+            if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
+                self._look()
                 continue
             with contextlib.suppress(queue.Empty):
                 return self._jobs.get(timeout=left)
 
-    def _live(self) -> None:
-        """Show on every branch at work that its holder lives. A store that is not there now may be there next time."""
+    def _look(self) -> None:
+        """Give signs of life, and hear of what another has done to a branch that waits for long.
+
+        A store that is not there now may be there next time.
+        """
+        self._looked = time.monotonic()
+        if due := self._looked - self._lived >= self.beat:
+            self._lived = self._looked
         with _lock:
-            lanes = [lane for lane in self.lanes.values() if lane.seq and not lane.backlog]
+            lanes = [lane for lane in self.lanes.values() if lane.seq and not (lane.backlog or lane.lost)]
         for lane in lanes:
             try:
-                self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
+                if due or not (lane.moved or self.store.touched(lane.run_id, lane.branch) == lane.touched):
+                    self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
+                    lane.touched = self.store.touched(lane.run_id, lane.branch)
+                lane.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-                log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, error)
-        self._lived = time.monotonic()
+                why = self._lose(lane, error)
+                if due or lane.lost:
+                    log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, why)
+
+    def _lose(self, lane: Lane, error: BaseException) -> BaseException:
+        """What a refused write means; if it is that somebody else has the branch, its run is told."""
+        if not isinstance(error, BranchConflictError):
+            return error
+        with contextlib.suppress(Exception):  # why it was refused cannot be read: then that it was has to do
+            error = refusal(self.store, lane.run_id, lane.branch, lane.seq, error)
+        lane.lost = True
+        if lane.on_lost:
+            lane.on_lost(error)
+        return error
 
     def _tidy(self, lanes: set[Lane]) -> None:
         """Drop inner detail that no checkpoint needs, where many were dropped since the last time."""
@@ -207,10 +239,11 @@ class Writer:
                 return
             for lane, commit in commits.items():
                 lane.backlog = commit.entries
+                error = self._lose(lane, error)
             self._answer(jobs, error)
             return
         for lane, commit in commits.items():
-            (lane.seq, lane.sum), lane.backlog = commit.head, ()
+            (lane.seq, lane.sum), lane.backlog, lane.moved = commit.head, (), True
             lane.drops |= any("drops" in entry.facts for entry in commit.entries)
         self._answer(jobs, None)
 

@@ -15,6 +15,7 @@ from crewlite.errors import (
     BranchConflictError,
     InDoubt,
     JournalCorrupt,
+    RunCancelled,
     RunMismatch,
     StepTimeout,
     StoreError,
@@ -26,6 +27,16 @@ from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.result import ToolResult, key_of
 
 log = logging.getLogger("crewlite.tools")
+_STOPS = (
+    AnswerRefused,
+    BranchConflictError,
+    InDoubt,
+    JournalCorrupt,
+    RunCancelled,
+    RunMismatch,
+    StoreError,
+    Suspended,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except (InDoubt, RunMismatch, StoreError, BranchConflictError, JournalCorrupt, Suspended, AnswerRefused):
+    except _STOPS:
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
         return await _failed(tool, error, traceback.format_exc(), about)

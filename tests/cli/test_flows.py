@@ -299,7 +299,7 @@ def test_who_looks_around_sees_what_a_run_waits_for(flows):
         assert "human:who: Who are\n    you?\n" in text
         assert "    crewlite checkpoint answer p human:who VALUE\n" in text
         assert "crewlite checkpoint resume p --crew MODULE:publish" in text
-    assert "  type  fetch\n" in flows.ask("checkpoint", "show", "p", "--step", "step:fetch").stdout
+    assert "  type   fetch\n" in flows.ask("checkpoint", "show", "p", "--step", "step:fetch").stdout
     for words in (["show", "p"], ["info", "p"], ["list", "--runs"], ["tree"]):
         told = json.loads(flows.ask("checkpoint", *words, "--json").stdout)
         run = told["runs"][0] if "runs" in told else told
@@ -458,3 +458,70 @@ def test_the_address_may_be_left_out_where_one_question_waits_and_what_waits_is_
     assert "human:who of p/main is answered" in flows.ask("checkpoint", "answer", "p", "Ada").stdout
     nothing = flows.ask("checkpoint", "answer", "p", "Ada")
     assert (nothing.returncode, "waits for no answer" in nothing.stderr) == (2, True)
+
+
+# --- stopping
+
+
+@posix
+def test_a_run_is_stopped_from_another_terminal_and_resumed(flows):
+    flows.hang("2")
+    child = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    flows.until("fetch 2")
+    done = flows.ask("checkpoint", "cancel", "s")
+    assert done.stdout == "■ s/main is cancelled\n\nto go on  crewlite checkpoint resume s --crew MODULE:sums\n"
+    stdout, stderr = child.communicate(timeout=20)
+    assert (child.returncode, stdout) == (1, "")
+    assert "Run 's' was cancelled" in stderr
+    assert "crewlite checkpoint resume s --crew flows:sums" in stderr
+    assert "■ s/main  cancelled" in flows.ask("checkpoint", "show", "s").stdout
+    assert json.loads(flows.ask("checkpoint", "cancel", "s", "--json").stdout)["status"] == "cancelled"
+    flows.heal()
+    assert flows.do("checkpoint", "resume", "s", "--crew", "flows:sums").stdout == "30\n"
+    assert flows.calls() == ["fetch 1", "fetch 2", "fetch 2", "add 10 20"]
+    done = flows.ask("checkpoint", "cancel", "s")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is finished already, so there is nothing to cancel" in done.stderr
+
+
+# --- tries
+
+
+def test_show_tells_when_each_try_of_a_step_began_and_ended(flows):
+    (flows.path / "fail").write_text("one")
+    flows.ask("run", "flows:hires", "--run-id", "h")
+    flows.heal()
+    assert flows.ask("run", "flows:hires", "--run-id", "h").returncode == 0
+    for words in (["h@crew:report/task:one/llm#1"], ["h", "--step", "crew:report/task:one/llm#1"]):
+        said = flows.ask("checkpoint", "show", *words).stdout.splitlines()
+        assert said[0] == "crew:report/task:one/llm#1  finished"
+        names = [line.split()[0] for line in said if line.startswith("  ")]
+        assert names.count("began") == names.count("ended") == 2
+        assert "    ValueError: no paper" in said
+    step = json.loads(flows.ask("checkpoint", "show", "h@crew:report", "--json").stdout)["step"]
+    (attempt,) = step["attempts"]
+    moments = [attempt["started_at"], attempt["ended_at"], step["started_at"], step["ended_at"]]
+    assert moments == sorted(moments)
+    assert all(moment.endswith("+00:00") for moment in moments)
+    assert attempt["usage"]["total_tokens"] == 0
+
+
+def test_a_call_in_doubt_is_told_once_and_not_with_what_is_around_it(flows):
+    (flows.path / "pays.py").write_text(
+        "import os\nfrom crewlite.flow import flow, step\n"
+        "@step(effect='once')\ndef pay():\n    os.path.exists('go') or os._exit(9)\n    return 'paid'\n"
+        "@step\ndef around():\n    return pay()\n"
+        "@flow\ndef pays():\n    return around()\n"
+    )
+    assert flows.do("run", "pays:pays", "--run-id", "p").returncode == 9
+    for _ in range(2):
+        said = flows.ask("checkpoint", "show", "p").stdout
+        assert [line for line in said.splitlines() if "cut in the middle: look" in line] == [
+            "in doubt  step:around/step:pay was cut in the middle: look whether it took effect"
+        ]
+        assert flows.do("run", "pays:pays", "--run-id", "p").returncode == 3
+    (flows.path / "go").touch()
+    done = flows.do("run", "pays:pays", "--run-id", "p", "--rerun", "step:around/step:pay")
+    assert done.stdout == "paid\n", done.stderr
+    for words in (["show", "p"], ["info", "p"]):
+        assert "in doubt" not in flows.ask("checkpoint", *words).stdout

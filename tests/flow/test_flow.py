@@ -883,3 +883,29 @@ def test_a_step_that_waits_to_be_tried_again_leaves_its_place_to_others(ran):
 
     assert pipeline.kickoff() == ["shaky", 1, 2]
     assert ran == ["shaky", 1, 2, "shaky"]
+
+
+def test_whoever_waits_for_a_step_on_a_loop_of_their_own_may_give_up_and_the_step_goes_on():
+    @step
+    async def slow():
+        await asyncio.sleep(0.1)
+        return "slow"
+
+    @flow
+    def pipeline():
+        future = slow.submit()
+
+        async def impatient():
+            waiting = asyncio.ensure_future(future._awaited())
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+        async def patient():
+            return await future
+
+        asyncio.run(impatient())
+        return asyncio.run(patient()), future.result(), future.done()
+
+    assert pipeline.kickoff() == ("slow", "slow", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -94,6 +96,8 @@ def test_a_function_that_no_other_process_could_find_is_told_when_it_is_decorate
 
 
 PROGRAM = """
+import asyncio
+import multiprocessing
 import os
 from crewlite.flow import flow, step
 
@@ -119,3 +123,21 @@ def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(tm
     assert done.stdout == "2\n", done.stderr
     (tmp_path / ".checkpoints").rename(tmp_path / "before")
     assert "if __name__ == '__main__':" in script("True").stderr
+
+
+def test_a_step_that_is_cut_in_its_first_moments_leaves_no_process_behind(tmp_path):
+    flag = str(tmp_path / "pid")
+
+    async def main(moment):
+        run = asyncio.create_task(flow(lambda: far.hangs(flag)).akickoff())
+        await asyncio.sleep(moment)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    for moment in (0.0, 0.002, 0.005, 0.01, 0.02, 0.05):
+        asyncio.run(main(moment))
+    until = time.monotonic() + 5
+    while multiprocessing.active_children() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not multiprocessing.active_children()

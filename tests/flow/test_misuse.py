@@ -37,7 +37,6 @@ def told(work, match, error=ConfigError):
         {"retries": 1.5},
         {"retries": "2"},
         {"retries": True},
-        {"retries": None},
         {"retry_delay": "x"},
         {"retry_delay": None},
         {"retry_delay": float("nan")},

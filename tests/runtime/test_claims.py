@@ -240,6 +240,14 @@ def test_a_holder_that_wakes_up_after_a_takeover_stops_and_overwrites_nothing(ma
     assert record_of(on_disk).sum == there
 
 
+@linux
+def test_a_holder_whose_run_was_taken_over_stops_while_it_still_waits_for_its_model(make_crew, on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        claimed_by(on_disk, **ELSEWHERE)
+        assert child.stdout.read() == "conflict r main\n"
+    assert not (tmp_path / "go").exists()
+
+
 def goes_on_elsewhere(config, tmp_path):
     """What another process says that kicks off run `r`."""
     (tmp_path / "go").touch()

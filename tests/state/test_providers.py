@@ -501,7 +501,7 @@ def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
 
 def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_one(tmp_path):
     ours, theirs = (JsonProvider().open(str(tmp_path / "store")) for _ in range(2))
-    branch = Branch().add(6)
+    branch = Branch().add(12)
     ours.append([branch.commit()])
     journal = tmp_path / "store" / "journal" / "run-1" / "main.jsonl"
     length, late = journal.stat().st_size, branch.twin().add()

@@ -18,6 +18,7 @@ _HOME = "crewlite.cli.checkpoint"
     invoke_without_command=True,
     late={
         "answer": (f"{_HOME}.answer:answer", "Answer a question that a run waits with."),
+        "cancel": (f"{_HOME}.cancel:cancel", "Stop a run, wherever it is at work."),
         "delete": (f"{_HOME}.care:delete_", "Delete a run with all its branches."),
         "doctor": (f"{_HOME}.care:doctor", "Find what is not as it was written, and mend it."),
         "export": (f"{_HOME}.care:export", "Write a whole run to one JSON file."),

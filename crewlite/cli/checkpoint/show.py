@@ -15,8 +15,9 @@ from crewlite.cli.exits import Failed, aside
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory, StepView
+    from crewlite.state.history import RunHistory
     from crewlite.state.record import Attempt
+    from crewlite.state.steps import StepView
 
 record = lazy("crewlite.state.record")
 
@@ -42,12 +43,13 @@ _FIRST = 200  # characters of a value that its line in the table is made from
 def show(asked: Asked, what: str | None, address: str | None, events: bool) -> None:
     """Show one run: its steps, failed attempts, events.
 
-    The newest run, unless a run, run/branch or a checkpoint of it is named.
+    The newest run, unless a run, run/branch or a checkpoint of it is named. RUN@ADDRESS shows one step, as --step does.
     """
     if address is not None and events:
         raise click.UsageError("--step shows one step, --events the history of all: take one of them.")
     with asked.open(what) as opened:
-        run = opened.history.run(opened.ref or "latest")
+        run, named = _named(opened)
+        address = named if address is None and not events else address
         if address is not None:
             _show_step(asked, opened, run, address)
         elif events:
@@ -57,6 +59,16 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
             document.answer({"location": opened.location, **document.of_run(run, steps=steps, attempts=run.attempts)})
         else:
             _show_run(Screen(), opened, run)
+
+
+def _named(opened: Opened) -> tuple[RunHistory, str | None]:
+    """The run that is asked for; and the step of it, if that is what stands behind the @."""
+    name, at, address = (opened.ref or "latest").partition("@")
+    if at and ":" in address and not address.startswith("label:"):
+        run = opened.history.run(name or "latest")
+        if address in {step.address for step in run.steps}:
+            return run, address
+    return opened.history.run(opened.ref or "latest"), None
 
 
 def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
@@ -162,10 +174,17 @@ def _calls(value: dict[str, Any]) -> str:
     return ", ".join(f"{call[0]}({compact(call[1])})" for call in calls) if isinstance(calls, list) else ""
 
 
-def _attempt(screen: Screen, run: RunHistory, attempt: Attempt) -> None:
+def _attempt(screen: Screen, run: RunHistory, attempt: Attempt, *, whole: bool = False) -> None:
     what = attempt.address or _root(run)
     after = ", given up" if attempt.final else ", tried again"
     screen.line(f"  {what}  ", (f"try {attempt.number}{after}", "dim"), whole=True)
+    if whole:
+        rows: list[tuple[str, Part]] = [
+            ("began", iso(attempt.started_at)),
+            ("ended", f"{iso(attempt.ended_at)}, after {duration(attempt.milliseconds)}"),
+            ("usage", spent(attempt.usage) if attempt.usage.requests else ""),
+        ]
+        screen.fields(rows, indent=4)
     message = f"because {attempt.cause} failed" if attempt.cause else f"{attempt.error_type}: {attempt.message}"
     screen.block(message, indent=4)
 
@@ -180,6 +199,8 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
         ("type", step.type or ""),
+        ("began", iso(step.started_at) if step.started_at else ""),
+        ("ended", iso(step.ended_at) if step.ended_at else ""),
         ("reused from", step.reused_from or ""),
         ("time", duration(step.milliseconds)),
         ("usage", spent(used) if used.requests else ""),
@@ -190,7 +211,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
         _value(screen, step.value)
     for attempt in step.attempts:
         screen.line()
-        _attempt(screen, run, attempt)
+        _attempt(screen, run, attempt, whole=True)
         if attempt.traceback:
             screen.block(attempt.traceback, indent=4)
     return None

@@ -69,5 +69,9 @@ def _has_live(facts: object) -> bool:
 
 def _in_doubt(run: RunHistory) -> list[str]:
     """Calls that were cut in the middle, and are not simply made again."""
-    refused = (step.attempts and step.attempts[-1].error_type == "InDoubt" for step in run.steps)
-    return [step.address for step, no in zip(run.steps, refused, strict=True) if no or step.status == "in_doubt"]
+    failed = {step.address: step.attempts[-1] for step in run.steps if step.status == "failed"}
+    refused = {last.cause for last in failed.values() if last.cause and last.error_type == "InDoubt"}
+    within = {address for address, last in failed.items() if last.error_type == "InDoubt"}
+    finished = {step.address for step in run.steps if step.status == "finished"}
+    cut = {step.address for step in run.steps if step.status == "in_doubt"}
+    return sorted(cut | (refused - within - finished))

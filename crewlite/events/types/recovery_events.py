@@ -8,7 +8,10 @@ from crewlite.events.base import BaseEvent
 
 
 class RecoveryStartedEvent(BaseEvent):
-    """A step failed and will be tried again: `attempt` is the try that failed, `delay` the seconds until the next."""
+    """A step failed and will be tried again: `delay` is the seconds until the next try.
+
+    `attempt` is the number of the try that failed, which took `duration_ms`.
+    """
 
     type: Literal["recovery_started"] = "recovery_started"
     kind: str
@@ -19,3 +22,4 @@ class RecoveryStartedEvent(BaseEvent):
     failure: str
     """What sort of failure it is: "unavailable", "timeout", "empty", ..."""
     delay: float
+    duration_ms: float = 0.0

@@ -29,11 +29,13 @@ class StepCompletedEvent(_StepEvent):
 
 
 class StepFailedEvent(_StepEvent):
-    """A step gave up."""
+    """A step gave up, at the try numbered `attempt`, which took so many milliseconds."""
 
     type: Literal["step_failed"] = "step_failed"
     error: str
     error_type: str
+    attempt: int = 1
+    duration_ms: float = 0.0
 
 
 class StepReplayedEvent(_StepEvent):

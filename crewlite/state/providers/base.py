@@ -116,7 +116,10 @@ class Store(Protocol):
         """The sum of one entry of the branch's own journal, looking no further; None if there is no such entry."""
 
     def touched(self, run_id: str, branch: str) -> float:
-        """Seconds since the epoch of the last commit or sign of life; 0 if there is no such branch."""
+        """Seconds since the epoch of the last commit or sign of life; 0 if there is no such branch.
+
+        Asked for twice a second of each branch at work, so that a run hears soon that it was cancelled.
+        """
 
     def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
         """Put `entries`, which lead to the same head, in the place of the branch's own journal, all or nothing.

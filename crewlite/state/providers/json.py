@@ -86,6 +86,8 @@ class JsonStore:
         self._ends: dict[tuple[str, str], _End] = {}
         self._read: dict[tuple[str, str], list[Entry]] = {}
         """Journals that were read and not yet written to: first and named entries."""
+        self._overtaken: dict[tuple[str, str], _End] = {}
+        """Where journals ended, as far as this store knew, to which another has written since."""
         self._known: set[tuple[str, str]] = set()
         """Branches that this store has seen on disk."""
 
@@ -143,7 +145,7 @@ class JsonStore:
             raise BranchConflictError(run_id, branch, expected=heads.get(branch, (0, ""))[0], found="its end") from None
         disk.remove_directory(gone)
         self._known -= {(run_id, branch) for branch in heads}
-        for known in (self._ends, self._read):
+        for known in (self._ends, self._read, self._overtaken):
             for branch in heads:
                 known.pop((run_id, branch), None)
 
@@ -230,13 +232,16 @@ class JsonStore:
         late, written = list[Commit](), []
         with disk.Together() as together:
             for commit in sorted(commits, key=lambda commit: (commit.run_id, commit.branch)):
-                end = self._ends.pop((commit.run_id, commit.branch), None)
+                key = (commit.run_id, commit.branch)
+                end = self._ends.pop(key, None)
                 if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
+                    self._overtaken |= {key: end} if end else {}
                     late.append(commit)
                     continue
                 try:
                     written.append((commit, end, self._write(commit, end, commit.entries, together)))
                 except (FileExistsError, FileNotFoundError):  # another went on, or folded it, or our last try did
+                    self._overtaken[key] = end
                     late.append(commit)
         for commit, end, offset in written:
             self._wrote(commit, end, offset)
@@ -244,11 +249,12 @@ class JsonStore:
 
     def _append(self, commit: Commit) -> None:
         key = (commit.run_id, commit.branch)
-        _, end = self._scan(*key)
+        end = self._end(*key)
         if end is None and key in self._known:
             raise OSError(f"{self._journals.path(*key)} is gone: it was deleted or moved while a run was at work")
         lacking = commit.beyond((end.seq, end.sum) if end else None)
         if lacking is None:
+            self._ends |= {key: end} if end else {}
             raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else "its end")
         try:
             if end is None:
@@ -260,6 +266,14 @@ class JsonStore:
                 self._wrote(commit, end, offset)
         except FileExistsError as error:
             raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+
+    def _end(self, run_id: str, branch: str) -> _End | None:
+        """Where a journal ends now; None if there is none. What this store has read before is not read again."""
+        known = self._overtaken.pop((run_id, branch), None)
+        if known and (more := self._journals.more(run_id, branch, known.last, known.offset)):
+            last, offset = more
+            return _End(last.seq, last.sum, offset, known.first, last)
+        return self._scan(run_id, branch)[1]
 
     def _scan(self, run_id: str, branch: str) -> tuple[list[Entry], _End | None]:
         """A branch's entries, and where its journal ends; None if there is none."""

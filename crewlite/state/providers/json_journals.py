@@ -45,11 +45,27 @@ class JournalFiles:
             raise JournalCorrupt(str(path), "it is empty, and a journal appears with its first line", None)
         return self.sound(run_id, branch, data)
 
-    def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
-        """The entries in the content of a journal. Raises JournalCorrupt."""
+    def more(self, run_id: str, branch: str, last: Entry, offset: int) -> tuple[Entry, int] | None:
+        """The last entry and where it ends, read on from the one that was the last, and ended at `offset`, before.
+
+        None if that is not there any more, or what follows it is not sound: then all has to be read.
+        """
+        data = _bytes(self.path(run_id, branch)) or b""
+        if not data[:offset].endswith(b"\n" + last.line + b"\n"):
+            return None
+        try:
+            entries, end = self.sound(run_id, branch, data, last, offset)
+        except JournalCorrupt:
+            return None
+        return entries[-1], end
+
+    def sound(
+        self, run_id: str, branch: str, data: bytes, last: Entry | None = None, offset: int = 0
+    ) -> tuple[list[Entry], int]:
+        """The entries in the content of a journal, or from the one on that ends at `offset`. Raises JournalCorrupt."""
         path = self.path(run_id, branch)
-        found: list[Entry] = []
-        total, offset = None, 0
+        found = [last] if last else []
+        total = last.sum if last else None
         while offset < len(data):
             stop = data.find(b"\n", offset)
             line = data[offset:] if stop < 0 else data[offset:stop]

@@ -1,0 +1,55 @@
+"""Stopping a run from anywhere: one commit at the head of its branch, which whoever is at work on it is refused by."""
+
+from __future__ import annotations
+
+import time
+
+from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, StoreBusy
+from crewlite.ids import now
+from crewlite.state.entry import SCHEMA, seal
+from crewlite.state.lineage import whole
+from crewlite.state.providers import Store
+from crewlite.state.providers.base import Commit, Head
+from crewlite.state.record import Record
+
+_PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
+
+
+def cancel(store: Store, run_id: str, branch: str) -> None:
+    """Mark a branch as cancelled. Raises RunEnded, and StoreBusy if it commits without a pause."""
+    until = time.monotonic() + _PATIENCE
+    head = _head(store, run_id, branch)
+    while head:
+        try:
+            store.append([_commit(run_id, branch, head)])
+        except BranchConflictError as faster:
+            if time.monotonic() > until:
+                raise StoreBusy(store.location, _PATIENCE) from faster
+            total = store.sum_at(run_id, branch, faster.found) if isinstance(faster.found, int) else None
+            head = (faster.found, total) if total and isinstance(faster.found, int) else _head(store, run_id, branch)
+        else:
+            _head(store, run_id, branch)  # it may have ended meanwhile
+            return
+
+
+def refusal(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
+    """What to tell a run whose commit after the one numbered `after` was refused: RunCancelled, if that is why."""
+    if isinstance(error, BranchConflictError) and any(
+        entry.seq > after and "cancelled" in entry.facts for entry in store.read(run_id, branch)
+    ):
+        return RunCancelled(run_id, branch)
+    return error
+
+
+def _head(store: Store, run_id: str, branch: str) -> Head | None:
+    """Where to cancel a branch; None if that is done already. Raises RunEnded."""
+    record = Record.of(whole(store, run_id, branch))
+    if record.ended:
+        raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
+    return None if record.cancelled else (record.seq, record.sum)
+
+
+def _commit(run_id: str, branch: str, head: Head) -> Commit:
+    seq, total = head
+    facts = {"schema": SCHEMA, "seq": seq + 1, "at": now().isoformat(), "released": True, "cancelled": True}
+    return Commit(run_id, branch, seq, total, (seal(facts, after=total),))

@@ -1,0 +1,106 @@
+"""The steps of a run and their tries, as history shows them: all of it follows from the record."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from crewlite.codec import decode
+from crewlite.state.record import Attempt, Record, outer
+from crewlite.usage import Usage
+
+StepStatus = Literal["finished", "failed", "in_doubt"]
+_TRY = re.compile(r"!(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step that has an outcome, failed, or was cut in the middle of a call (in doubt)."""
+
+    address: str
+    kind: str
+    status: StepStatus
+    value: Any
+    """The recorded outcome, decoded; None without one."""
+    usage: Usage
+    milliseconds: float
+    attempts: tuple[Attempt, ...]
+    """The tries that failed."""
+    type: str | None = None
+    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
+    reused_from: str | None = None
+    """Where the outcome was taken from, as `run/branch@address`, if this run did not come to it itself."""
+    started_at: datetime | None = None
+    """When the try that succeeded began, in UTC; None without an outcome."""
+    ended_at: datetime | None = None
+    """When its outcome was recorded."""
+
+
+def steps_of(record: Record) -> list[StepView]:
+    """Finished steps in the order of their commits, then those that failed or are in doubt."""
+    tries = _tries(record)
+    views = []
+    for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq):
+        ended = datetime.fromisoformat(outcome.at)
+        views.append(
+            StepView(
+                outcome.address,
+                outcome.kind,
+                "finished",
+                decode(record.value(outcome.address)),
+                Usage(**(outcome.usage or {})),
+                outcome.milliseconds,
+                tries.get(outcome.address, ()),
+                outcome.label,
+                outcome.reused,
+                ended - timedelta(milliseconds=outcome.milliseconds),
+                ended,
+            )
+        )
+    for address, attempts in tries.items():
+        if address not in record.outcomes:
+            spent = sum(attempt.milliseconds for attempt in attempts)
+            views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, attempts))
+    views += [
+        StepView(address, address.rpartition("/")[2].partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
+        for address in record.intents
+        if address not in record.outcomes and address not in record.attempts
+    ]
+    return views
+
+
+def attempts_of(record: Record) -> list[Attempt]:
+    """Every try that failed, in order."""
+    return sorted((attempt for tries in _tries(record).values() for attempt in tries), key=lambda attempt: attempt.seq)
+
+
+def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
+    """The tries that failed, by address, each with the usage of the steps that finished inside it."""
+    spent = _spent_inside(record)
+    return {address: tuple(_with_usage(attempts, spent)) for address, attempts in record.attempts.items()}
+
+
+def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple[int, Usage]]]) -> list[Attempt]:
+    """What a later try under the same number goes on with was paid in the try before it."""
+    found, before = [], 0
+    for attempt in attempts:
+        number = attempt.number if attempt.address else 1  # the tries of the whole run share their steps
+        inside = (usage for seq, usage in spent.get((attempt.address, number), ()) if before < seq <= attempt.seq)
+        found.append(replace(attempt, usage=sum(inside, Usage())))
+        before = attempt.seq
+    return found
+
+
+def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage]]]:
+    """What finished steps paid, with the commit that says so, by the step around them and the number of its try."""
+    spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
+    for outcome in record.outcomes.values():
+        inside = outcome.address if outcome.usage else ""
+        while inside:
+            number = _TRY.search(inside.rpartition("/")[0])
+            inside = outer(inside)
+            paid = (outcome.seq, Usage(**outcome.usage))
+            spent.setdefault((inside, int(number[1]) if number else 1), []).append(paid)
+    return spent

@@ -1,0 +1,289 @@
+"""Stopping a run: by its task, by its handle, and from any process that shares its store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task
+from crewlite.errors import RunCancelled, RunEnded, Suspended
+from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
+from crewlite.flow import ask, flow, step
+from crewlite.testing import EventRecorder, ScriptedLLM
+
+
+def until(true):
+    """Wait until something is so."""
+    limit = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.002)
+
+
+def history(config):
+    return History(config().location, config().provider)
+
+
+def status(config, ref="one"):
+    with history(config) as found:
+        return found.run(ref).status
+
+
+# from another process
+
+PROGRAM = """
+import asyncio, os, time
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+def begin(way, n):
+    with open("ran", "a") as file:
+        file.write(f"{way} {n}\\n")
+    return 60 if n == 2 and not os.path.exists("go") else 0
+
+@step
+def work(way, n):
+    time.sleep(begin(way, n))
+    return n
+
+@step
+async def awork(way, n):
+    await asyncio.sleep(begin(way, n))
+    return n
+
+def plain():
+    return [work("plain", n) for n in range(4)]
+
+async def awaited():
+    return [await awork("awaited", n) for n in range(4)]
+
+def made(location):
+    return {f.__name__: flow(f, checkpoint=CheckpointConfig(location=location)) for f in (plain, awaited)}
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="counts on POSIX processes")
+def test_a_run_is_stopped_from_another_process_and_goes_on_as_if_nothing_had_been(on_disk, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    location, ran = on_disk().location, tmp_path / "ran"
+    ways = ("plain", "awaited")
+
+    def begun(way):
+        code = f"from program import made; made({location!r})[{way!r}].kickoff(run_id={way!r})"
+        return subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+    children = [begun(way) for way in ways]
+    until(lambda: ran.exists() and {"plain 2", "awaited 2"} <= set(ran.read_text().split("\n")))
+    with history(on_disk) as found:
+        for way in ways:
+            found.cancel(way)
+            assert (found.run(way).status, found.run(way).at_work) == ("cancelled", None)
+        for child, way in zip(children, ways, strict=True):
+            assert f"RunCancelled: Run '{way}' was cancelled" in child.communicate(timeout=20)[1]
+            assert (child.returncode, found.run(way).status) == (1, "cancelled")
+    (tmp_path / "go").touch()
+    program: dict = {}
+    exec(PROGRAM, program)
+    for way in ways:
+        assert program["made"](location)[way].kickoff(run_id=way) == [0, 1, 2, 3]
+        assert [line for line in ran.read_text().splitlines() if line.startswith(way)] == [
+            f"{way} {n}" for n in (0, 1, 2, 2, 3)
+        ]
+        assert status(on_disk, way) == "finished"
+
+
+# from the same process
+
+
+def test_a_run_that_commits_is_refused_at_its_next_commit(config):
+    stops = [True]
+
+    @step
+    def first():
+        return 1
+
+    @step
+    def second():
+        if stops:
+            stops.clear()
+            with history(config) as found:
+                found.cancel("one")
+        return 2
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return first() + second()
+
+    with EventRecorder() as heard, pytest.raises(RunCancelled, match="run_id='one'") as caught:
+        pipeline.kickoff(run_id="one")
+    assert (caught.value.run_id, caught.value.branch) == ("one", "main")
+    assert [event.error_type for event in heard.of(FlowFailedEvent)] == ["RunCancelled"]
+    with history(config) as found:
+        run = found.run("one")
+        assert (run.status, run.attempts, [view.address for view in run.steps]) == ("cancelled", [], ["step:first"])
+    assert pipeline.kickoff(run_id="one") == 3
+    assert status(config) == "finished"
+
+
+def test_a_run_that_never_pauses_is_stopped_too(on_disk):
+    ticks = []
+
+    @step
+    async def tick(n):
+        ticks.append(n)
+
+    @flow(checkpoint=on_disk())
+    async def endless():
+        for n in range(100_000):
+            await tick(n)
+
+    handle = endless.submit(run_id="one")
+    until(lambda: len(ticks) > 500)
+    with history(on_disk) as found:
+        found.cancel("one")
+    with pytest.raises(RunCancelled):
+        handle.result(20)
+    assert handle.status == "cancelled"
+    with history(on_disk) as found:
+        recorded = len(found.run("one").steps)
+        assert found.run("one").status == "cancelled"
+    assert recorded <= len(ticks) <= recorded + 1
+
+
+def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
+    thinks, cut = threading.Event(), threading.Event()
+
+    class Thinker(ScriptedLLM):
+        async def acall(self, messages, **context):
+            try:
+                thinks.set()
+                await asyncio.sleep(60)
+            finally:
+                cut.set()
+
+    async def main():
+        run = asyncio.create_task(make_crew(Thinker([]), checkpoint=config()).akickoff(run_id="one"))
+        await asyncio.to_thread(thinks.wait)
+        with history(config) as found:
+            found.cancel("one")
+        with pytest.raises(RunCancelled):
+            await run
+
+    with EventRecorder() as heard:
+        asyncio.run(main())
+    assert cut.is_set()
+    assert [event.error_type for event in heard.of(CrewKickoffFailedEvent)] == ["RunCancelled"]
+    assert make_crew(["a", "b", "c"], checkpoint=config()).kickoff(run_id="one").raw == "c"
+
+
+@pytest.mark.parametrize("way", ["task", "handle"])
+@pytest.mark.parametrize("kind", ["plain", "awaited"])
+def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to_go_on_with(on_disk, kind, way):
+    first, ran, hang = threading.Event(), [], [True]
+
+    @step
+    async def work(n):
+        ran.append(n)
+        if n and hang:
+            first.set()
+            await asyncio.sleep(0.1)
+            ran.append("ran on")
+        return n
+
+    @flow(checkpoint=on_disk())
+    def plain():
+        return work.submit(0).result(), work.map([1, 2]).result()
+
+    @flow(checkpoint=on_disk())
+    async def awaited():
+        return await work(0), await work.map([1, 2])
+
+    pipeline = {"plain": plain, "awaited": awaited}[kind]
+
+    async def task():
+        run = asyncio.create_task(pipeline.akickoff(run_id="one"))
+        await asyncio.to_thread(first.wait)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await asyncio.sleep(0.15)
+
+    if way == "task":
+        asyncio.run(task())
+    else:
+        handle = pipeline.submit(run_id="one")
+        first.wait()
+        handle.cancel()
+        time.sleep(0.15)
+    assert ran == [0, 1, 2]
+    assert status(on_disk) == ("unfinished" if way == "task" else "cancelled")
+    hang.clear()
+    assert pipeline.kickoff(run_id="one") == (0, [1, 2])
+    assert ran == [0, 1, 2, 1, 2]
+
+
+def test_a_crew_in_the_thread_of_a_flow_is_cut_with_it(on_disk):
+    thinks, cut = threading.Event(), threading.Event()
+
+    class Thinker(ScriptedLLM):
+        async def acall(self, messages, **context):
+            try:
+                thinks.set()
+                await asyncio.sleep(60)
+            finally:
+                cut.set()
+
+    agent = Agent(role="Poet", goal="rhyme", llm=Thinker([]))
+    crew = Crew(tasks=[Task(name="write", description="Write", expected_output="a poem", agent=agent)])
+    pipeline = flow(name="pipeline", checkpoint=on_disk())(lambda: crew.kickoff().raw)
+    handle = pipeline.submit(run_id="one")
+    thinks.wait()
+    handle.cancel()
+    assert cut.wait(5)
+
+
+# where nobody is at work
+
+
+def test_a_run_that_waits_for_people_is_cancelled_until_it_is_kicked_off_again(config, monkeypatch):
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+
+        @flow(checkpoint=config())
+        def asks():
+            return ask("Well?", name="well")
+
+        with pytest.raises(Suspended):
+            asks.kickoff(run_id="one")
+        with history(config) as found:
+            found.cancel("one")
+            found.cancel("one")
+            assert found.run("one").status == "cancelled"
+            found.prune(keep_last=1)
+            assert found.run("one").status == "cancelled"
+            found.fork("one", branch="beside")
+            assert found.run("one/beside").status == "waiting"
+        with pytest.raises(Suspended):
+            asks.kickoff(run_id="one")
+        assert status(config) == "waiting"
+        assert asks.kickoff(run_id="one", answers={"human:well": "yes"}) == "yes"
+
+
+@pytest.mark.parametrize("ends", ["is finished", "has failed"])
+def test_what_has_ended_cannot_be_cancelled(config, ends):
+    @flow(checkpoint=config())
+    def pipeline():
+        if ends == "has failed":
+            raise KeyError
+
+    with contextlib.suppress(KeyError):
+        pipeline.kickoff(run_id="one")
+    with history(config) as found, pytest.raises(RunEnded, match=ends):
+        found.cancel("one")

@@ -1,0 +1,280 @@
+"""What bounds a flow: a deadline over all its lives, and a policy for the failures of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+
+from crewlite import FailurePolicy, History
+from crewlite.errors import ConfigError, DeadlineExceeded, StepTimeout
+from crewlite.events import FlowFailedEvent, RecoveryStartedEvent
+from crewlite.flow import flow, step
+from crewlite.recovery import Rule
+from crewlite.testing import EventRecorder
+
+
+class Boom(Exception):
+    """What goes wrong here."""
+
+
+@pytest.fixture
+def ran():
+    return []
+
+
+# deadlines
+
+
+@pytest.mark.parametrize("kind", ["plain", "awaited"])
+def test_when_its_time_is_up_a_flow_fails_and_what_it_began_is_cut(config, ran, kind):
+    @step
+    async def work(n):
+        ran.append(n)
+        await asyncio.sleep(0 if n < 2 else 0.3)
+        ran.append("ran on")
+        return n
+
+    def plain():
+        return work.submit(1).result(), work.submit(2).result()
+
+    async def awaited():
+        return await work(1), await work(2)
+
+    def pipeline(timeout):
+        return flow(name="pipeline", checkpoint=config(), timeout=timeout, retries=3)(
+            {"plain": plain, "awaited": awaited}[kind]
+        )
+
+    with EventRecorder() as heard, pytest.raises(DeadlineExceeded, match=r"flow pipeline did not end within 0\.1 s"):
+        pipeline(timedelta(seconds=0.1)).kickoff(run_id="one")
+    assert [event.error_type for event in heard.of(FlowFailedEvent)] == ["DeadlineExceeded"]
+    time.sleep(0.25)
+    assert ran == [1, "ran on", 2]
+    with pytest.raises(DeadlineExceeded):
+        pipeline(0.1).kickoff(run_id="one")
+    assert ran == [1, "ran on", 2], "a resume after the deadline fails at once"
+    with History(config().location, config().provider) as history:
+        run = history.run("one")
+        assert run.status == "failed"
+        assert [(a.address, a.error_type, a.final) for a in run.attempts] == [("", "DeadlineExceeded", True)] * 2
+    assert pipeline(60).kickoff(run_id="one") == (1, 2)
+    assert ran == [1, "ran on", 2, 2, "ran on"]
+
+
+def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config):
+    broken = [True]
+
+    @step
+    def one():
+        return 1
+
+    @flow(checkpoint=config(), timeout=0.2)
+    def pipeline():
+        one()
+        if broken:
+            raise Boom
+        return "done"
+
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    time.sleep(0.2)
+    with pytest.raises(DeadlineExceeded):
+        pipeline.kickoff(run_id="one")
+    assert pipeline.fork("one").kickoff() == "done"
+
+
+def test_a_flow_in_a_flow_has_a_deadline_of_its_own_which_a_longer_one_takes_back(config):
+    limit, waits = [0.1], [0.3]
+
+    @step
+    async def slow():
+        await asyncio.sleep(waits[0])
+
+    async def work():
+        await slow()
+        return "in time"
+
+    @flow(checkpoint=config())
+    async def outer():
+        return await flow(name="inner", timeout=limit[0])(work).akickoff()
+
+    with pytest.raises(DeadlineExceeded, match="flow inner"):
+        outer.kickoff(run_id="one")
+    limit[:], waits[:] = [60], [0]
+    assert outer.kickoff(run_id="one") == "in time"
+
+
+KILLED = """
+import os, time
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+def work(n):
+    return n
+
+@flow(checkpoint=CheckpointConfig(location=LOCATION), timeout=TIMEOUT)
+def pipeline():
+    total = work(1) + work(2)
+    if not os.path.exists("go"):
+        os.kill(os.getpid(), 9)
+    return total
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills itself by a POSIX signal")
+def test_a_killed_run_is_late_when_its_deadline_has_passed_meanwhile(on_disk, tmp_path):
+    def program(timeout):
+        return KILLED.replace("LOCATION", repr(on_disk().location)).replace("TIMEOUT", str(timeout))
+
+    command = [sys.executable, "-c", f"{program(60)}\npipeline.kickoff(run_id='one')"]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == -9
+    (tmp_path / "go").touch()
+    for timeout in (0.01, 60):
+        found: dict = {}
+        exec(program(timeout), found)
+        if timeout == 60:
+            assert found["pipeline"].kickoff(run_id="one") == 3
+        else:
+            with pytest.raises(DeadlineExceeded):
+                found["pipeline"].kickoff(run_id="one")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), "soon", True, timedelta(0)])
+def test_a_deadline_that_is_none_is_told_when_the_function_is_decorated(wrong):
+    with pytest.raises(ConfigError, match="wanted seconds or a timedelta, more than 0"):
+        flow(timeout=wrong)(lambda: None)
+
+
+# policies
+
+TWICE = FailurePolicy((Rule(frozenset({"bug"}), retries=2, base=0), Rule(frozenset({"timeout"}), retries=1, base=0)))
+
+
+def test_a_policy_decides_for_steps_that_have_no_retries_of_their_own(config, ran):
+    @step
+    def inherits():
+        ran.append("inherits")
+        raise Boom
+
+    @step(retries=1)
+    def own():
+        ran.append("own")
+        raise Boom
+
+    @step(retries=0)
+    def never():
+        ran.append("never")
+        raise Boom
+
+    @step(timeout=0.01)
+    async def slow():
+        ran.append("slow")
+        await asyncio.sleep(5)
+
+    @flow(checkpoint=config(), failure_policy=TWICE)
+    async def pipeline():
+        for each in (inherits, own, never):
+            with pytest.raises(Boom):
+                await each.submit()
+        with pytest.raises(StepTimeout):
+            await slow()
+        raise Boom
+
+    with EventRecorder() as heard, pytest.raises(Boom):
+        pipeline.kickoff()
+    assert ran == ["inherits"] * 3 + ["own"] * 2 + ["never"] + ["slow"] * 2
+    assert [(e.name, e.failure) for e in heard.of(RecoveryStartedEvent)] == [
+        ("inherits", "bug"),
+        ("inherits", "bug"),
+        ("own", "bug"),
+        ("slow", "timeout"),
+    ]
+
+
+def test_steps_and_flows_inside_inherit_and_the_innermost_decides(config, ran):
+    @step
+    def inner():
+        ran.append("inner")
+        raise Boom
+
+    @step
+    def outer():
+        ran.append("outer")
+        return inner()
+
+    @flow
+    def part():
+        return outer()
+
+    @flow(failure_policy=FailurePolicy())
+    def gives_up():
+        return inner()
+
+    @flow(checkpoint=config(), failure_policy=TWICE)
+    def pipeline():
+        for each in (outer, part.kickoff, gives_up.kickoff):
+            with pytest.raises(Boom):
+                each()
+
+    pipeline.kickoff()
+    assert ran == (["outer"] + ["inner"] * 3) * 2 + ["inner"]
+
+
+def test_tries_that_a_policy_gave_stay_spent_over_a_restart(on_disk, ran):
+    broken = [True]
+
+    @step
+    def shaky():
+        ran.append(1)
+        if len(ran) == 2 and broken:
+            broken.clear()
+            with History(on_disk().location) as history:
+                history.cancel("one")
+        raise Boom
+
+    pipeline = flow(name="pipeline", checkpoint=on_disk(), failure_policy=TWICE)(lambda: shaky())
+    with pytest.raises(Exception, match="was cancelled"):
+        pipeline.kickoff(run_id="one")
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    assert len(ran) == 4, "one try was recorded before the cut, so two were left"
+
+
+def test_a_policy_that_is_none_is_told_when_the_function_is_decorated():
+    with pytest.raises(ConfigError, match="wanted a FailurePolicy"):
+        flow(failure_policy=3)(lambda: None)
+
+
+# what ends programs
+
+
+@pytest.mark.parametrize("kind", ["plain", "awaited"])
+@pytest.mark.parametrize("where", ["step", "flow"])
+def test_sys_exit_is_a_failed_try_that_tells_the_code(config, kind, where):
+    @step
+    def leaves():
+        sys.exit(7)
+
+    @step
+    async def aleaves():
+        sys.exit(7)
+
+    def plain():
+        return leaves() if where == "step" else sys.exit(7)
+
+    async def awaited():
+        return await aleaves() if where == "step" else sys.exit(7)
+
+    pipeline = flow(name="pipeline", checkpoint=config())({"plain": plain, "awaited": awaited}[kind])
+    with pytest.raises(RuntimeError, match=r"it raised SystemExit\(7\)"):
+        pipeline.kickoff(run_id="one")
+    with History(config().location, config().provider) as history:
+        assert {a.message for a in history.run("one").attempts} == {"it raised SystemExit(7)"}

@@ -1,0 +1,102 @@
+"""What history tells of each try: why it failed, when it began and ended, and what was paid inside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crewlite import Agent, Crew, History, LLMReply, Task, Usage
+from crewlite.events import RecoveryStartedEvent, StepFailedEvent
+from crewlite.flow import flow, step
+from crewlite.testing import EventRecorder, ScriptedLLM
+
+
+class Boom(Exception):
+    """What goes wrong here."""
+
+
+def paid(tokens):
+    return LLMReply(text="a poem", usage=Usage(prompt_tokens=tokens, requests=1))
+
+
+@pytest.fixture
+def pipeline(config):
+    """Its step asks a crew twice a try, fails twice, and ends at the third; the flow fails once before all that."""
+    llm = ScriptedLLM([paid(n) for n in (1, 2, 4, 8, 16, 32, 64)])
+    poet = Agent(role="Poet", goal="rhyme", llm=llm)
+    crew = Crew(name="poets", tasks=[Task(name="write", description="Write", expected_output="text", agent=poet)])
+    tries, broken = [], [True]
+
+    @step(retries=2)
+    def verses():
+        tries.append(1)
+        crew.kickoff()
+        crew.kickoff()
+        if len(tries) < 3:
+            raise Boom(f"try {len(tries)}")
+        return "verses"
+
+    @flow(checkpoint=config())
+    def pipeline():
+        crew.kickoff()
+        if broken:
+            broken.clear()
+            raise Boom("first life")
+        return verses()
+
+    return pipeline
+
+
+def test_each_try_tells_why_it_failed_when_it_was_and_what_was_paid_inside_it(pipeline, config):
+    before = datetime.now(UTC)
+    with EventRecorder() as heard:
+        with pytest.raises(Boom, match="first life"):
+            pipeline.kickoff(run_id="one")
+        assert pipeline.kickoff(run_id="one") == "verses"
+    after = datetime.now(UTC)
+    with History(config().location, config().provider) as history:
+        run = history.run("one")
+        attempts = run.attempts
+        (view,) = [view for view in run.steps if view.address == "step:verses"]
+    assert [(a.address, a.number, a.message, a.usage.total_tokens) for a in attempts] == [
+        ("", 1, "first life", 1),
+        ("step:verses", 1, "try 1", 2 + 4),
+        ("step:verses", 2, "try 2", 8 + 16),
+    ]
+    assert all(a.error_type == "Boom" and "Traceback" in a.traceback for a in attempts)
+    assert view.attempts == tuple(attempts[1:])
+    moments = [moment for a in (*attempts, view) for moment in (a.started_at, a.ended_at)]
+    assert before <= moments[0] + timedelta(milliseconds=5), "times and durations come from different clocks"
+    assert moments[-1] <= after
+    assert all(one <= other + timedelta(milliseconds=5) for one, other in zip(moments, moments[1:], strict=False))
+    assert all(moment.utcoffset() == timedelta(0) for moment in moments)
+    again = heard.of(RecoveryStartedEvent)
+    assert [(e.attempt, e.duration_ms) for e in again] == [(a.number, a.milliseconds) for a in attempts[1:]]
+
+
+def test_the_times_of_tries_outlive_a_pruning(pipeline, config):
+    with pytest.raises(Boom):
+        pipeline.kickoff(run_id="one")
+    pipeline.kickoff(run_id="one")
+    with History(config().location, config().provider) as history:
+        before = {(a.address, a.number): a.ended_at for a in history.run("one").attempts}
+        assert history.prune(keep_last=1).freed
+        run = history.run("one")
+        kept = {(a.address, a.number): a.ended_at for a in run.attempts}
+        assert kept
+        assert kept.items() <= before.items()
+        assert history.run("one").steps[-1].ended_at > max(kept.values())
+
+
+def test_a_step_that_gives_up_tells_its_last_try_and_how_long_that_took(config):
+    @step(retries=1)
+    def fails():
+        raise Boom
+
+    with EventRecorder() as heard, pytest.raises(Boom):
+        flow(name="pipeline", checkpoint=config())(lambda: fails()).kickoff(run_id="two")
+    (failed,) = heard.of(StepFailedEvent)
+    with History(config().location, config().provider) as history:
+        (last,) = [a for a in history.run("two").attempts if a.address == "step:fails" and a.final]
+    assert (failed.attempt, failed.duration_ms) == (2, last.milliseconds)
