@@ -157,6 +157,7 @@ def test_a_run_that_never_pauses_is_stopped_too(on_disk):
     assert recorded <= len(ticks) <= recorded + 1
 
 
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
 def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
     thinks, cut = threading.Event(), threading.Event()
 
@@ -183,6 +184,7 @@ def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
     assert make_crew(["a", "b", "c"], checkpoint=config()).kickoff(run_id="one").raw == "c"
 
 
+@pytest.mark.parametrize("on_disk", ["json"], indirect=True)
 @pytest.mark.parametrize("way", ["task", "handle"])
 @pytest.mark.parametrize("kind", ["plain", "awaited"])
 def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to_go_on_with(on_disk, kind, way):

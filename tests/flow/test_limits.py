@@ -31,6 +31,7 @@ def ran():
 # deadlines
 
 
+@pytest.mark.parametrize("config", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("kind", ["plain", "awaited"])
 def test_when_its_time_is_up_a_flow_fails_and_what_it_began_is_cut(config, ran, kind):
     @step
@@ -90,6 +91,7 @@ def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config
     assert pipeline.fork("one").kickoff() == "done"
 
 
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
 def test_a_flow_in_a_flow_has_a_deadline_of_its_own_which_a_longer_one_takes_back(config):
     limit, waits = [0.1], [0.3]
 
