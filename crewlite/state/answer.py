@@ -31,7 +31,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any) -> 
     if address in record.outcomes or record.answer_to(asked):
         raise AnswerRefused(address, "it has an answer already, which the run goes on with")
     coded = Secrets.of().mask_data(codec.encode(value, "the answer"))
-    _check(asked, coded, address)
+    check(asked, coded)
     at = now().isoformat()
     facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": at}
     of = {"digest": asked["digest"]} if "digest" in asked else {}
@@ -39,12 +39,13 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any) -> 
     store.append([Commit(run_id, branch, record.seq, record.sum, (seal(facts, after=record.sum),))])
 
 
-def _check(asked: Facts, coded: Any, address: str) -> None:
+def check(asked: Facts, coded: Any) -> None:
+    """Raises AnswerRefused unless this answers the question, as far as its recorded schema tells."""
     if "schema" not in asked:
         if not isinstance(coded, str):
-            raise AnswerRefused(address, f"{coded!r} is no text")
+            raise AnswerRefused(asked["address"], f"{coded!r} is no text")
         return
     try:
         jsonschema.validate(coded, asked["schema"])
     except jsonschema.ValidationError as error:
-        raise AnswerRefused(address, error.message) from None
+        raise AnswerRefused(asked["address"], error.message) from None
