@@ -288,7 +288,8 @@ class Record:
             if known is not self.outcomes:  # which go with those around them
                 for at in edited:
                     known.pop(at, None)
-        for at in around(edited):
+        for at in ("", *around(edited)):  # also where a prune has left out what was inside them
+            self.outcomes.pop(at, None)
             self.intents.pop(at, None)
 
     def _replace(self, address: str) -> None:

@@ -244,6 +244,24 @@ def test_an_edited_approval_decides_on_the_call_anew(memory, first, then):
     assert paid == ["5"]
 
 
+def test_an_edit_within_a_step_stands_also_if_the_inside_was_pruned_meanwhile(on_disk):
+    @step
+    def outer(n):
+        return double(n) + 1
+
+    @flow(checkpoint=on_disk())
+    def whole(n):
+        return [outer(n), outer(2)]
+
+    assert whole.kickoff(1, run_id="r") == [3, 5]
+    whole.fork("r", branch="x", edits={"step:outer#2/step:double": 50})
+    with History(on_disk().location) as history:
+        assert history.prune(keep_last=1).freed
+        history.export("r", "r.json")
+        assert history.doctor() == []
+    assert whole.kickoff(from_checkpoint="r/x") == [3, 51]
+
+
 def test_many_edits_of_many_steps_all_stand(memory):
     @step
     async def same(n):
