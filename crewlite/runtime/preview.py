@@ -163,8 +163,9 @@ class DryFrame(Frame):
 
     async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
+        source = run.traces.source(step.question)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
-            value, source = run.record.value(address), run.traces.source(step.question)
+            value = run.record.value(address)
             if source and address not in run.record.edited:  # which stands, whatever it is given
                 run.note(address, step.kind, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, value)
@@ -174,10 +175,10 @@ class DryFrame(Frame):
             return self._decoded(step, address, value)
         if step.kind in _ENTERED:
             return await self.enter(step, address, fingerprint)
-        asked = run.record.asked.get(address)
-        if recorded is None and asked and (told := run.record.answer_to(asked)):
+        answer = run.record.answers.get(address)
+        if recorded is None and not source and answer and answer.get("digest") == codec.digest(step.question):
             run.note(address, step.kind, "reused", "was answered")
-            return step.decode({"answer": told["value"]})
+            return step.decode({"answer": answer["value"]})
         run.note(address, step.kind, "runs", self._why(address, step.kind, recorded))
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
@@ -226,10 +227,10 @@ class DryFrame(Frame):
     def _why(self, address: str, kind: str, recorded: Outcome | None) -> str:
         """Why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if kind == "human" else ""
+        if recorded is not None and self.live:
+            return "comes behind what is not as it was" + waits
         if recorded is not None:
-            return (
-                "comes behind what is not as it was" if self.live else "asks something else than was recorded"
-            ) + waits
+            return "asks something else than was recorded" + waits
         if address in record.edited:
             return f"is to run again{waits}"
         if address in self.run.changed_inside:

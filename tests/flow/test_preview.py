@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
-from crewlite.errors import ConfigError, NonDeterminism, RefError
+from crewlite.errors import ConfigError, NonDeterminism, RefError, Suspended
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
@@ -189,6 +189,21 @@ def test_a_question_waits_unless_it_was_answered(config):
     }
     other = publish.fork("r", branch="y", inputs={"text": "b"}).preview()
     assert told(other)["human:ok"] == "runs: asks something else than was recorded and waits for an answer"
+
+
+def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
+    @flow(checkpoint=config())
+    def publish(text):
+        return ask(f"Publish {text}?", bool, name="ok")
+
+    with pytest.raises(Suspended):
+        publish.kickoff("a", run_id="r")
+    waits = told(publish.preview(from_checkpoint="r"))
+    assert waits == {"human:ok": "runs: waits for an answer"}
+    with History("x", config().provider, make=True) as history:
+        history.answer("r", "human:ok", True)
+    assert told(publish.preview(from_checkpoint="r")) == {"human:ok": "reused: was answered"}
+    assert told(publish.fork("r", branch="x", inputs={"text": "b"}).preview()) == waits
 
 
 def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
