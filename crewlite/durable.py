@@ -135,6 +135,8 @@ class Step(Generic[T]):
     """The outcome that a person's word for it stands for (a call in doubt)."""
     intends: Callable[[T], Sequence[Intent]] | None = None
     """The calls that this outcome will lead to at once; committed with it."""
+    blank: Callable[[], T] | None = None
+    """Stands for an outcome that nobody knows, in a preview."""
     drift: Drift = "live"
     exact: bool = False
     """What it asks for inside follows from its question alone: other steps than those recorded are an error."""
@@ -156,6 +158,10 @@ class Scope(Protocol):
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that steps are asked for on; None outside a run."""
+
+    @property
+    def dry(self) -> bool:
+        """Whether this is only a preview: steps are asked for, and not done."""
 
     @property
     def address(self) -> str:
@@ -202,6 +208,7 @@ class _Plain:
     """No run: steps are plain calls, and nothing is recorded or announced."""
 
     address = ""
+    dry = False
     loop = None
     idempotency_key = ""
     past = ()

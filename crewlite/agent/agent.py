@@ -157,6 +157,11 @@ class Agent(Definition):
         """The same for every agent of this role."""
         return identity_of("agent", self.role)
 
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inputs as its runs record them. Raises ConfigError for other than `messages`."""
+        self._check(inputs)
+        return {"messages": _conversation(inputs["messages"])}
+
     async def _kickoff(self, request: Request, response_format: type[BaseModel] | None) -> LiteAgentOutput:
         if self._bound is not None and request.from_checkpoint is None:
             request, response_format = request.going_on_from(self._bound), response_format or self._response_format
@@ -175,9 +180,9 @@ class Agent(Definition):
             silent=_SILENT,
             holds=(self, llm, *self.tools),
             check=self._check,
-            asks=lambda inputs: self._question(shape, inputs["messages"]),
+            asks=lambda inputs: self._question(shape, _conversation(inputs["messages"])),
             asks_people=any(tool.requires_approval for tool in self.tools),
-            step=lambda inputs, run: self._step(llm, shape, inputs["messages"], run),
+            step=lambda inputs, run: self._step(llm, shape, _conversation(inputs["messages"]), run),
         )
         with shown(self.verbose, lambda: request.progress.run_id):
             return await kickoff(root, request)
@@ -189,6 +194,8 @@ class Agent(Definition):
     def _check(self, inputs: Mapping[str, Any]) -> None:
         if "messages" not in inputs:
             raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
+        if unknown := sorted(inputs.keys() - {"messages"}):
+            raise ConfigError(f"Agent {self.role!r} is given {', '.join(unknown)}; it takes messages, and no more")
         _conversation(inputs["messages"])
 
     def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:

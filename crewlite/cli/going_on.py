@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew
+from crewlite.cli.checkpoint import ways
 from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.exits import Failed
-from crewlite.cli.kinds import Runnable, check_takes, kind_of, name_of, with_types
+from crewlite.cli.kinds import Runnable, check_takes, kind_of, name_of, on_model, with_types
 from crewlite.cli.manner import Manner, manner_options, pairs
 from crewlite.cli.shell import Again
 from crewlite.cli.stage import Stage
 from crewlite.llm.models import named
+from crewlite.runtime.fork import Fork
+from crewlite.runtime.preview import Preview
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
@@ -58,6 +61,7 @@ def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) ->
 @click.option("--message", metavar="TEXT", help="What to ask instead, of an agent.")
 @click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=_EDIT)
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
+@click.option("--preview", is_flag=True, help="Only say what would run again, and why; no branch is made.")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
 @manner_options(rerun=_RERUN)
 def fork(
@@ -69,6 +73,7 @@ def fork(
     message: str | None,
     edits: Sequence[str],
     no_run: bool,
+    preview: bool,
     target: str | None,
 ) -> None:
     """Begin a branch at a checkpoint, run it, and print its answer.
@@ -78,33 +83,58 @@ def fork(
     that. The run itself stays as it is.
     """
     given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True)
-    if no_run and (given or message or manner.model or manner.answers):
-        raise click.UsageError("--no-run only makes the branch; inputs and models are for the run of it")
+    only = "--preview" if preview else "--no-run" if no_run else None
+    if preview and no_run:
+        raise click.UsageError("--preview makes no branch, and --no-run makes only that; wanted one of the two")
+    if only and (message or manner.answers or (no_run and manner.model)):
+        raise click.UsageError(f"{only} runs nothing; messages, models and answers are for a run")
     stage = Stage(manner)
     with stage.set_up():
         with asked.open(ref) as opened:
             run = opened.history.run(opened.ref or "latest")
             stage.again = Again(opened.location, target, manner.model)
             again, doubts = _apart(run, manner.rerun)
+            if only and doubts:
+                raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which is made in a run")
             at = _exactly(opened, run)
             make = partial(opened.history.fork, at, branch=branch, edits=edited, rerun=again)
-            if no_run:
-                if doubts:
-                    raise click.UsageError(f"--no-run: {doubts[0]} is a call in doubt, which is made in a run")
-                made = make()
-                name = f"{made.run_id}/{made.branch}"
-                stage.say(f"Made {name}. To run it: {stage.again.line('resume', name)}")
-                return stage.output.branch(made.run_id, made.branch)
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
+            if no_run:
+                made = make(inputs=_typed(stage, run, source, target, given))
+                lines = stage.again if target else ways.again(opened, made)
+                stage.say(f"Made {ways.ref_of(made)}. To run it: {lines.line('resume', ways.ref_of(made))}")
+                return stage.output.branch(made.run_id, made.branch)
             definition = _definition(stage, run, source, target)  # first: what cannot be run is not forked
             check_takes(definition, given, message, manner.model)
             given = with_types(definition, given)
-            made = make()
+            if preview:
+                return stage.output.preview(_foreseen(definition, manner.model, source, edited, again, given))
+            made = make(inputs=given)
         stage.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
         stage.manner = replace(manner, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
-        stage.kickoff(definition.bound_to(None), inputs=given or None, message=message, source=there)
+        stage.kickoff(definition.bound_to(None), message=message, source=there)
     return None
+
+
+def _typed(
+    stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
+) -> dict[str, Any]:
+    """The inputs of a branch that is not run yet, as the definition takes them. That of a crew takes any text."""
+    if not given or run.definition["kind"] == "crew":
+        return given
+    definition = _definition(stage, run, source, target)
+    check_takes(definition, given, None, None)
+    return with_types(definition, given)
+
+
+def _foreseen(definition: Runnable, model: str | None, source: CheckpointConfig, *changes: Any) -> Preview:
+    if isinstance(definition, Agent):
+        raise click.UsageError("--preview is for crews and flows; of an agent, what is asked anew is asked")
+    whole = on_model(definition, model) if model else definition
+    fork: Fork[Any] = Fork(whole, type(whole))
+    foreseen: Preview = fork.tried(source, *changes).preview()
+    return foreseen
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TextIO
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
 
 from crewlite.cli.checkpoint import document
 from crewlite.cli.exits import writing
 from crewlite.events.console import printable
 from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.runtime.preview import Preview
 
 rich = lazy("rich.console")
 
@@ -38,6 +42,12 @@ class Output:
         if self._as_json:
             return self.tell({"type": "branch", "run_id": run_id, "branch": branch})
         return self._text(f"{run_id}/{branch}")
+
+    def preview(self, foreseen: Preview) -> None:
+        """Print what a run would do."""
+        if self._as_json:
+            return self.tell({"type": "preview", "steps": [asdict(step) for step in foreseen], "ends": foreseen.ends})
+        return self._text(str(foreseen))
 
     def tell(self, data: dict[str, Any]) -> None:
         """Print one line of JSON."""

@@ -26,6 +26,7 @@ from crewlite.runtime.engine import kickoff
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.fork import ForkVerb
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
+from crewlite.runtime.preview import Preview, preview
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.task.step import Filled
@@ -184,9 +185,36 @@ class Crew(Definition):
         """The same for every crew of this name whose tasks have these names, or else descriptions."""
         return identity_of("crew", self.name, [task.name or task.description for task in self.tasks])
 
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inputs as its runs record them: any, as a fork may fill placeholders that are new."""
+        return inputs
+
+    def preview(self, inputs: Mapping[str, Any] | None = None, *, from_checkpoint: FromCheckpoint = None) -> Preview:
+        """What `kickoff` would do with these arguments: which tasks answer from the record, which run, and why.
+
+        For a crew that is bound, as `fork` returns it, or with a ref. Asks no model, does no step and writes nothing;
+        the run may be at work meanwhile. Raises what kickoff raises before it pays for anything, and ConfigError if it
+        is not told what to go on from.
+        """
+        request = Request(inputs, None, from_checkpoint)
+        return run_sync("preview", lambda: self._preview(request), lambda: "Nothing was changed.")
+
+    async def apreview(
+        self, inputs: Mapping[str, Any] | None = None, *, from_checkpoint: FromCheckpoint = None
+    ) -> Preview:
+        """`preview`, to await on a loop of your own."""
+        return await self._preview(Request(inputs, None, from_checkpoint))
+
+    async def _preview(self, request: Request) -> Preview:
+        return await preview(self._root(self._cast()), request.going_on_from(self._bound))
+
     async def _kickoff(self, request: Request) -> CrewOutput:
-        request, cast = request.going_on_from(self._bound), self._cast()
-        root = Root(
+        cast = self._cast()
+        with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
+            return await kickoff(self._root(cast), request.going_on_from(self._bound))
+
+    def _root(self, cast: Cast) -> Root[CrewOutput]:
+        return Root(
             kind="crew",
             name=self.name,
             definition=self._facts(described(self.tasks, self._people())),
@@ -205,8 +233,6 @@ class Crew(Definition):
             asks_people=any(task.human_input or _wants_approval(agent, task) for task, agent, _ in cast),
             rebind=self._rebind,
         )
-        with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
-            return await kickoff(root, request)
 
     def _cast(self) -> Cast:
         """Who does what with which model. Raises NoModel naming every agent without one."""

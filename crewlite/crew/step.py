@@ -10,11 +10,13 @@ from crewlite.agent.agent import Agent
 from crewlite.codec import decode
 from crewlite.crew.binding import match
 from crewlite.crew.output import CrewOutput
-from crewlite.durable import Drift, Stamp, Step
+from crewlite.durable import Drift, Scope, Stamp, Step
 from crewlite.errors import MissingInput
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
+from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import Run
+from crewlite.state.record import around
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Filled, Given, task_step
 from crewlite.task.task import Task
@@ -54,38 +56,39 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
     scope = durable.scope()
     addresses = [fact["address"] for fact in run.record.run["definition"]["tasks"]] if run else None
     earlier = [decode(inputs) for _, inputs in run.record.earlier_inputs] if run else []
+    edited = run.record.edited | around(run.record.edited) if run else frozenset()
     done: dict[Task, Given] = {}
     changed: set[Task] = set()
     outputs = []
-    await _ready(cast, addresses, run)
+    if not scope.dry:
+        await _ready(cast, addresses, run)
     for number, (task, agent, llm) in enumerate(cast):
         address = addresses[number] if addresses else scope.take("task", task.name)
         wanted = done if task.context is None else task.context
         context = [done[other] for other in wanted]
         filled = Filled.of(task, agent, inputs)
         asks_other = any(_asked(task, agent, other) != filled.asked() for other in earlier)
-        if asks_other or not changed.isdisjoint(wanted) or (run and _is_edited(run, address)):
+        if asks_other or not changed.isdisjoint(wanted) or address in edited:
             changed.add(task)
-        drift = _drift(run, address, changed=task in changed)
+        drift = _drift(scope, address, changed=task in changed or run is None)
         output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
         done[task] = Given(address, task.title, output.raw)
         outputs.append(output)
     return outputs
 
 
-def _drift(run: Run | None, address: str, *, changed: bool) -> Drift:
-    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again."""
-    if run is None or not changed:
+def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
+    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again.
+
+    Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
+    """
+    if not isinstance(scope, Frame) or not changed:
         return "configured"
-    if address in run.record.edited:
+    record = scope.run.record
+    if address in record.edited:
         return "keep"
-    other_inputs = run.record.inputs_of(address) != run.record.run["inputs"]
-    return "again" if other_inputs or run.record.edited else "configured"
-
-
-def _is_edited(run: Run, address: str) -> bool:
-    """Whether a fork has changed the outcome of a step, or of one inside it."""
-    return any(edited == address or edited.startswith((f"{address}/", f"{address}!")) for edited in run.record.edited)
+    other_inputs = record.inputs_of(address) != record.run["inputs"]
+    return "again" if other_inputs or record.edited else "configured"
 
 
 async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> None:

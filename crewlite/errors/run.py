@@ -12,11 +12,13 @@ class PlaceIsBehind(CrewliteError, RuntimeError):
 
     code = "place_is_behind"
 
-    def __init__(self, place: str, *, run_id: str, branch: str, after: Sequence[str], head: str) -> None:
+    def __init__(
+        self, place: str, *, run_id: str, branch: str, after: Sequence[str], head: str, kind: str = "crew"
+    ) -> None:
         super().__init__(
             f"Place {place} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and resuming "
             f"there would abandon recorded work. To go on from the head, resume from {head!r} or with "
-            f"run_id={run_id!r}; to start again at this place, fork it: crew.fork({place!r})."
+            f"run_id={run_id!r}; to start again at this place, fork it: {kind}.fork({place!r})."
         )
         self.place, self.run_id, self.branch, self.after, self.head = place, run_id, branch, tuple(after), head
 
@@ -46,11 +48,12 @@ class InputsChanged(RunMismatch):
 
     code = "inputs_changed"
 
-    def __init__(self, run_id: str, names: Sequence[str]) -> None:
+    def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew") -> None:
+        others = ", ".join(f"{name!r}: ..." for name in names)
         super().__init__(
             f"Run {run_id!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
             f"inputs or with the recorded ones; to try other inputs, fork the run: "
-            f"crew.fork({run_id!r}).kickoff(inputs), or use another run_id."
+            f"{kind}.fork({run_id!r}, inputs={{{others}}}).kickoff(), or use another run_id."
         )
         self.run_id, self.names = run_id, tuple(names)
 

@@ -27,6 +27,7 @@ from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.fork import Fork
 from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
+from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 
@@ -175,10 +176,11 @@ class FlowFunction(Generic[P, R]):
         operation_id: str | None = None,
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        inputs: Mapping[str, Any] | None = None,
     ) -> FlowFunction[P, R]:
-        """Begin a branch and return this flow, bound to it: see `Crew.fork`. Its kickoff may be given other inputs."""
+        """Begin a branch and return this flow, bound to it: see `Crew.fork`. `inputs` are arguments by name."""
         verb: Fork[FlowFunction[P, R]] = Fork(self, type(self))
-        return verb(ref, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
+        return verb(ref, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun, inputs=inputs)
 
     def bound_to(self, config: object) -> FlowFunction[P, R]:
         """A copy whose kickoff goes on from `config` (a CheckpointConfig with `restore_from`); None: from nothing."""
@@ -206,16 +208,37 @@ class FlowFunction(Generic[P, R]):
         answers: Mapping[str, Any] | None,
         rerun: Iterable[str],
     ) -> Request:
+        return Request(self._given(args, kwargs) or None, run_id, from_checkpoint, answers, rerun)
+
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
+        return self._given((), inputs)
+
+    def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            given = self._signature.bind_partial(*args, **kwargs).arguments
+            return self._signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
             raise ConfigError(f"flow {self.name!r}: {error}; it takes {self._signature}") from None
-        return Request(given or None, run_id, from_checkpoint, answers, rerun)
+
+    def preview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
+        """What `kickoff` would do with these arguments: see `Crew.preview`. Code between the steps runs."""
+        request = self._request(args, kwargs, None, from_checkpoint, None, ())
+        return run_sync("preview", lambda: self._preview(request), lambda: "Nothing was changed.")
+
+    async def apreview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
+        """`preview`, to await on a loop of your own."""
+        return await self._preview(self._request(args, kwargs, None, from_checkpoint, None, ()))
+
+    async def _preview(self, request: Request) -> Preview:
+        return await preview(self._root(), request.going_on_from(self._bound))
 
     async def _kickoff(self, request: Request) -> _Result:
+        with shown(False, lambda: request.progress.run_id):
+            return await kickoff(self._root(), request.going_on_from(self._bound))
+
+    def _root(self) -> Root[_Result]:
         codec.declare_hints(self.func)
-        request = request.going_on_from(self._bound)
-        root = Root(
+        return Root(
             kind="flow",
             name=self.name,
             definition={"kind": "flow", "name": self.name},
@@ -232,10 +255,10 @@ class FlowFunction(Generic[P, R]):
             exact=True,
             paused=lambda waiting, stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting),
         )
-        with shown(False, lambda: request.progress.run_id):
-            return await kickoff(root, request)
 
     def _check(self, inputs: Mapping[str, Any]) -> None:
+        if unknown := [name for name in inputs if name not in self._signature.parameters]:
+            raise ConfigError(f"flow {self.name!r} is given {', '.join(unknown)}; it takes {self._signature}")
         missing = [
             name
             for name, parameter in self._signature.parameters.items()

@@ -46,6 +46,7 @@ def _timer(seconds: float) -> Step[datetime]:
         voice=_Voice(),
         encode=codec.encode,
         decode=codec.decode,
+        blank=now,
     )
 
 
@@ -63,7 +64,7 @@ def _wait(until: datetime) -> Any:
 
 
 def _left(until: datetime) -> float:
-    return max(0.0, (until - now()).total_seconds())
+    return 0.0 if durable.scope().dry else max(0.0, (until - now()).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from crewlite import background, durable, events
-from crewlite.codec import decode, digest, encode
 from crewlite.errors import (
     BranchConflictError,
-    ConfigError,
     CrewliteError,
-    InputsChanged,
     JournalCorrupt,
-    NotCodable,
-    PlaceIsBehind,
-    RefError,
-    RunMismatch,
     StoreUnusable,
 )
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
+from crewlite.runtime.resumption import (
+    branch_for,
+    check_newest,
+    definition_now,
+    has_its_result,
+    in_doubt,
+    inputs_of,
+    lived,
+    masked,
+    secrets_of,
+    told,
+)
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
-from crewlite.state.answer import asks, given
 from crewlite.state.claim import claim, holder, holds
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
-from crewlite.state.locate import Located, locate
-from crewlite.state.providers import Store, provider_for
+from crewlite.state.locate import Located
+from crewlite.state.providers import Store
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.tidy import bases
@@ -55,8 +58,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
         return await inside(scope, root, request)
     decided = plan(root, request)
     config = decided.config
-    settings = [s for s in (config, root.setting, *root.inner) if isinstance(s, CheckpointConfig)]
-    secrets = Secrets.of(*root.holds, extra=[text for setting in settings for text in setting.redact or ()])
+    secrets = secrets_of(root, config)
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
@@ -103,7 +105,7 @@ def _let_go(opening: asyncio.Future[Opened]) -> None:
 
 def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened:
     """The branch to write to, taken, and what it holds. Reads the disk."""
-    target = _target(root, request, config)
+    target = branch_for(root, request, config)
     writer = open_writer(target.provider, target.location)
     lane = None
     try:
@@ -137,21 +139,10 @@ def _read(store: Store, lane: Lane, target: Located) -> Record:
     return record
 
 
-def _target(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
-    """The branch to write to: the one a ref names, or that of the run asked for, or a new one."""
-    if config.restore_from is None:
-        provider = provider_for(config.location, config.provider)
-        return Located(provider, config.location, request.run_id or new_id(), "main")
-    found = locate(config.restore_from, config.location, config.provider, root.identity)
-    if request.run_id not in (None, found.run_id):
-        raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
-    return found
-
-
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
     root.check(request.inputs or {})
-    inputs, coded = _masked(journal, request.inputs or {})
+    inputs, coded = masked(journal, request.inputs or {})
     first: Facts = {
         "run_id": journal.run_id,
         "branch": journal.branch,
@@ -160,8 +151,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.definition),
         "inputs": coded,
     }
-    _doubts(journal.record, request.answers or ())
-    answers = _answers(journal, request, changed=True)
+    in_doubt(journal.record, request.answers or ())
+    answers = told(journal, request, changed=True)
     await _first_save(journal, {"run": first, **answers})
     request.progress.tell(journal.run_id, journal.location, journal.branch)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
@@ -182,15 +173,15 @@ async def _resume(
     event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
     record = journal.record
     try:
-        inputs, others = _inputs(root, request, journal)
-        finished = not others and _has_its_result(root, record, inputs, config)
-        doubts = _doubts(record, (*(request.answers or ()), *request.rerun))
-        answers = _answers(journal, request, changed=bool(others))
+        inputs, others = inputs_of(root, request, journal)
+        finished = not others and has_its_result(root, record, inputs, config)
+        doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
+        answers = told(journal, request, changed=bool(others))
         if not finished:
-            _newest(record, target)
+            check_newest(root, record, target)
             if record.finished:
                 journal.again("", root.kind)
-            await _first_save(journal, others | answers | _resumed(root, journal))
+            await _first_save(journal, others | answers | definition_now(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
@@ -210,120 +201,9 @@ async def _resume(
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
         doubts=doubts,
-        begun=frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))}),
-        inside=_inside(record) if root.exact else {},
+        **lived(root, record),
     )
     return run, inputs
-
-
-def _inside(record: Record) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for address in filter(None, record.outcomes):
-        found.setdefault(address[: address.rfind("/") + 1], set()).add(address)
-    return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
-
-
-def _masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The inputs as the run may know them, and as they are recorded: without configured secrets.
-
-    A run without a store takes any inputs; what cannot be recorded is left out of its record.
-    """
-    try:
-        coded = encode(dict(inputs), "inputs")
-    except NotCodable as error:
-        if journal.writer:
-            raise
-        journal.warn(f"a checkpoint by hand will not hold the inputs: {error}")
-        return dict(inputs), {}
-    masked = journal.secrets.mask_data(coded)
-    if masked == coded:
-        return dict(inputs), coded
-    journal.warn("The inputs held a configured secret, which was masked")
-    return decode(masked), masked
-
-
-def _has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], config: CheckpointConfig) -> bool:
-    """Whether the recorded result still answers what is asked. If not, the run goes on: with what has changed."""
-    outcome = record.outcomes.get("")
-    if outcome is None:
-        return False
-    asked_so = record.inputs_of("") == record.run["inputs"]
-    kept = root.rebind is None and config.on_drift == "keep" and asked_so
-    return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
-
-
-def _inputs(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], Facts]:
-    """The inputs to go on with, and how they are recorded where that is new: a fork may be given others once.
-
-    Raises RunMismatch if the record is of something else.
-    """
-    record = journal.record
-    recorded = record.run["definition"]
-    if recorded["kind"] != root.kind or (root.exact and recorded["name"] != root.name):
-        raise RunMismatch(
-            f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
-            f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
-        )
-    inputs: dict[str, Any] = decode(record.run["inputs"])
-    others: Facts = {}
-    if request.inputs is not None:
-        given, coded = _masked(journal, request.inputs)
-        if record.run.get("base"):
-            given, coded = {**inputs, **given}, _laid_over(record.run["inputs"], coded)
-        if digest(coded) != digest(record.run["inputs"]):
-            if not record.fresh:
-                names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
-                raise InputsChanged(journal.run_id, names)
-            others = {"inputs": coded}
-        inputs = given
-    root.check(inputs)
-    return inputs, others
-
-
-def _laid_over(recorded: Facts, given: Facts) -> Facts:
-    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
-    if "$" not in recorded and "$" not in given:
-        return {**recorded, **given}
-    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
-    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
-
-
-def _newest(record: Record, located: Located) -> None:
-    """Raises PlaceIsBehind if the branch went on beyond the place asked for."""
-    place, newest = record.places.get(located.place or ""), record.newest_place
-    if place and newest and newest["seq"] > place["seq"]:
-        after = [p["address"] or p["trigger"] for p in record.places.values() if p["seq"] > place["seq"]]
-        raise PlaceIsBehind(
-            short(place["id"]), run_id=located.run_id, branch=located.branch, after=after, head=short(newest["id"])
-        )
-
-
-def _doubts(record: Record, settled: Iterable[str]) -> frozenset[str]:
-    """The calls in doubt. Raises RefError if one is to be settled that is not."""
-    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
-    for address in settled:
-        if address not in doubts and address not in record.outcomes and not asks(address):
-            known = sorted(doubts | record.asked.keys())
-            raise RefError(
-                address, "is no call in doubt and no question, so it can neither be answered nor rerun", known
-            )
-    return doubts
-
-
-def _answers(journal: Journal, request: Request, *, changed: bool) -> Facts:
-    """What people have answered, by the word of whoever kicks off."""
-    told = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
-    return {"answers": told} if told else {}
-
-
-def _resumed(root: Root[Any], journal: Journal) -> Facts:
-    """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
-    record, facts = journal.record, Facts()
-    if root.rebind:
-        now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
-        if now != record.run["definition"]:
-            facts["definition"] = now
-    return facts
 
 
 async def _first_save(journal: Journal, facts: Facts) -> None:

@@ -82,7 +82,7 @@ class Execution(Generic[T]):
         """Try until it succeeds, or no remedy is left."""
         run, step, address = self.outer.run, self.step, self.address
         once = not address and step.kind != "agent"  # a lone agent begins its conversation anew
-        number, past = _next_attempt(run.record.attempts.get(address, []), once=once)
+        number, past = _next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
         await self._begin()
         while True:
             frame = self.outer.child(self, 1 if once else number)
@@ -278,10 +278,11 @@ def type_of(error: Exception) -> str:
     return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
 
 
-def _next_attempt(past: list[Attempt], *, once: bool) -> tuple[int, list[str]]:
+def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, list[str]]:
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
-    A resume after giving up starts a new budget. It goes on with the old attempt where a child step failed, which can
+    A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
+    starts a new one. It goes on with the old attempt where a child step failed, which can
     run again; what failed on finished children needs a new attempt, with new children. What is done `once` has but one:
     its children are the same in every life.
     """
@@ -291,7 +292,7 @@ def _next_attempt(past: list[Attempt], *, once: bool) -> tuple[int, list[str]]:
     cut = last.cause is not None or last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     number = last.number if last.final and cut else last.number + 1
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
-    return number, [attempt.failure for attempt in past[given_up:]]
+    return number, [attempt.failure for attempt in past[given_up:] if attempt.seq > base]
 
 
 def _causes(frame: Frame, error: Exception) -> list[str]:

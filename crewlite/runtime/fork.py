@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoff import FromCheckpoint
+from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, defaults
-from crewlite.state.fork import fork
+from crewlite.state.fork import Changes, fork, tried
 from crewlite.state.locate import Located, locate
 
 
@@ -27,6 +29,9 @@ class Forkable(Protocol):
     def identity(self) -> str:
         """The same for every run of this definition."""
 
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inputs as its runs record them. Raises ConfigError for what it does not take."""
+
 
 D = TypeVar("D", bound=Forkable)
 
@@ -39,7 +44,7 @@ class ForkVerb:
 
 
 class Fork(Generic[D]):
-    """`fork(config, *, branch=None, operation_id=None, bind=None)`, of a definition or of its class: see __call__."""
+    """The verb, of a definition or of its class: see __call__."""
 
     def __init__(self, instance: D | None, owner: type[D]) -> None:
         self._instance, self._owner = instance, owner
@@ -52,13 +57,12 @@ class Fork(Generic[D]):
         operation_id: str | None = None,
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        inputs: Mapping[str, Any] | None = None,
         bind: Mapping[str, Any] | None = None,
     ) -> D:
         """Begin a branch at a checkpoint and return this definition, bound to it: its kickoff goes on from there.
 
-        The branch is made at once; the run it is made from stays as it is, and goes on by itself. The first kickoff
-        may be given inputs: they are merged over the recorded ones, and finished tasks that ask something else
-        because of them run again, with those that build on their answers.
+        The branch is made at once; the run it is made from stays as it is, and goes on by itself.
 
         Args:
             config: A ref, or CheckpointConfig(restore_from=ref): a checkpoint, or a run or branch, which is forked at
@@ -68,31 +72,62 @@ class Fork(Generic[D]):
             edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
                 made from them runs again, everything else answers from the record.
             rerun: Addresses of finished steps to run again, with what is made from their outcomes.
+            inputs: Laid over the recorded ones, and recorded with the branch; the first kickoff may be given others.
+                Finished tasks that ask something else because of them run again, with those that build on their
+                answers. Of an agent, `{"messages": ...}`.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
 
         Raises:
-            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. StoreError, OSError:
-                nothing was made.
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
+                that it does not take. AnswerRefused: an edit does not answer its question. StoreError, OSError: nothing
+                was made.
             BindMissing: on the class, after the branch was made; from_checkpoint takes it up.
         """
         given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
-        found = self._found(given)
         if self._instance is not None and bind:
             raise ConfigError(f"bind= is for {self._owner.__name__}.fork: an instance has its live parts")
-        source = self._instance if self._instance is not None else self._owner
-        made = fork(found, source, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
-        there = {"location": made.location, "provider": made.provider, "restore_from": f"{made.run_id}/{made.branch}"}
-        at = given.model_copy(update=there)
+        found, changed = self._found(given), self._changed(edits, rerun, inputs)
+        source = self._owner if self._instance is None else self._instance
+        secrets = Secrets.of(self._instance, extra=self._own.redact or ())
+        made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
+        at = _there(given, made)
         if self._instance is None:
             forked: D = self._owner.from_checkpoint(at, bind=bind)
         else:
             forked = self._instance.bound_to(at)
         return forked
 
-    def _found(self, given: CheckpointConfig) -> Located:
+    def tried(
+        self, given: CheckpointConfig, edits: Mapping[str, Any], rerun: Iterable[str], inputs: Mapping[str, Any]
+    ) -> D:
+        """The definition, bound to what this fork would be. That is in memory only: good for a preview."""
+        assert self._instance is not None
+        made = tried(self._found(given), self._changed(edits, rerun, inputs))
+        bound: D = self._instance.bound_to(_there(given, made))
+        return bound
+
+    @property
+    def _own(self) -> CheckpointConfig:
         own = self._instance.checkpoint if self._instance is not None else None
-        config = (own if isinstance(own, CheckpointConfig) else defaults()).overridden_by(given)
+        return own if isinstance(own, CheckpointConfig) else defaults()
+
+    def _found(self, given: CheckpointConfig) -> Located:
+        config = self._own.overridden_by(given)
         if config.restore_from is None:
             raise ConfigError("fork names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)")
         identity = self._instance.identity() if self._instance is not None else None
         return locate(config.restore_from, config.location, config.provider, identity)
+
+    def _changed(
+        self, edits: Mapping[str, Any] | None, rerun: Iterable[str], inputs: Mapping[str, Any] | None
+    ) -> Changes:
+        changed = Changes.of(edits, rerun, inputs)
+        if self._instance is None or not changed.inputs:
+            return changed
+        return replace(changed, inputs=self._instance.as_inputs(changed.inputs))
+
+
+def _there(given: CheckpointConfig, made: Located) -> CheckpointConfig:
+    """The configuration, from the branch that was made."""
+    ref = f"{made.run_id}/{made.branch}"
+    return given.model_copy(update={"location": made.location, "provider": made.provider, "restore_from": ref})

@@ -63,6 +63,8 @@ class Frame:
         "texts",
     )
 
+    dry = False
+
     def __init__(self, run: Run, address: str, name: str = "", *, settings: tuple[Setting, ...] = ()) -> None:
         self.run = run
         self.address = address
@@ -103,7 +105,7 @@ class Frame:
     def child(self, execution: Execution[Any], attempt: int) -> Frame:
         """The frame of an attempt at a child step."""
         address = execution.address
-        inner = Frame(self.run, address, name_of(execution.step), settings=execution.settings)
+        inner = type(self)(self.run, address, name_of(execution.step), settings=execution.settings)
         inner.started = execution.started
         inner.live = self.live
         inner.exact = execution.step.exact
@@ -147,6 +149,7 @@ class Frame:
         else:
             address, drive = self._take_by_question(step, fingerprint), self._drive_beside
         self._heard[address] = ""
+        self.run.unused.discard(address)
         behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
         return drive(step, address, fingerprint, behind)
 
@@ -309,13 +312,20 @@ class Frame:
             raise self.suspended
 
     def complete(self) -> None:
-        """Raises NonDeterminism if steps that were recorded here have not been asked for."""
+        """Raises NonDeterminism if recorded steps have not been asked for, RefError for an edit that nobody used."""
+        if not self.address and self.run.unused:
+            raise RefError(
+                ", ".join(sorted(self.run.unused)),
+                "was edited, and this branch comes to its end without asking for it. Fork again without that edit, or "
+                "with inputs that lead there",
+            )
+        self._check_none_missed()
+
+    def _check_none_missed(self) -> None:
         if not self.exact or self.live or self.run.on_drift == "rerun":
             return
         left = self.run.inside.get(self._prefix, frozenset()) - self._heard.keys()
         record = self.run.record
-        if unused := left & record.edited:
-            raise RefError(", ".join(sorted(unused)), "was edited, and is not asked for on this branch")
         missed = sorted(at for at in left if not record.edited and record.inputs_of(at) == record.run["inputs"])
         if missed and not self._failed_before():
             asked = ", ".join(list(self._heard)[-3:]) or "none"

@@ -66,6 +66,8 @@ class Run:
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
+    unused: set[str] = field(default_factory=set)
+    """Edited outcomes of this fork that have not been asked for."""
     rooms: Rooms = field(default_factory=Rooms)
 
     @cached_property

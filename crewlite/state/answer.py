@@ -68,7 +68,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
         raise AnswerRefused(address, _SECOND)
     told = _told(address, value, asked, Secrets.of())
     if asked:
-        _check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value, address)
+        check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
     facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": told["at"], "answers": [told]}
     store.append([Commit(run_id, branch, record.seq, record.sum, (seal(facts, after=record.sum),))])
 
@@ -130,7 +130,9 @@ def _may_be_same(said: Any, recorded: Any) -> bool:
     return type(said) is not type(made) or isinstance(said, dict) or codec.digest(said) == codec.digest(made)
 
 
-def _check(asked: Facts, value: Any, address: str) -> None:
+def check(asked: Facts, value: Any) -> None:
+    """Raises AnswerRefused unless this answers the question, as far as its recorded schema tells."""
+    address = asked["address"]
     if "schema" not in asked:
         if not isinstance(value, str):
             raise AnswerRefused(address, f"{value!r} is no text")

@@ -6,7 +6,7 @@ not answer there: a step that asks something else because of it runs, and all ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,23 +14,41 @@ from pydantic import BaseModel
 from crewlite import codec
 from crewlite.errors import ConfigError, RefError
 from crewlite.secrets import Secrets
+from crewlite.state.answer import check
 from crewlite.state.entry import Facts
-from crewlite.state.record import Outcome, Record
+from crewlite.state.record import Outcome, Record, outers
 from crewlite.tools.base import as_text
 
 
-def changes(record: Record, edits: Mapping[str, Any], rerun: Iterable[str]) -> list[Facts]:
-    """What a fork of this record begins with. Raises RefError for a step that has not finished there, ConfigError."""
-    facts = []
+def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
+    """What a fork of this record begins with.
+
+    Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
+    ConfigError.
+    """
+    facts, both = [], edits.keys() & set(rerun)
+    if both:
+        raise ConfigError(f"{min(both)} is to be edited and to be run again; wanted one of the two")
+    changed = edits.keys() | set(rerun)
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
-        facts.append(_edited(outcome, Secrets.of().mask_data(_coded(outcome, value))))
+        _alone(address, changed)
+        data: Any = secrets.mask_data(_coded(outcome, value))
+        if outcome.kind == "human" and (asked := record.asked.get(address)):
+            check(asked, codec.decode(data["answer"]))
+        facts.append(_edited(outcome, data))
     for address in rerun:
         outcome = _finished(record, address, "run again")
-        if address in edits:
-            raise ConfigError(f"{address} is to be edited and to be run again; wanted one of the two")
+        _alone(address, edits.keys())
         facts.append({"address": address, "kind": outcome.kind, "again": True, "ms": 0.0, "edited": True})
     return facts
+
+
+def _alone(address: str, changed: Collection[str]) -> None:
+    """Raises ConfigError if what is to become of a step would be lost with a step around it."""
+    for outer in outers(address):
+        if outer in changed:
+            raise ConfigError(f"{address} is part of {outer}, which is changed as a whole; wanted one of the two")
 
 
 def _finished(record: Record, address: str, what: str) -> Outcome:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import events
@@ -19,14 +20,47 @@ from crewlite.errors import (
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now, short
 from crewlite.refs import check_name
+from crewlite.secrets import Secrets
 from crewlite.state.edit import changes
 from crewlite.state.entry import SCHEMA, Facts, seal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.providers import BranchInfo, Commit, Store
-from crewlite.state.record import Record
+from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
+from crewlite.state.record import Record, laid_over
+from crewlite.state.transfer import commits
 
 _TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a fork begins with that is not as it was recorded."""
+
+    edits: Mapping[str, Any] = field(default_factory=dict)
+    rerun: tuple[str, ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """Laid over the recorded ones."""
+
+    @classmethod
+    def of(
+        cls, edits: Mapping[str, Any] | None, rerun: Iterable[str], inputs: Mapping[str, Any] | None = None
+    ) -> Changes:
+        """As callers give them. Raises ConfigError."""
+        if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
+            raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+        return cls(dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun), dict(inputs or {}))
+
+    def named(self, operation_id: str) -> str:
+        """The digest of an operation that makes these. What its id says is nobody's business."""
+        edits, inputs = encode(self.edits, "edits"), encode(self.inputs, "inputs")
+        same = [operation_id, edits, self.rerun, *([inputs] if self.inputs else [])]
+        return digest(same if self else operation_id)
+
+    def __bool__(self) -> bool:
+        return bool(self.edits or self.rerun or self.inputs)
+
+
+NO_CHANGES = Changes()
 
 
 def fork(
@@ -35,19 +69,18 @@ def fork(
     *,
     branch: str | None,
     operation_id: str | None,
-    edits: Mapping[str, Any] | None = None,
-    rerun: Iterable[str] = (),
+    changed: Changes = NO_CHANGES,
+    secrets: Secrets | None = None,
 ) -> Located:
     """Begin a branch at the place that was found, or at the head of its branch, and announce it.
 
-    With an `operation_id`, doing it again gives the same branch. Raises RefError if there is nothing to fork,
-    BranchExists if the name is taken, StoreError if it cannot be saved; then there is no such branch.
+    With an `operation_id`, doing it again gives the same branch. What is changed is recorded without the `secrets`, or
+    those of the environment. Raises RefError if there is nothing to fork, BranchExists if the name is taken, StoreError
+    if it cannot be saved; then there is no such branch.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
-    edits, rerun = dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun)
-    same = [operation_id, encode(edits), rerun] if edits or rerun else operation_id
-    operation = digest(same) if operation_id else None  # what it says is nobody's business
+    operation = changed.named(operation_id) if operation_id else None
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
     about: Facts = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id, "branch": name}
@@ -56,7 +89,7 @@ def fork(
     try:
         store = found.provider.open(found.location)
         try:
-            _fork(store, found, name, operation, edits, rerun)
+            _fork(store, found, name, operation, changed, secrets or Secrets.of())
         finally:
             store.close()
     except Exception as error:
@@ -69,9 +102,20 @@ def fork(
     return Located(found.provider, found.location, found.run_id, name)
 
 
-def _fork(
-    store: Store, found: Located, name: str, operation: str | None, edits: Mapping[str, Any], rerun: Sequence[str]
-) -> None:
+def tried(found: Located, changed: Changes) -> Located:
+    """The fork that this would be, in memory: nothing is written or announced. Raises RefError, ConfigError."""
+    kept, provider = found.provider.open(found.location), InMemoryProvider()
+    try:
+        there = provider.open(found.location)
+        there.append(commits(kept, found.run_id))
+    finally:
+        kept.close()
+    made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
+    _fork(there, found, made.branch, None, changed, Secrets.of())
+    return made
+
+
+def _fork(store: Store, found: Located, name: str, operation: str | None, changed: Changes, secrets: Secrets) -> None:
     run_id, origin = found.run_id, found.branch
     infos = {info.branch: info for info in _branches(store, run_id)}
     if origin not in infos:
@@ -82,7 +126,7 @@ def _fork(
         base = _at_place(store, run_id, origin, found.place) if found.place else _at_head(store, run_id, origin)
         base["operation"] = operation or new_id()  # so that no two beginnings are ever alike
         try:
-            store.append([_beginning(infos[origin], name, base, _changes(store, run_id, base, edits, rerun))])
+            store.append([_beginning(infos[origin], name, base, _changes(store, run_id, base, changed, secrets))])
         except BranchConflictError:  # somebody was faster, or took the base away
             taken = next((info for info in _branches(store, run_id) if info.branch == name), None)
             if not _is_free(taken, found, operation):
@@ -141,16 +185,24 @@ def _at_head(store: Store, run_id: str, branch: str) -> Facts:
     return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
 
 
-def _changes(store: Store, run_id: str, base: Facts, edits: Mapping[str, Any], rerun: Sequence[str]) -> list[Facts]:
-    if not edits and not rerun:
-        return []  # the journal need not be read
+def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: Secrets) -> Facts:
+    """What the first commit says of them."""
+    if not changed:
+        return {}  # the journal need not be read
     entries = whole(store, run_id, base["branch"])
-    return changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), edits, rerun)
+    record = Record.of([entry for entry in entries if entry.seq <= base["seq"]])
+    steps, facts = changes(record, changed.edits, changed.rerun, secrets), Facts()
+    given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
+    inputs = laid_over(record.run["inputs"], given)
+    if digest(inputs) != digest(record.run["inputs"]):
+        facts["inputs"] = inputs
+        if record.finished:  # the result answers what was asked, not what is
+            steps.append({"address": "", "kind": record.outcomes[""].kind, "again": True, "ms": 0.0})
+    return facts | ({"steps": steps} if steps else {})
 
 
-def _beginning(origin: BranchInfo, name: str, base: Facts, changed: list[Facts]) -> Commit:
+def _beginning(origin: BranchInfo, name: str, base: Facts, changed: Facts) -> Commit:
     run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
     run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
-    facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run}
-    facts |= {"steps": changed} if changed else {}
+    facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run, **changed}
     return Commit(origin.run_id, name, base["seq"], base["sum"], (seal(facts, after=base["sum"]),))

@@ -29,7 +29,7 @@ from crewlite.state.checkpoint import Checkpoint, checkpoints
 from crewlite.state.claim import holder, holds
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
-from crewlite.state.fork import fork
+from crewlite.state.fork import Changes, fork
 from crewlite.state.lineage import trace
 from crewlite.state.locate import Located, exists, locate
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
@@ -225,6 +225,7 @@ class History:
         operation_id: str | None = None,
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        inputs: Mapping[str, Any] | None = None,
     ) -> RunHistory:
         """Begin a branch at the checkpoint that a ref names, or at the head of the run or branch that it names.
 
@@ -235,12 +236,15 @@ class History:
             edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
                 made from them runs again, everything else answers from the record.
             rerun: Addresses of finished steps to run again, with what is made from their outcomes.
+            inputs: Laid over the recorded ones; a kickoff of the fork has them. Whether the definition takes them shows
+                then.
 
         Raises:
-            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. StoreError, OSError:
-                nothing was made.
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. AnswerRefused: an edit
+                does not answer its question. StoreError, OSError: nothing was made.
         """
-        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, edits=edits, rerun=rerun)
+        changed = Changes.of(edits, rerun, inputs)
+        found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, changed=changed)
         return RunHistory(self._store, found.run_id, found.branch)
 
     def answer(self, ref: str | Checkpoint | RunHistory, address: str, value: Any, *, ahead: bool = True) -> None:

@@ -7,17 +7,19 @@ wrote it knew.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from crewlite.codec import decode
 from crewlite.errors import JournalCorrupt
 from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage")
+_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 _TRY = re.compile(r"!\d+$")
 
 
@@ -104,6 +106,8 @@ class Record:
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
     """Places that belong to the branches this one was forked from."""
+    fresh: bool = False
+    """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
     """Inputs that forks have changed, each with the number of the commit that did."""
     dropped: dict[str, str | None] = field(default_factory=dict)
@@ -147,9 +151,10 @@ class Record:
         return True
 
     @property
-    def fresh(self) -> bool:
-        """Whether this is a fork that nobody has kicked off yet."""
-        return bool(self.run.get("base")) and self.seq == self.run["base"]["seq"] + 1
+    def base(self) -> int:
+        """The number of the commit that this branch was forked from; 0 if it was not."""
+        base = self.run.get("base")
+        return base["seq"] if base else 0
 
     @property
     def ended(self) -> bool:
@@ -160,9 +165,13 @@ class Record:
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
         facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
+        self.fresh = self.fresh and facts.keys() <= _BEFORE_A_KICKOFF
         if not facts.keys().isdisjoint(_OF_THE_RUN):
             self._life(facts)
-        for step in facts.get("steps", ()):
+        steps = facts.get("steps", ())
+        if edited := {step["address"] for step in steps if step.get("edited")}:
+            self._take_back(edited)
+        for step in steps:
             self._step(step, step.get("at", facts["at"]))
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
@@ -244,7 +253,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
-        self.claim, self.cancelled = None, False
+        self.claim, self.cancelled, self.fresh = None, False, True
         if place := base["place"]:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
@@ -256,9 +265,6 @@ class Record:
 
     def _step(self, step: Facts, at: str) -> None:
         address, usage = step["address"], step.get("usage")
-        if step.get("edited"):
-            self.edited |= {address}
-            self._take_back(address)
         if step.get("again"):
             self._replace(address)
             return
@@ -309,16 +315,18 @@ class Record:
             bound = {key: value for key, value in answer.items() if key != "ahead"}
             self.answers[address] = bound | ({"digest": digest} if digest else {})
 
-    def _take_back(self, address: str) -> None:
-        """An edited step: what it, and what is inside it, said, intended, asked and was answered counts no more."""
-        inside = (f"{address}/", f"{address}!")
+    def _take_back(self, edited: set[str]) -> None:
+        """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
+        self.edited |= edited
         for known in (self.outcomes, self.intents, self.asked, self.answers):
-            for at in [at for at in known if at.startswith(inside)]:
+            for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
-            if known is not self.outcomes:  # which goes with those around it
-                known.pop(address, None)
-        while address := outer(address):
-            self.intents.pop(address, None)
+            if known is not self.outcomes:  # which go with those around them
+                for at in edited:
+                    known.pop(at, None)
+        for at in ("", *around(edited)):  # also where a prune has left out what was inside them
+            self.outcomes.pop(at, None)
+            self.intents.pop(at, None)
 
     def _replace(self, address: str) -> None:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
@@ -342,6 +350,25 @@ def _along(place: Facts) -> tuple[int, str]:
 def outer(address: str) -> str:
     """The step that a step is part of; "" for the run itself."""
     return _TRY.sub("", address.rpartition("/")[0])
+
+
+def outers(address: str) -> Iterator[str]:
+    """The steps that a step is part of, from the inside out, without the run itself."""
+    while address := outer(address):
+        yield address
+
+
+def around(addresses: Iterable[str]) -> set[str]:
+    """The steps that any of these are part of."""
+    return {at for address in addresses for at in outers(address)}
+
+
+def laid_over(recorded: Facts, given: Facts) -> Facts:
+    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
+    if "$" not in recorded and "$" not in given:
+        return {**recorded, **given}
+    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
+    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
 
 
 def by_reference(value: Json, references: dict[str, str]) -> Json:

@@ -71,6 +71,11 @@ def import_run(store: Store, path: Path) -> str:
     return run_id
 
 
+def commits(store: Store, run_id: str) -> list[Commit]:
+    """All of a run, as it is brought to a store that has nothing of it."""
+    return [_commit(run_id, name, entries, only_last=False) for name, entries in _journals(store, run_id).items()]
+
+
 def _journals(store: Store, run_id: str) -> dict[str, list[Entry]]:
     """What a store holds of a run."""
     infos = sorted(store.branches(run_id), key=_begins, reverse=True)

@@ -111,6 +111,7 @@ def task_step(
         voice=_TaskVoice(task, filled, tuple(given.address for given in context)),
         encode=lambda output: {"raw": output.raw, "agent": output.agent},
         decode=filled.output_of,
+        blank=lambda: filled.output(Answer("")),
         address=address,
         timeout=filled.agent.max_execution_time,
         drift=drift,

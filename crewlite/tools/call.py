@@ -75,13 +75,15 @@ def call_step(
     work: Callable[[], Awaitable[ToolResult]],
     voice: Voice,
     effect: Effect = "none",
+    *,
+    allowed: bool = True,
 ) -> Step[ToolResult]:
-    """The step of a call, whatever is to become of it. Its question: the name and the arguments."""
+    """The step of a call, whatever is to become of it. Its question: the name and the arguments, and a person's no."""
     return Step(
         kind="tool",
         name=tool.name if tool else call.name,
         work=work,
-        question=codec.encode([call.name, call.arguments]),
+        question=codec.encode([call.name, call.arguments, *([] if allowed else ["not allowed"])]),
         voice=voice,
         encode=ToolResult.encode,
         decode=ToolResult.decode,

@@ -79,7 +79,7 @@ class _Plan:
             return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
 
         def refused(problem: str) -> Step[ToolResult]:
-            return self._refused(call, label, address, tool, problem, about).step
+            return self._refused(call, label, address, tool, problem, about, allowed=False).step
 
         return PlannedCall(label, call.name, tool, step, None, call.arguments, refused)
 
@@ -101,10 +101,12 @@ class _Plan:
         event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] = (
             events.ToolSelectionErrorEvent
         ),
+        *,
+        allowed: bool = True,
     ) -> PlannedCall:
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
         voice = Refused(self._agent.source, about, event)
-        step = call_step(call, address, tool, _giving(result), voice)
+        step = call_step(call, address, tool, _giving(result), voice, allowed=allowed)
         return PlannedCall(label, call.name, tool, step, None, call.arguments)
 
 

@@ -424,8 +424,24 @@ def test_a_fork_that_is_not_run_keeps_its_edits(flows):
     (flows.path / "calls.txt").unlink()
     done = flows.ask("checkpoint", "fork", "s", "--branch", "b", "--edit", "step:fetch:=7", "--no-run")
     assert (done.returncode, done.stdout) == (0, "s/b\n")
+    assert "Made s/b. To run it: crewlite checkpoint resume s/b --crew MODULE:sums" in done.stderr
     assert flows.ask("checkpoint", "resume", "s/b", "--crew", "flows:sums").stdout == "27\n"
     assert flows.calls() == ["add 7 20"]
+
+
+def test_inputs_of_a_fork_become_what_the_flow_says_they_are_also_if_it_is_not_run(flows):
+    flows.ask("run", "flows:sums", "--input", "one=1", "--run-id", "s")
+    (flows.path / "calls.txt").unlink()
+    words = ["checkpoint", "fork", "s", "--branch", "b", "--input", "other=3", "--no-run"]
+    assert flows.ask(*words).returncode == 1, "nobody knows what the flow takes"
+    assert flows.ask(*words, "--crew", "flows:sums").stdout == "s/b\n"
+    assert flows.ask("checkpoint", "resume", "s/b", "--crew", "flows:sums").stdout == "40\n"
+    assert flows.calls() == ["fetch 3", "add 10 30"]
+    shown = flows.ask("checkpoint", "fork", "s", "--crew", "flows:sums", "--preview", "--input", "other=4").stdout
+    assert shown.splitlines()[1:] == [
+        "runs     step:fetch#2  asks something else than was recorded",
+        "may run  step:add      is given what step:fetch#2 returns",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,36 @@ def test_a_fork_may_be_made_without_being_run(shop):
     assert shop.paid() == []
     assert shop.ask("checkpoint", "resume", "r/later", "--crew", "crews:crew").stdout == "[Do three on tides]\n"
     assert shop.paid() == ["two", "three"]
-    assert shop.ask("checkpoint", "fork", "--no-run", "--input", "a=b").returncode == 2
+    assert shop.ask("checkpoint", "fork", "--no-run", "--model", "offline").returncode == 2
+
+
+def test_a_fork_that_is_not_run_keeps_its_inputs(shop):
+    shop.ask(*BEGIN)
+    shop.paid()
+    done = shop.ask("checkpoint", "fork", "r", "--branch", "later", "--no-run", "--input", "topic=winds")
+    assert (done.returncode, done.stdout) == (0, "r/later\n")
+    assert shop.ask("checkpoint", "resume", "r/later", "--crew", "crews:crew").stdout == "[Do three on winds]\n"
+    assert shop.paid() == ["one", "two", "three"]
+
+
+def test_a_preview_says_what_a_fork_would_do_and_leaves_nothing_behind(shop):
+    shop.ask(*BEGIN)
+    shop.paid()
+    words = ["checkpoint", "fork", "r", "--crew", "crews:crew", "--preview", "--edit", "task:two=mine"]
+    done = shop.ask(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "reused   task:one    is recorded",
+        "reused   task:two    was edited",
+        "runs     task:three  asks something else than was recorded",
+    ]
+    [told] = shop.lines(*words)
+    assert (told["type"], told["ends"], told["steps"][1]["verdict"]) == ("preview", "", "reused")
+    for more in (["--no-run"], ["--answer", "human:x=yes"], ["--message", "Well?"]):
+        assert shop.ask(*words, *more).returncode == 2
+    assert shop.paid() == []
+    with History(shop.path / ".checkpoints") as history:
+        assert [run.branch for run in history.runs()] == ["main"]
 
 
 def test_a_place_behind_the_head_is_not_gone_on_from(shop):

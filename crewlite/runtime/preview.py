@@ -1,0 +1,276 @@
+"""What a kickoff would do, seen beforehand: the definition is driven over its record, and no step is done.
+
+A step that would run answers with the outcome it had where the branch was forked from, so that the drive can go on
+behind it. Where it never had one, nobody knows what comes behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from crewlite import background, codec, durable
+from crewlite.durable import Step
+from crewlite.errors import ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.runtime.execution import Execution
+from crewlite.runtime.frame import Frame
+from crewlite.runtime.kickoff import Request, Root, plan
+from crewlite.runtime.places import Places
+from crewlite.runtime.resumption import (
+    branch_for,
+    check_newest,
+    definition_now,
+    has_its_result,
+    inputs_of,
+    lived,
+    secrets_of,
+)
+from crewlite.runtime.run import Run
+from crewlite.runtime.traces import Traces
+from crewlite.state.entry import Entry
+from crewlite.state.journal import Journal
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located
+from crewlite.state.record import Outcome, Record, around
+from crewlite.state.subscriber import CheckpointSubscriber
+
+T = TypeVar("T")
+Verdict = Literal["reused", "runs", "may run", "dropped"]
+_ENTERED = ("crew", "flow")  # what they ask for is crewlite's own code, or code between steps
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewStep:
+    """What would become of one step."""
+
+    address: str
+    kind: str
+    verdict: Verdict
+    """reused: it answers from the record. runs: it is done. may run: it is given what a step that runs returns, and
+    answers from the record only if that is what it was. dropped: it was recorded, and is not asked for."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a kickoff would do, as far as can be told.
+
+    Its steps come in the order in which they are asked for; of a run that has its result, in that of the record.
+    """
+
+    steps: tuple[PreviewStep, ...]
+    ends: str = ""
+    """Why this ends before the run would; "" if it does not."""
+
+    def __iter__(self) -> Iterator[PreviewStep]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        width = max((len(step.address) for step in self.steps), default=0)
+        lines = [f"{step.verdict:<7}  {step.address:<{width}}  {step.why}" for step in self.steps]
+        return "\n".join([*lines, *([self.ends] if self.ends else [])])
+
+
+async def preview(root: Root[Any], request: Request) -> Preview:
+    """Say what this kickoff would do. Reads the disk; does no step and writes nothing."""
+    config = plan(root, request).config
+    if config is None or config.restore_from is None:
+        raise ConfigError(
+            f"preview is told nothing to go on from: {root.kind}.fork(ref).preview(), or preview(from_checkpoint=ref)"
+        )
+    found, entries = await background.in_thread(lambda: _read(branch_for(root, request, config)))
+    record = Record.of(entries)
+    journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
+    inputs, others = inputs_of(root, request, journal)
+    if not others and has_its_result(root, record, inputs, config):
+        return Preview(tuple(_told(record.outcomes[at], record) for at in _inside(record.outcomes, "")))
+    check_newest(root, record, found)
+    run = Drive(
+        journal,
+        CheckpointSubscriber(frozenset()),
+        on_drift=config.on_drift,
+        before=Record.of([entry for entry in entries if entry.seq <= record.base]),
+        **lived(root, record),
+    )
+    journal.commit({**others, **definition_now(root, journal)}, lambda error: None)  # in memory, as there is no store
+    ends = await _driven(root, inputs, run)
+    return Preview(tuple(run.steps), ends)
+
+
+def _read(found: Located) -> tuple[Located, list[Entry]]:
+    store = found.provider.open(found.location)
+    try:
+        entries = whole(store, found.run_id, found.branch)
+    finally:
+        store.close()
+    if not entries:
+        raise RefError(f"{found.run_id}/{found.branch}", f"names no branch in {found.location} any more")
+    return found, entries
+
+
+async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
+    """Drive it; why that came to an end too early, or ""."""
+    step = dataclasses.replace(root.step(inputs, run), address="")
+    try:
+        await DryFrame(run, "", root.name).enter(step)
+    except _Unknown:
+        behind = ", ".join(run.unknown)
+        return f"What comes behind {behind} is not known: no outcome of it was ever recorded."
+    except CrewliteError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border: code of the user between the steps
+        return f"There {root.kind} {root.name!r} raises {type(error).__name__}: {run.journal.secrets.mask(str(error))}"
+    return ""
+
+
+@dataclass(eq=False)
+class Drive(Run):
+    """What the frames of a preview share."""
+
+    before: Record = field(default_factory=Record)
+    """The record that the branch was forked from."""
+    steps: list[PreviewStep] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Steps that would run, and never had an outcome."""
+    traces: Traces = field(default_factory=Traces)
+
+    @cached_property
+    def changed_inside(self) -> set[str]:
+        """Steps that have parts which were edited, or are to run again."""
+        return around(self.record.edited)
+
+    def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
+        """One line more."""
+        self.steps.append(PreviewStep(address, kind, verdict, why))
+
+
+class DryFrame(Frame):
+    """A crew or flow whose steps are looked at, and not done."""
+
+    __slots__ = ("blind",)
+
+    run: Drive
+    dry = True
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.blind = False
+        """What is asked for here hangs on an outcome that nobody knows."""
+
+    async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        run, recorded = self.run, self.run.record.outcomes.get(address)
+        source = run.traces.source(step.question)
+        if recorded is not None and self._still_answers(step, recorded, fingerprint):
+            value = run.record.value(address)
+            if source and address not in run.record.edited:  # which stands, whatever it is given
+                run.note(address, step.kind, "may run", f"is given what {source} returns")
+                run.traces.add(address, step.kind, value)
+            else:
+                run.steps.append(_told(recorded, run.record))
+            self.hear(address, recorded.digest, value)
+            return self._decoded(step, address, value)
+        if step.kind in _ENTERED:
+            return await self.enter(step, address, fingerprint)
+        answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
+        if recorded is None and not source and step.kind == "human" and answer:
+            run.note(address, step.kind, "reused", "was answered")
+            return step.decode({"answer": answer["value"]})
+        run.note(address, step.kind, "runs", self._why(address, step.kind, recorded))
+        return self._provisional(step, address, run.before if recorded is None else run.record)
+
+    async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
+        """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
+        nothing_taken = Places(self.run.rooms, address, (), self.places)
+        inner = self.child(Execution(self, step, address, fingerprint, nothing_taken), 1)
+        assert isinstance(inner, DryFrame)
+        lines = len(self.run.steps)
+        try:
+            with durable.entered(inner):
+                value = await step.work()
+                if inner.siblings:
+                    await inner.siblings.end()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            with contextlib.suppress(Exception, _Unknown):
+                if inner.siblings:
+                    await inner.siblings.end()
+            if not inner.blind:
+                raise
+            self.blind = True
+            raise _Unknown from None
+        if inner.blind and address:
+            self.blind = True
+            raise _Unknown
+        inner.complete()
+        with contextlib.suppress(NotCodable):
+            data = step.encode(value)
+            if any(line.verdict in ("runs", "may run") for line in self.run.steps[lines:]):
+                self.run.traces.add(address, step.kind, data)
+            self.hear(address, codec.digest(data), data)
+            value = step.decode(data) if step.copied else value
+        return value
+
+    def complete(self) -> None:
+        """Note what is not asked for any more. Raises NonDeterminism, as the run would."""
+        known = {**self.run.before.outcomes, **self.run.record.outcomes}
+        for address in _inside(known, self._prefix):
+            if address not in self._heard:
+                refused = address in self.run.unused
+                why = "was edited, and is not asked for: kickoff will raise RefError" if refused else "is not asked for"
+                self.run.note(address, known[address].kind, "dropped", why)
+        self._check_none_missed()
+
+    def _why(self, address: str, kind: str, recorded: Outcome | None) -> str:
+        """Why a step would run."""
+        record, waits = self.run.record, " and waits for an answer" if kind == "human" else ""
+        if recorded is not None and self.live:
+            return "comes behind what is not as it was" + waits
+        if recorded is not None:
+            return "asks something else than was recorded" + waits
+        if address in record.edited:
+            return f"is to run again{waits}"
+        if address in self.run.changed_inside:
+            return "what is inside it was changed"
+        if address in record.attempts:
+            return "has failed, and is tried again"
+        if address in self.run.begun:
+            return "was begun, and has not finished"
+        return "waits for an answer" if waits else "was never recorded"
+
+    def _provisional(self, step: Step[T], address: str, record: Record) -> T:
+        """The outcome that a step had, or what stands for one. Raises _Unknown where there is neither."""
+        if address in record.outcomes:
+            value = record.value(address)
+            with contextlib.suppress(CrewliteError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+                made = step.decode(value)  # unless its shape is another now
+                self.run.traces.add(address, step.kind, value, step.encode(made))
+                self.hear(address, codec.digest(value), value)
+                return made
+        if step.kind == "timer" and step.blank:
+            return step.blank()
+        self.blind = True
+        self.run.unknown.append(address)
+        if step.blank is None:
+            raise _Unknown
+        return step.blank()
+
+
+class _Unknown(BaseException):
+    """What comes behind hangs on what nobody knows. No Exception, so that code in between does not take it for one."""
+
+
+def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
+    """The recorded steps right below a step, in the order of their commits."""
+    found = [at for at in outcomes if at and at.startswith(prefix) and "/" not in at[len(prefix) :]]
+    return sorted(found, key=lambda at: (outcomes[at].seq, at))
+
+
+def _told(outcome: Outcome, record: Record) -> PreviewStep:
+    edited = outcome.address in record.edited and outcome.seq == record.base + 1
+    return PreviewStep(outcome.address, outcome.kind, "reused", "was edited" if edited else "is recorded")

@@ -1,0 +1,149 @@
+"""What a resume goes on with: what a record says of the kickoff that was asked for. Nothing here waits or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crewlite.codec import decode, digest, encode
+from crewlite.errors import ConfigError, InputsChanged, NotCodable, PlaceIsBehind, RefError, RunMismatch
+from crewlite.ids import new_id, short
+from crewlite.runtime.kickoff import Request, Root
+from crewlite.secrets import Secrets
+from crewlite.state.answer import asks, given
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
+from crewlite.state.journal import Journal
+from crewlite.state.locate import Located, locate
+from crewlite.state.providers import provider_for
+from crewlite.state.record import Record, laid_over, outers
+
+
+def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
+    """The branch to go on with: the one a ref names, or that of the run asked for, or a new one. Reads the disk."""
+    if config.restore_from is None:
+        provider = provider_for(config.location, config.provider)
+        return Located(provider, config.location, request.run_id or new_id(), "main")
+    found = locate(config.restore_from, config.location, config.provider, root.identity)
+    if request.run_id not in (None, found.run_id):
+        raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
+    return found
+
+
+def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
+    """What a run of this must not tell."""
+    settings = [s for s in (config, root.setting, *root.inner) if isinstance(s, CheckpointConfig)]
+    return Secrets.of(*root.holds, extra=[text for setting in settings for text in setting.redact or ()])
+
+
+def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The inputs as the run may know them, and as they are recorded: without configured secrets.
+
+    A run without a store takes any inputs; what cannot be recorded is left out of its record.
+    """
+    try:
+        coded = encode(dict(inputs), "inputs")
+    except NotCodable as error:
+        if journal.writer:
+            raise
+        journal.warn(f"a checkpoint by hand will not hold the inputs: {error}")
+        return dict(inputs), {}
+    known = journal.secrets.mask_data(coded)
+    if known == coded:
+        return dict(inputs), coded
+    journal.warn("The inputs held a configured secret, which was masked")
+    return decode(known), known
+
+
+def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], Facts]:
+    """The inputs to go on with, and how they are recorded where that is new: a fork may be given others once.
+
+    Raises RunMismatch if the record is of something else.
+    """
+    record = journal.record
+    recorded = record.run["definition"]
+    if recorded["kind"] != root.kind or (root.exact and recorded["name"] != root.name):
+        raise RunMismatch(
+            f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
+            f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
+        )
+    inputs: dict[str, Any] = decode(record.run["inputs"])
+    others: Facts = {}
+    if request.inputs is not None:
+        given, coded = masked(journal, request.inputs)
+        if record.run.get("base"):
+            given, coded = {**inputs, **given}, laid_over(record.run["inputs"], coded)
+        if digest(coded) != digest(record.run["inputs"]):
+            if not record.fresh:
+                names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
+                raise InputsChanged(journal.run_id, names, kind=root.kind)
+            others = {"inputs": coded}
+        inputs = given
+    root.check(inputs)
+    return inputs, others
+
+
+def has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], config: CheckpointConfig) -> bool:
+    """Whether the recorded result still answers what is asked. If not, the run goes on: with what has changed."""
+    outcome = record.outcomes.get("")
+    if outcome is None:
+        return False
+    asked_so = record.inputs_of("") == record.run["inputs"]
+    kept = root.rebind is None and config.on_drift == "keep" and asked_so
+    return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
+
+
+def check_newest(root: Root[Any], record: Record, located: Located) -> None:
+    """Raises PlaceIsBehind if the branch went on beyond the place asked for."""
+    place, newest = record.places.get(located.place or ""), record.newest_place
+    if place and newest and newest["seq"] > place["seq"]:
+        after = [p["address"] or p["trigger"] for p in record.places.values() if p["seq"] > place["seq"]]
+        where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
+        raise PlaceIsBehind(short(place["id"]), **where, after=after, kind=root.kind)
+
+
+def definition_now(root: Root[Any], journal: Journal) -> Facts:
+    """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
+    record, facts = journal.record, Facts()
+    if root.rebind:
+        now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
+        if now != record.run["definition"]:
+            facts["definition"] = now
+    return facts
+
+
+def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
+    """The calls in doubt. Raises RefError if one is to be settled that is not."""
+    doubts = frozenset(address for address in record.intents if address not in record.outcomes)
+    for address in settled:
+        if address not in doubts and address not in record.outcomes and not asks(address):
+            known = sorted(doubts | record.asked.keys())
+            raise RefError(
+                address, "is no call in doubt and no question, so it can neither be answered nor rerun", known
+            )
+    return doubts
+
+
+def told(journal: Journal, request: Request, *, changed: bool) -> Facts:
+    """What people have answered, by the word of whoever kicks off. `changed`: its inputs are not those recorded."""
+    answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
+    return {"answers": answers} if answers else {}
+
+
+def lived(root: Root[Any], record: Record) -> dict[str, Any]:
+    """What a Run knows of its earlier lives, and of the fork it is."""
+    begun = frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))})
+    return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _edits(record)}
+
+
+def _inside(record: Record) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for address in filter(None, record.outcomes):
+        found.setdefault(address[: address.rfind("/") + 1], set()).add(address)
+    return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
+
+
+def _edits(record: Record) -> set[str]:
+    """The outcomes this fork began with, but for those inside steps that have finished since and answer as a whole."""
+    own = {at for at in record.edited & record.outcomes.keys() if record.outcomes[at].seq == record.base + 1}
+    return {at for at in own if record.outcomes.keys().isdisjoint(outers(at))}
