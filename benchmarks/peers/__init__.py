@@ -18,6 +18,8 @@ from benchmarks.peers.player import Peer
 from benchmarks.peers.stage import Stage
 
 _STEPS = 50
+_CUT = 100
+"""Steps of a flow; where it is cut, half of them are done."""
 _LISTED = 1000
 _DELAY = 0.05
 _KINDS = {"json": "JSON", "sqlite": "SQLite"}
@@ -56,6 +58,7 @@ def measure() -> Iterator[Row]:
         yield from _plain(stage)
         yield from _durable(stage, "json", [_CREWAI])
         yield from _durable(stage, "sqlite", [_LANGGRAPH, _DBOS])
+        yield from _flows(stage)
         yield from _at_once(stage)
         yield from _listing(stage, "json", [_CREWAI])
         yield from _listing(stage, "sqlite", [_LANGGRAPH, _DBOS])
@@ -87,6 +90,23 @@ def _durable(stage: Stage, kind: str, peers: list[Peer]) -> Iterator[Row]:
             yield played.row(peer, f"{title} bytes per {peer.unit}", "bytes", _bytes_a_step)
             yield played.lost(peer, f"{title} missing of {_STEPS} {peer.unit}s", _STEPS)
     yield played.lost(_OURS, f"{_OURS.name}, {_KINDS[kind]}: missing of {_STEPS} tasks", _STEPS, 0)
+
+
+def _flows(stage: Stage) -> Iterator[Row]:
+    """Plain functions as durable steps: ours are a flow of steps, a workflow of steps, a graph of nodes."""
+    peers, how = [_LANGGRAPH, _DBOS], {"kind": "sqlite"}
+    played = stage.play("steps", peers, steps=_CUT, **how)
+    for peer in peers:
+        title = f"{peer.name}: time per stored {peer.unit}, {_CUT} functions in a row"
+        yield played.row(peer, title, "seconds", lambda seconds: f"{seconds / _CUT * 1000:.2f} ms")
+    played = stage.play("resumed", peers, steps=_CUT, **how)
+    for peer in peers:
+        title = f"{peer.name}: {_CUT} functions, cut at the half, gone on with"
+        yield played.row(peer, title, "seconds", _ms, f"{_CUT // 2} run again, as with crewlite")
+    played = stage.play("mapped", peers, count=_CUT, delay=_DELAY, **how)
+    for peer in peers:
+        title = f"{peer.name}: {_CUT} stored {peer.unit}s of 50 ms at once"
+        yield played.row(peer, title, "seconds", _ideals)
 
 
 def _at_once(stage: Stage) -> Iterator[Row]:

@@ -9,6 +9,7 @@ import gc
 import importlib.metadata
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,10 @@ ANSWER = "the tide follows the moon and the moon follows nobody at all ".ljust(2
 
 
 def serve(package: str, **scenes: Callable[..., dict[str, Any]]) -> None:
-    """Say which version of `package` is here, then play until nobody asks any more."""
+    """Say which version of `package` is here, then play until nobody asks any more. With arguments: see `alone`."""
+    if len(sys.argv) > 1:
+        print(json.dumps(scenes[sys.argv[1]](**json.loads(sys.argv[2]))))
+        return
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # what a framework prints must not stand between the answers
     print(json.dumps({"version": importlib.metadata.version(package)}), file=answers)
@@ -33,6 +37,13 @@ def serve(package: str, **scenes: Callable[..., dict[str, Any]]) -> None:
         print(json.dumps(answer), file=answers)
 
 
+def alone(scene: str, **how: Any) -> dict[str, Any]:
+    """Play a scene in a new process. Nothing came out if the process died of it."""
+    command = [sys.executable, sys.argv[0], scene, json.dumps(how)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return json.loads(done.stdout.splitlines()[-1]) if done.stdout else {}
+
+
 def seconds(work: Callable[[], object]) -> float:
     """How long `work` takes. Garbage of what ran before is collected first."""
     gc.collect()
@@ -42,9 +53,9 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def whole(found: int, expected: int) -> int:
-    """`found`, if a list is as long as it must be."""
+    """`found`, if it is as many as it must be."""
     if found != expected:
-        raise ValueError(f"{found} were listed, of {expected}")
+        raise ValueError(f"there are {found}, not {expected}")
     return found
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import uuid
 from pathlib import Path
 from typing import Any
 
-from serving import seconds, serve, size, whole
+from serving import ANSWER, alone, seconds, serve, size, whole
 
 from benchmarks.scenes import Kind, answering, crew_of, stored
 from crewlite import History
+from crewlite.flow import FlowFunction, flow, step
 
 
 def plain(steps: int) -> dict[str, Any]:
@@ -47,4 +50,71 @@ def listing(kind: Kind, count: int, directory: str) -> dict[str, Any]:
     return {"seconds": seconds(work), "found": whole(len(found), count)}
 
 
-serve("crewlite", plain=plain, durable=durable, at_once=at_once, listing=listing)
+def steps(kind: Kind, steps: int, directory: str) -> dict[str, Any]:
+    report, found = _report(kind, directory), []
+    took = seconds(lambda: found.append(report.kickoff(steps)))
+    return {"seconds": took, "found": whole(found[0], steps)}
+
+
+def resumed(kind: Kind, steps: int, directory: str) -> dict[str, Any]:
+    run_id = uuid.uuid4().hex
+    alone("cut", kind=kind, steps=steps, directory=directory, run_id=run_id)
+    return alone("go_on", kind=kind, steps=steps, directory=directory, run_id=run_id)
+
+
+def cut(kind: Kind, steps: int, directory: str, run_id: str) -> dict[str, Any]:
+    _ends_at.append(steps // 2)
+    return {"broken": _report(kind, directory).kickoff(steps, run_id=run_id)}
+
+
+def go_on(kind: Kind, steps: int, directory: str, run_id: str) -> dict[str, Any]:
+    took = seconds(lambda: whole(_report(kind, directory).kickoff(steps, run_id=run_id), steps))
+    return {"seconds": took, "found": whole(len(_written), steps - steps // 2)}
+
+
+def mapped(kind: Kind, count: int, delay: float, directory: str) -> dict[str, Any]:
+    @flow(checkpoint=stored(kind, Path(directory), on_events=True))
+    async def fan_out() -> int:
+        return len(await _wait.map(range(count), [delay] * count))
+
+    return {"seconds": seconds(lambda: whole(fan_out.kickoff(), count))}
+
+
+_ends_at: list[int] = []
+_written: list[int] = []
+
+
+@step
+def _write(number: int) -> str:
+    if number in _ends_at:
+        os._exit(9)
+    _written.append(number)
+    return f"{number:06d} {ANSWER}"[:200]
+
+
+@step
+async def _wait(number: int, delay: float) -> str:
+    await asyncio.sleep(delay)
+    return f"{number:06d} {ANSWER}"[:200]
+
+
+def _report(kind: Kind, directory: str) -> FlowFunction[..., int]:
+    @flow(checkpoint=stored(kind, Path(directory), on_events=True))
+    def report(steps: int) -> int:
+        return len([_write(number) for number in range(steps)])
+
+    return report
+
+
+serve(
+    "crewlite",
+    plain=plain,
+    durable=durable,
+    at_once=at_once,
+    listing=listing,
+    steps=steps,
+    resumed=resumed,
+    cut=cut,
+    go_on=go_on,
+    mapped=mapped,
+)

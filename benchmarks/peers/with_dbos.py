@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import uuid
 from pathlib import Path
 from typing import Any
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID
-from serving import ANSWER, seconds, serve, size, whole
+from serving import ANSWER, alone, seconds, serve, size, whole
 
 _at: list[str] = []
+_ends_at: list[int] = []
+_written: list[int] = []
 
 
 def _write(number: int) -> str:
+    if number in _ends_at:
+        os._exit(9)
+    _written.append(number)
     return f"{number:06d} {ANSWER}"[:200]
 
 
@@ -26,6 +33,17 @@ def _report(steps: int) -> int:
 
 def _bare(steps: int) -> int:
     return len([_write(number) for number in range(steps)])
+
+
+@DBOS.step()
+async def _wait(number: int, delay: float) -> str:
+    await asyncio.sleep(delay)
+    return f"{number:06d} {ANSWER}"[:200]
+
+
+@DBOS.workflow()
+async def _fan_out(count: int, delay: float) -> int:
+    return len(await asyncio.gather(*(_wait(number, delay) for number in range(count))))
 
 
 def durable(kind: str, steps: int, directory: str) -> dict[str, Any]:
@@ -42,6 +60,40 @@ def listing(kind: str, count: int, directory: str) -> dict[str, Any]:
     found: list[Any] = []
     took = seconds(lambda: found.extend(DBOS.list_workflow_steps("long")))
     return {"seconds": took, "found": whole(len(found), count)}
+
+
+def steps(kind: str, steps: int, directory: str) -> dict[str, Any]:
+    _launched(directory)
+    found: list[int] = []
+    took = seconds(lambda: found.append(_report(steps)))
+    return {"seconds": took, "found": whole(found[0], steps)}
+
+
+def resumed(kind: str, steps: int, directory: str) -> dict[str, Any]:
+    name = uuid.uuid4().hex
+    alone("cut", steps=steps, directory=directory, name=name)
+    return alone("go_on", steps=steps, directory=directory, name=name)
+
+
+def cut(steps: int, directory: str, name: str) -> dict[str, Any]:
+    _launched(directory)
+    _ends_at.append(steps // 2)
+    return {"broken": _run(steps, name)}
+
+
+def go_on(steps: int, directory: str, name: str) -> dict[str, Any]:
+    def work() -> None:
+        _launched(directory)  # goes on with all that was cut
+        whole(DBOS.retrieve_workflow(name).get_result(polling_interval_sec=0.001), steps)
+
+    took = seconds(work)
+    DBOS.destroy()
+    return {"seconds": took, "found": whole(len(_written), steps - steps // 2)}
+
+
+def mapped(kind: str, count: int, delay: float, directory: str) -> dict[str, Any]:
+    _launched(directory)
+    return {"seconds": seconds(lambda: whole(asyncio.run(_fan_out(count, delay)), count))}
 
 
 def _run(steps: int, name: str) -> None:
@@ -65,4 +117,4 @@ def _launched(directory: str) -> None:
     _at.append(directory)
 
 
-serve("dbos", durable=durable, listing=listing)
+serve("dbos", durable=durable, listing=listing, steps=steps, resumed=resumed, cut=cut, go_on=go_on, mapped=mapped)

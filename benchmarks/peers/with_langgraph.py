@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import os
 import sqlite3
+import time
 import uuid
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
-from serving import ANSWER, seconds, serve, size, whole
+from langgraph.types import Send
+from serving import ANSWER, alone, seconds, serve, size, whole
 
 
 class State(TypedDict):
@@ -27,6 +31,8 @@ class Counted(TypedDict):
 
 
 _databases: dict[str, sqlite3.Connection] = {}
+_ends_at: list[int] = []
+_written: list[int] = []
 
 
 def plain(steps: int) -> dict[str, Any]:
@@ -66,6 +72,54 @@ def listing(kind: str, count: int, directory: str) -> dict[str, Any]:
     return {"seconds": took, "found": whole(sum(snapshot.metadata["step"] > 0 for snapshot in found), count)}
 
 
+def steps(kind: str, steps: int, directory: str) -> dict[str, Any]:
+    db = _database(directory)
+    graph, found = _chain(steps).compile(SqliteSaver(db)), []
+    took = seconds(lambda: found.append(graph.invoke({"messages": []}, _thread(steps), durability="sync")))
+    _fold(db)
+    return {"seconds": took, "found": whole(len(found[0]["messages"]), steps)}
+
+
+def resumed(kind: str, steps: int, directory: str) -> dict[str, Any]:
+    name = uuid.uuid4().hex
+    alone("cut", steps=steps, directory=directory, name=name)
+    return alone("go_on", steps=steps, directory=directory, name=name)
+
+
+def cut(steps: int, directory: str, name: str) -> dict[str, Any]:
+    _ends_at.append(steps // 2)
+    graph = _chain(steps).compile(SqliteSaver(_database(directory)))
+    return {"broken": len(graph.invoke({"messages": []}, _thread(steps, name), durability="sync"))}
+
+
+def go_on(steps: int, directory: str, name: str) -> dict[str, Any]:
+    def work() -> None:
+        graph = _chain(steps).compile(SqliteSaver(_database(directory)))
+        found = graph.invoke(None, _thread(steps, name), durability="sync")
+        whole(len(found["messages"]), steps)
+
+    return {"seconds": seconds(work), "found": whole(len(_written), steps - steps // 2)}
+
+
+def mapped(kind: str, count: int, delay: float, directory: str) -> dict[str, Any]:
+    async def wait(state: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(delay)
+        return {"messages": [f"{state['number']:06d} {ANSWER}"[:200]]}
+
+    graph = StateGraph(State).add_node("wait", wait).add_edge("wait", END)
+    graph.add_conditional_edges(START, lambda state: [Send("wait", {"number": n}) for n in range(count)], ["wait"])
+
+    async def fan_out() -> float:
+        async with AsyncSqliteSaver.from_conn_string(str(Path(directory) / "store.db")) as saver:
+            compiled, began = graph.compile(saver), time.perf_counter()
+            found = await compiled.ainvoke({"messages": []}, _thread(count), durability="sync")
+            took = time.perf_counter() - began
+        whole(len(found["messages"]), count)
+        return took
+
+    return {"seconds": asyncio.run(fan_out())}
+
+
 def _chain(steps: int) -> StateGraph[Any]:
     graph = StateGraph(State)
     for number in range(steps):
@@ -75,7 +129,13 @@ def _chain(steps: int) -> StateGraph[Any]:
 
 
 def _writer(number: int) -> Any:
-    return lambda state: {"messages": [f"{number:06d} {ANSWER}"[:200]]}
+    def write(state: State) -> dict[str, Any]:
+        if number in _ends_at:
+            os._exit(9)
+        _written.append(number)
+        return {"messages": [f"{number:06d} {ANSWER}"[:200]]}
+
+    return write
 
 
 def _loop(count: int, directory: str) -> Any:
@@ -102,4 +162,15 @@ def _fold(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-serve("langgraph", plain=plain, durable=durable, at_once=at_once, listing=listing)
+serve(
+    "langgraph",
+    plain=plain,
+    durable=durable,
+    at_once=at_once,
+    listing=listing,
+    steps=steps,
+    resumed=resumed,
+    cut=cut,
+    go_on=go_on,
+    mapped=mapped,
+)

@@ -11,6 +11,7 @@ steps and so few checkpoints that its journal is folded; `fork` forks the dead r
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -19,6 +20,8 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import sqlite_utils  # noqa: F401 - loaded before the forks, once
@@ -32,6 +35,7 @@ from crewlite.events import (
     ToolUsageFinishedEvent,
     ToolUsageStartedEvent,
 )
+from crewlite.state.history import RunHistory
 from crewlite.state.providers.json import JsonStore
 from crewlite.testing import CrashInjector, ScriptedLLM
 
@@ -139,40 +143,50 @@ def spawn(
     if SEPARATE:
         command = [sys.executable, __file__, "--live", str(life), "--directory", yard.directory]
         command += ["--provider", "sqlite" if location.suffix else "json"]
-        child = subprocess.Popen(command).pid
-    else:
-        child = os.fork()
-    if child == 0:
+        return ended(subprocess.Popen(command).pid, patience)
+    return child(lambda: live(yard, location, life, injector, doubts, fork), patience)
+
+
+def child(act: Callable[[], object], patience: float | None = None) -> int:
+    """Do something in a process of its own; with `patience`, kill it after so many seconds. Returns its wait status."""
+    pid = os.fork()
+    if pid == 0:
         try:
-            live(yard, location, life, injector, doubts, fork)
+            act()
             os._exit(0)
         except BaseException:
-            import traceback
-
             traceback.print_exc()
             os._exit(3)
+    return ended(pid, patience)
+
+
+def ended(pid: int, patience: float | None) -> int:
     if patience is not None:
         time.sleep(patience)
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    _, status = os.waitpid(child, 0)
-    return status
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
 
 
-def recorded(location: Path) -> tuple[set[str], set[str], list[str]]:
-    """What is on disk: addresses with an outcome, addresses in doubt, places. Raises if anything is torn."""
+@contextlib.contextmanager
+def left_behind(location: Path) -> Iterator[RunHistory | None]:
+    """The run as the dead left it. Raises if anything is torn."""
     if not location.exists():
-        return set(), set(), []
+        yield None
+        return
     if location.is_dir():
         for file in location.glob("*_*.json"):
             JsonStore(location).check_file(file)
     with History(location) as history:
-        runs = [run for run in history.runs() if run.branch == "main"]
-        if not runs:
+        yield next((run for run in history.runs() if run.branch == "main"), None)
+
+
+def recorded(location: Path) -> tuple[set[str], set[str], list[str]]:
+    """What is on disk: addresses with an outcome, addresses in doubt, places. Raises if anything is torn."""
+    with left_behind(location) as run:
+        if run is None:
             return set(), set(), []
-        steps, places = runs[0].steps, runs[0].checkpoints()
+        steps, places = run.steps, run.checkpoints()
         for place in places:
             counted = [step for step in steps if step.kind == "task"]
             assert len(place.tasks) <= len(counted)

@@ -95,3 +95,22 @@ def test_a_thousand_kills(provider, tmp_path):
     assert found["violations"] == []
     assert code == 0
     assert found["kills"] >= 1000
+
+
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_trees_of_steps_killed_at_random_instants_end_as_if_nobody_had_killed_them(provider, tmp_path):
+    code, found = run("trees.py", "--provider", provider, "--directory", tmp_path, "--trees", 10)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_thousands_of_trees_killed_at_random_instants(provider, tmp_path):
+    code, found = run("trees.py", "--provider", provider, "--directory", tmp_path, "--trees", 1200, "--seed", 7)
+    print(found)
+    assert found["violations"] == []
+    assert code == 0
+    assert found["kills"] > 1200

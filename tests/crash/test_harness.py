@@ -27,6 +27,8 @@ SNAPSHOT = (("state/journal.py", "await waiting", "pass"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 
+RECORD = (("runtime/frame.py", "if recorded is not None and self._still_answers", "if False and self._still_answers"),)
+
 FSYNC = (("disk.py", 'tell("fsync", file)', "pass"), ("disk.py", "os.fsync(handle)", "pass"))
 
 REWRITE = (
@@ -67,6 +69,7 @@ def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
         pytest.param(
             INTENT, "nursery.py", ("--provider", "sqlite"), "not known to be in doubt", id="no intent, sqlite"
         ),
+        pytest.param(RECORD, "trees.py", ("--provider", "json"), "recorded, and done again", id="no record is heeded"),
         pytest.param(FSYNC, "powercut.py", ("--acts", "", "--disks", "lazy"), "lost", id="no fsync"),
         pytest.param(
             REWRITE, "nth.py", ("--provider", "json", "--acts", "thin", "--share", "2"), "torn", id="rewrite in place"
@@ -83,6 +86,8 @@ def test_the_harness_finds_a_promise_that_was_taken_out(changes, program, option
     environment = mutant(tmp_path / "mutant", *changes)
     if program == "nursery.py":
         options = (*options, "--directory", tmp_path / "yards", "--random", 20)
+    if program == "trees.py":
+        options = (*options, "--directory", tmp_path / "trees")
     if program == "nth.py":
         options = (*options, "--directory", tmp_path / "worlds")
     if program != "powercut.py":

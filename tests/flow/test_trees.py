@@ -2,109 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 from collections import Counter
 
+import grove
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import CheckpointConfig, durable
-from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
 
 RUN = "tree"
-
-
-class Broken(Exception):
-    """What a step of a tree raises."""
-
-
-class World:
-    """What the steps of a tree do outside: which leaf ran how often, and how often it still fails."""
-
-    def __init__(self) -> None:
-        self.runs = Counter()
-
-    def touch(self, fails: int) -> None:
-        address = durable.scope().address
-        self.runs[address] += 1
-        if self.runs[address] <= fails:
-            raise Broken(address)
-
-
-world = World()
-
-
-@step(retries=2)
-async def leaf(value, fails):
-    world.touch(fails)
-    await asyncio.sleep(0)
-    return value
-
-
-@step(retries=2)
-def blocking_leaf(value, fails):
-    world.touch(fails)
-    return value
-
-
-@step
-async def each(children):
-    return ["each", *[await grow(child) for child in children]]
-
-
-@step
-def blocking_each(children):
-    return ["blocking", *[sprout(child) for child in children]]
-
-
-@step(max_concurrency=2)
-async def side_by_side(children):
-    begun = [begin(child) for child in children]
-    return ["side", *[await future for future in begun]]
-
-
-@step
-async def mapped(values):
-    return ["mapped", *await leaf.map(values, itertools.repeat(0, len(values)))]
-
-
-@step
-async def tolerant(child):
-    try:
-        return ["well", await grow(child)]
-    except Broken as error:
-        return ["ill", str(error)]
-
-
-FORMS = {
-    "leaf": leaf,
-    "blocking_leaf": blocking_leaf,
-    "each": each,
-    "blocking": blocking_each,
-    "side": side_by_side,
-    "mapped": mapped,
-    "tolerant": tolerant,
-}
-BLOCKING = ("blocking_leaf", "blocking")
-
-
-def begin(tree):
-    form, *arguments = tree
-    return FORMS[form].submit(*arguments)
-
-
-async def grow(tree):
-    form, *arguments = tree
-    made = FORMS[form].submit if form in BLOCKING else FORMS[form]
-    return await made(*arguments)
-
-
-def sprout(tree):
-    return begin(tree).result()
-
 
 values = st.integers(0, 9)
 trees = st.recursive(
@@ -118,17 +26,6 @@ trees = st.recursive(
 )
 
 
-def tree_flow(provider, *, blocking):
-    config = CheckpointConfig(location="trees", provider=provider)
-    if blocking:
-        return flow(name="tree", checkpoint=config)(lambda tree: sprout(tree))
-
-    async def grown(tree):
-        return await grow(tree)
-
-    return flow(name="tree", checkpoint=config)(grown)
-
-
 def journal(provider):
     return provider.open("trees").read(RUN, "main")
 
@@ -140,28 +37,33 @@ def cut(entries, at):
     return provider
 
 
-def live(tree, provider, *, blocking):
-    global world
-    world = World()
-    result = tree_flow(provider, blocking=blocking).kickoff(tree, run_id=RUN)
-    return result, world.runs
+def on_record(entries):
+    """The steps that have an outcome, and how often each failed."""
+    steps = [step for entry in entries for step in entry.facts.get("steps", ())]
+    return {step["address"] for step in steps if "value" in step}, Counter(s["address"] for s in steps if "error" in s)
+
+
+def grown(tree, provider, *, blocking):
+    """What the flow returns, and how often each of its steps ran."""
+    runs = Counter()
+    grove.outside = lambda: runs.update([durable.scope().address])
+    config = CheckpointConfig(location="trees", provider=provider)
+    return grove.flow_of(config, blocking=blocking).kickoff(tree, run_id=RUN), runs
 
 
 def holds(tree, blocking):
     """The promise, at every commit of this tree. Returns how often it was cut."""
-    global world
     whole = InMemoryProvider()
-    result, runs = live(tree, whole, blocking=blocking)
+    result, runs = grown(tree, whole, blocking=blocking)
     entries = journal(whole)
+    ended, _ = on_record(entries)
     for at in range(1, len(entries)):
-        recorded = {s["address"] for e in entries[:at] for s in e.facts.get("steps", ()) if "value" in s}
-        tried = Counter(s["address"] for e in entries[:at] for s in e.facts.get("steps", ()) if "error" in s)
-        world = World()
-        world.runs.update(tried)
-        assert tree_flow(cut(entries, at), blocking=blocking).kickoff(run_id=RUN) == result
-        made = world.runs - tried
+        recorded, tried = on_record(entries[:at])
+        again, made = grown(tree, cut(entries, at), blocking=blocking)
+        assert again == result
         assert not recorded & made.keys(), "a recorded step ran again"
-        assert world.runs.keys() | recorded >= runs.keys(), "a step was passed over"
+        left = ended - recorded
+        assert {a: made[a] for a in left} == {a: runs[a] - tried[a] for a in left}, "tries were lost, or made twice"
     return len(entries) - 1
 
 
