@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, StoreError
+from crewlite.errors import BranchConflictError, NotCodable, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
@@ -24,7 +24,9 @@ from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.providers import BaseProvider, Store, provider_for
 from crewlite.state.record import Record
+from crewlite.state.values import Values
 from crewlite.state.writer import Done, Lane, Writer, open_writer
+from crewlite.usage import Usage
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -51,8 +53,11 @@ class Journal:
     claimed: bool = False
     """This life of the run has said that it writes the branch."""
     closed: bool = False
-    _entries: list[Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
+    _values: Values | None = None
+    _refused: str | None = None
+    """Why values could not be recorded the last time they were looked at."""
     _riding: list[list[Any]] = field(default_factory=list)
     _again: list[Facts] = field(default_factory=list)
     _unsettled: int = 0
@@ -78,6 +83,13 @@ class Journal:
         """The number the next commit will have."""
         return self.record.seq + 1
 
+    @property
+    def values(self) -> Values:
+        """What is kept beside the run, as it is now. Runs that never ask for it pay nothing."""
+        if self._values is None:
+            self._values = Values(self.record)
+        return self._values
+
     def ride(self, event: BaseEvent) -> None:
         """Let an event be recorded with the next commit."""
         if event.fleeting:
@@ -91,8 +103,17 @@ class Journal:
         """
         self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
 
-    def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
-        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put."""
+    def commit(
+        self,
+        facts: Facts,
+        done: Done,
+        loop: asyncio.AbstractEventLoop | None = None,
+        sealed: Callable[[], None] | None = None,
+    ) -> bool:
+        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put.
+
+        In between `sealed` is called, while the record is as these facts leave it.
+        """
         if self.closed:
             raise self.ended()
         at = now().isoformat()
@@ -103,13 +124,27 @@ class Journal:
             whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
         if self._again and _is_news(facts):
             whole["steps"], self._again = [*self._again, *facts.get("steps", ())], []
+        refused = self._with_values(whole) if self._values is not None else None
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
-        if self.writer is None or self.lane is None:
-            self._entries.append(entry)
-            return False
-        self.writer.put(self.lane, (entry,), done, loop)
-        return True
+        if sealed:
+            sealed()
+        writer, lane = self.writer, self.lane
+        if writer and lane:
+            writer.put(lane, (entry,), done, loop)
+        else:
+            self.entries.append(entry)
+        if refused:
+            self.failed(refused)
+        return bool(writer and lane)
+
+    def _with_values(self, whole: Facts) -> NotCodable | None:
+        """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
+        refused = self.values.ride(whole, self.secrets)
+        if refused and self.on_save_error == "raise":
+            raise refused
+        before, self._refused = self._refused, str(refused) if refused else None
+        return refused if self._refused != before else None
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
         """Do what is no commit with the store, if there is one: see Writer.ask. Raises StoreError."""
@@ -241,23 +276,15 @@ class Journal:
         self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
     ) -> Future[Facts]:
         """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
-        named: Future[Facts] = Future()
-        named.set_running_or_notify_cancel()
+        return self._by_hand(lambda named: self._name_place(make(), provider, location, named))
 
-        def act() -> None:
-            try:
-                self._name_place(make(), provider, location, named)
-            except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
-                named.set_exception(error)
+    def change(self, make: Callable[[], Facts], seen: Callable[[Facts], T]) -> Future[T]:
+        """Commit by hand, from any thread; a run without a store keeps it in memory.
 
-        if threading.get_ident() == self._thread:
-            act()
-        else:
-            try:
-                self.loop.call_soon_threadsafe(act)
-            except RuntimeError:  # the loop is closed
-                named.set_exception(self.ended())
-        return named
+        `seen` is called with the facts while the record is as they leave it; what it returns is the future's once they
+        are durable.
+        """
+        return self._by_hand(lambda changed: self._change(make, seen, changed))
 
     def completed(self, facts: Facts, started: float) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
@@ -269,10 +296,15 @@ class Journal:
             self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
-    async def aclose(self) -> None:
-        """Let go of the store, once all that was handed to it is settled. What failed is tried once more."""
+    async def aclose(self, *, last_values: bool = True) -> None:
+        """Let go of the store, once all that was handed to it is settled. What failed is tried once more.
+
+        With `last_values`, what was done to the values after the last commit is recorded.
+        """
         if self.closed:
             return
+        if last_values and self._values is not None and self.claimed:
+            self._last_values(self._values)
         self.closed = True
         if not self.writer or not self.lane:
             return
@@ -286,6 +318,14 @@ class Journal:
             ended = self.writer.release()
         if ended:
             await asyncio.wrap_future(ended)
+
+    def _last_values(self, values: Values) -> None:
+        """Record what was done to the values after the last commit."""
+        try:
+            if values.paid != Usage() or values.changes(self.secrets, []):
+                self._unsettled += self.commit({}, lambda error: None)
+        except NotCodable as error:
+            self.failed(error)
 
     def _give_back(self, writer: Writer, lane: Lane) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
@@ -306,6 +346,46 @@ class Journal:
         settled: Future[BaseException | None] = Future()
         writer.put(lane, (), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
+
+    def _by_hand(self, act: Callable[[Future[T]], None]) -> Future[T]:
+        """Do what settles a future, on the run's own thread."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+
+        def whole() -> None:
+            try:
+                act(done)
+            except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
+                done.set_exception(error)
+
+        if threading.get_ident() == self._thread:
+            whole()
+        else:
+            try:
+                self.loop.call_soon_threadsafe(whole)
+            except RuntimeError:  # the loop is closed
+                done.set_exception(self.ended())
+        return done
+
+    def _change(self, make: Callable[[], Facts], seen: Callable[[Facts], T], changed: Future[T]) -> None:
+        if self.closed:
+            raise self.ended()
+        facts, found = make(), list[T]()
+        if self.writer and "place" in facts:
+            self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
+
+        def done(error: BaseException | None) -> None:
+            if isinstance(error, BranchConflictError):
+                changed.set_exception(error)
+            elif error:
+                changed.set_exception(StoreError(self.location or "", f"the values were not saved: {error}"))
+            else:
+                changed.set_result(found[0])
+
+        if self.commit(facts, done, sealed=lambda: found.append(seen(facts))):
+            self._unsettled += 1
+        else:
+            done(None)
 
     def _name_place(
         self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]
@@ -343,7 +423,7 @@ class Journal:
             return
         self.lane = writer.enter(self.run_id, self.branch)
         self.writer = writer
-        self.lane.backlog, self._entries = tuple(self._entries), []
+        self.lane.backlog, self.entries = tuple(self.entries), []
 
     def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
         if not event_bus.hears(cls):
