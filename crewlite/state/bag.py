@@ -12,6 +12,7 @@ from typing import Any, Self
 from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
+from crewlite.state import by_hand
 from crewlite.state.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.choose import chosen
 from crewlite.state.entry import Facts
@@ -102,7 +103,7 @@ class Bag(MutableMapping[str, Any]):
             raise journal.ended()
         if journal.writer is None:
             return checkpoints(journal.entries, _id, {})
-        journal.ask_to_flush().result()
+        by_hand.flush(journal).result()
         store = journal.writer.store
         entries, lost = trace(store, journal.run_id, journal.branch)
         return checkpoints(entries, store.ref, lost)
@@ -177,7 +178,7 @@ class Bag(MutableMapping[str, Any]):
             ref = journal.writer.store.ref if journal.writer else _id
             return facts, newest(journal.record, facts["place"], ref(facts["place"]))
 
-        return journal.change(lambda: self._snapshot(label, metadata), seen)
+        return by_hand.change(journal, lambda: self._snapshot(label, metadata), seen)
 
     def _snapped(self, facts: Facts, made: Checkpoint, started: float) -> Checkpoint:
         if self._journal.writer:
@@ -193,7 +194,7 @@ class Bag(MutableMapping[str, Any]):
             ours = origin and (origin.id in journal.record.places or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
-        journal.change(facts, lambda facts: None).result()
+        by_hand.change(journal, facts, lambda facts: None).result()
 
 
 def _id(place: Facts) -> str:

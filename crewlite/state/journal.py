@@ -22,10 +22,10 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.providers import BaseProvider, Store, provider_for
+from crewlite.state.providers import Store
 from crewlite.state.record import Record
 from crewlite.state.values import Values
-from crewlite.state.writer import Done, Lane, Writer, open_writer
+from crewlite.state.writer import Done, Lane, Writer
 from crewlite.usage import Usage
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its d
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. All of its verbs belong to the run's loop."""
+    """The journal of one branch of one run. Its verbs belong to the run's loop; by_hand.py has those for all threads."""
 
     run_id: str
     branch: str
@@ -60,11 +60,11 @@ class Journal:
     """Why values could not be recorded the last time they were looked at."""
     _riding: list[list[Any]] = field(default_factory=list)
     _again: list[Facts] = field(default_factory=list)
-    _unsettled: int = 0
+    unsettled: int = 0
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _behind: int = 0
     """Commits that are on their way to the disk while the run goes on."""
-    _thread: int = field(default_factory=threading.get_ident)
+    thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
 
@@ -166,9 +166,9 @@ class Journal:
                 waiting.set_result(None)
 
         if self.commit(facts, settle, self.loop):
-            self._unsettled += 1
+            self.unsettled += 1
             await waiting
-            self._unsettled -= 1
+            self.unsettled -= 1
 
     async def save(self, facts: Facts, *, now: bool = False) -> None:
         """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
@@ -177,7 +177,7 @@ class Journal:
         """
         place, started = facts.get("place"), time.perf_counter()
         if place:
-            self._say(events.CheckpointStartedEvent, **_naming(place))
+            self.say(events.CheckpointStartedEvent, **naming(place))
         if self.durability == "async" and not now:
             await self._save_behind(facts, started)
             return
@@ -191,32 +191,11 @@ class Journal:
 
     async def flush(self) -> None:
         """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
-        unsettled = self._behind or self._unsettled or (self.lane and self.lane.backlog)
+        unsettled = self._behind or self.unsettled or (self.lane and self.lane.backlog)
         if self.writer and self.lane and unsettled and (problem := await self._settle(self.writer, self.lane)):
             self._not_saved(problem)
         if self.broken:
             raise self.broken
-
-    def ask_to_flush(self) -> Future[int]:
-        """From any thread: the future gives the number of the last commit once all is durable, or raises StoreError."""
-        flushed: Future[int] = Future()
-        flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
-        writer, lane = self.writer, self.lane
-        if self.closed:  # its writer may have ended, and would never answer
-            flushed.set_exception(self.ended())
-            return flushed
-        if writer is None or lane is None:
-            flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
-            return flushed
-
-        def settle(error: BaseException | None) -> None:
-            if error:
-                flushed.set_exception(StoreError(writer.store.location, f"not everything is saved: {error}"))
-            else:
-                flushed.set_result(lane.seq)
-
-        writer.put(lane, (), settle)
-        return flushed
 
     async def assured(self) -> None:
         """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""
@@ -266,34 +245,20 @@ class Journal:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
         message = self.secrets.mask(str(error))
-        self._say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self.say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def ended(self) -> StoreError:
         """What to raise when somebody still asks something of a run that is over."""
         return StoreError(self.location or self.run_id, "the run has ended, so nothing more of it can be recorded")
-
-    def name_place(
-        self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
-    ) -> Future[Facts]:
-        """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
-        return self._by_hand(lambda named: self._name_place(make(), provider, location, named))
-
-    def change(self, make: Callable[[], Facts], seen: Callable[[Facts], T]) -> Future[T]:
-        """Commit by hand, from any thread; a run without a store keeps it in memory.
-
-        `seen` is called with the facts while the record is as they leave it; what it returns is the future's once they
-        are durable.
-        """
-        return self._by_hand(lambda changed: self._change(make, seen, changed))
 
     def completed(self, facts: Facts, started: float) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
         assert self.writer
         ref = self.writer.store.ref(facts["place"])
         elapsed = (time.perf_counter() - started) * 1000
-        self._say(events.CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
+        self.say(events.CheckpointCompletedEvent, **naming(facts["place"]), ref=ref, duration_ms=elapsed)
         if drops := facts.get("drops"):
-            self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
+            self.say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
     async def aclose(self, *, last_values: bool = True) -> None:
@@ -311,7 +276,7 @@ class Journal:
         try:
             if self.claimed and self.record.claim and not self.lane.backlog:
                 self._give_back(self.writer, self.lane)
-            if self._unsettled or self._behind or self.lane.backlog:
+            if self.unsettled or self._behind or self.lane.backlog:
                 await self._settled(self.writer, self.lane)
         finally:
             self.writer.leave(self.lane)
@@ -323,7 +288,7 @@ class Journal:
         """Record what was done to the values after the last commit."""
         try:
             if values.paid != Usage() or values.changes(self.secrets, []):
-                self._unsettled += self.commit({}, lambda error: None)
+                self.unsettled += self.commit({}, lambda error: None)
         except NotCodable as error:
             self.failed(error)
 
@@ -332,7 +297,7 @@ class Journal:
         facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True}
         entry = seal(facts, after=self.record.sum)
         self.record.apply(entry)
-        self._unsettled += 1
+        self.unsettled += 1
         writer.put(lane, (entry,), lambda error: None)
 
     async def _settled(self, writer: Writer, lane: Lane) -> None:
@@ -347,85 +312,8 @@ class Journal:
         writer.put(lane, (), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
 
-    def _by_hand(self, act: Callable[[Future[T]], None]) -> Future[T]:
-        """Do what settles a future, on the run's own thread."""
-        done: Future[T] = Future()
-        done.set_running_or_notify_cancel()
-
-        def whole() -> None:
-            try:
-                act(done)
-            except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
-                done.set_exception(error)
-
-        if threading.get_ident() == self._thread:
-            whole()
-        else:
-            try:
-                self.loop.call_soon_threadsafe(whole)
-            except RuntimeError:  # the loop is closed
-                done.set_exception(self.ended())
-        return done
-
-    def _change(self, make: Callable[[], Facts], seen: Callable[[Facts], T], changed: Future[T]) -> None:
-        if self.closed:
-            raise self.ended()
-        facts, found = make(), list[T]()
-        if self.writer and "place" in facts:
-            self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
-
-        def done(error: BaseException | None) -> None:
-            if isinstance(error, BranchConflictError):
-                changed.set_exception(error)
-            elif error:
-                changed.set_exception(StoreError(self.location or "", f"the values were not saved: {error}"))
-            else:
-                changed.set_result(found[0])
-
-        if self.commit(facts, done, sealed=lambda: found.append(seen(facts))):
-            self._unsettled += 1
-        else:
-            done(None)
-
-    def _name_place(
-        self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]
-    ) -> None:
-        if self.closed:
-            raise self.ended()
-        if location is not None:
-            self._attach(provider, location)
-        if self.writer is None:
-            raise StoreError(
-                "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
-            )
-        self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
-        where = self.location or ""
-
-        def done(error: BaseException | None) -> None:
-            if error:
-                named.set_exception(StoreError(where, f"the checkpoint was not saved: {error}"))
-            else:
-                named.set_result(facts)
-
-        self._unsettled += 1
-        self.commit(facts, done)
-
-    def _attach(self, provider: BaseProvider | None, location: str) -> None:
-        """Keep this run at `location` from now on. The entries so far are written before any later one."""
-        writer = open_writer(provider_for(location, provider), location)
-        if self.writer is not None:
-            same = writer is self.writer
-            writer.close()
-            if not same:
-                raise StoreError(
-                    location, f"this run is kept in {self.location}, and one run has one store: call state.checkpoint()"
-                )
-            return
-        self.lane = writer.enter(self.run_id, self.branch)
-        self.writer = writer
-        self.lane.backlog, self.entries = tuple(self.entries), []
-
-    def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
+    def say(self, cls: type[BaseEvent], **fields: Any) -> None:
+        """Emit an event about this record."""
         if not event_bus.hears(cls):
             return
         provider = self.writer.provider if self.writer else "none"
@@ -439,7 +327,8 @@ def _is_news(facts: Facts) -> bool:
     return outcomes or not facts.keys().isdisjoint(("claim", "intents"))
 
 
-def _naming(place: Facts) -> Facts:
+def naming(place: Facts) -> Facts:
+    """How events tell of a place."""
     return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
 
 

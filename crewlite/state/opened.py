@@ -26,8 +26,8 @@ _KIND = "state"
 
 async def opened(name: str, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
     """The journal of the state of that name, claimed; one in memory where no store is named. See RuntimeState.open."""
-    run_id, _, branch = str(name).partition("/")
-    check_name("the name of a state", run_id)
+    run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
+    check_name("state", run_id)
     check_name("branch", branch or "main", slashes=True)
     secrets = Secrets.of()
     if location is None and provider is None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from crewlite import background
 from crewlite.codec import decode
+from crewlite.state import by_hand
 from crewlite.state.bag import Bag
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
@@ -99,7 +100,7 @@ class RuntimeState(Bag):
         path (JSON) or `database#id`. Raises StoreError if it cannot be saved.
         """
         started = time.perf_counter()
-        naming = self._journal.name_place(lambda: self._facts(label, metadata), provider, _text(location))
+        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
         return self._journal.completed(naming.result(), started)
 
     async def acheckpoint(
@@ -112,7 +113,7 @@ class RuntimeState(Bag):
     ) -> str:
         """`checkpoint`, for async handlers."""
         started = time.perf_counter()
-        naming = self._journal.name_place(lambda: self._facts(label, metadata), provider, _text(location))
+        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
         return self._journal.completed(await asyncio.wrap_future(naming), started)
 
     def flush(self) -> int:
@@ -121,11 +122,11 @@ class RuntimeState(Bag):
         Returns the number of the last commit that is. Raises StoreError if something still cannot be saved, or the run
         has ended, or has no store.
         """
-        return self._journal.ask_to_flush().result()
+        return by_hand.flush(self._journal).result()
 
     async def aflush(self) -> int:
         """`flush`, for async handlers."""
-        return await asyncio.wrap_future(self._journal.ask_to_flush())
+        return await asyncio.wrap_future(by_hand.flush(self._journal))
 
     def close(self) -> None:
         """Let go of a state that was opened; it may be called twice. A run lets go of its own."""

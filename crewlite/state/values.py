@@ -7,6 +7,7 @@ nobody asks for is never looked at.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.state.record import Record
 from crewlite.usage import Usage
 
+log = logging.getLogger("crewlite.state")
 _IMMUTABLE = (str, int, float, bool, type(None))
 _NOTHING = object()
 
@@ -144,11 +146,14 @@ class Values(MutableMapping[str, Any]):
             return _NOTHING
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
-        coded = secrets.mask_data(encode(value, _path(key)))
+        plain = encode(value, _path(key))
+        coded = secrets.mask_data(plain)
         total, fixed = digest(coded), value if type(value) in _IMMUTABLE else _NOTHING
         if recorded is not _NOTHING and total == self._digest(key):
             self._known[key] = recorded, total, fixed
             return _NOTHING
+        if coded != plain:
+            log.warning("%s held a configured secret, which was masked", _path(key))
         self._known[key] = coded, total, fixed  # counts once this very object is what is recorded
         return coded
 
