@@ -103,7 +103,7 @@ class Checkpoint:
         """
         said = copy.deepcopy(written.checked(data))
         try:
-            decode([said["values"], said["definition"]])
+            decode(list(said["values"].values()))
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
         except JournalCorrupt as damage:
             raise written.misfit(str(damage.problem)) from None

@@ -140,9 +140,7 @@ class Journal:
 
     def _with_values(self, whole: Facts) -> NotCodable | None:
         """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
-        refused = self.values.ride(whole, self.secrets)
-        if refused and self.on_save_error == "raise":
-            raise refused
+        refused = self.values.ride(whole, self.secrets, strict=self.on_save_error == "raise")
         before, self._refused = self._refused, str(refused) if refused else None
         return refused if self._refused != before else None
 

@@ -83,13 +83,15 @@ class Values(MutableMapping[str, Any]):
         """Usage that no commit has recorded yet."""
         return self._paid
 
-    def ride(self, whole: Facts, secrets: Secrets) -> NotCodable | None:
-        """Add what has changed, and was paid, to what a commit says. The first value that cannot be recorded.
+    def ride(self, whole: Facts, secrets: Secrets, *, strict: bool) -> NotCodable | None:
+        """Add what has changed, and was paid, to what a commit says, unless that says itself what has changed.
 
-        A commit that says itself what changes is left to it.
+        The first value that cannot be recorded, which stays as it was; if `strict`, that is raised.
         """
         refused: list[NotCodable] = []
-        changed = whole.pop("values") if "values" in whole else self.changes(secrets, refused)
+        changed = whole.pop("values", None)
+        if changed is None:
+            changed = self.changes(secrets, None if strict else refused)
         with self._lock:
             paid, self._paid = self._paid.to_record(), Usage()
         whole |= {"values": changed} if changed else {}
