@@ -758,6 +758,27 @@ def test_snapshots_restores_and_rollbacks_in_a_handler(config):
         assert history.run("r").usage.prompt_tokens == 1002
 
 
+def test_a_folded_run_has_its_values_and_goes_on_with_them(on_disk):
+    @event_bus.on(LLMCallCompletedEvent)
+    def count(source, event, state):
+        state["calls"] = state.get("calls", 0) + 1
+        state["last"] = event.address
+
+    llm = ScriptedLLM([*"abcdefgh", RuntimeError("cut"), *"ij"])
+    crew = crew_of(10, llm, on_disk())
+    with pytest.raises(RuntimeError):
+        crew.kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        newest = history.checkpoint("r")
+        assert history.prune(keep_last=1).freed > 0
+        assert history.checkpoint("r") == newest
+        assert newest.versions == {"calls": 8, "last": 8}
+    crew.kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        assert history.checkpoint("r").values == {"calls": 10, "last": "task:t9/llm#1"}
+        assert history.checkpoint("r").version == 10
+
+
 def test_a_run_without_a_store_has_values_and_snapshots():
     made = []
 
