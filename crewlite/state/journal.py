@@ -35,7 +35,7 @@ _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its d
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. Its verbs belong to the run's loop; by_hand.py has those for all threads."""
+    """The journal of one branch of one run. Its verbs are for the run's loop; by_hand.py has those for all threads."""
 
     run_id: str
     branch: str

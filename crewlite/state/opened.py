@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from crewlite import background
 from crewlite.codec import digest
-from crewlite.errors import OnLoopThread, RefError, RunMismatch
+from crewlite.errors import BranchConflictError, OnLoopThread, RefError, RunMismatch
 from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
@@ -36,7 +36,11 @@ async def opened(name: str, location: str | os.PathLike[str] | None, provider: B
         config = CheckpointConfig(provider=provider)
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
-        _, writer, lane, record = await taken(lambda: kept)
+        try:
+            _, writer, lane, record = await taken(lambda: kept)
+        except BranchConflictError as conflict:
+            conflict.add_note("A state is at work until it is let go: with close(), or at the end of its `with`.")
+            raise
         journal = Journal(run_id, kept.branch, record, secrets, "raise", writer=writer, lane=lane)
     try:
         await claimed(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})

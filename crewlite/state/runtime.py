@@ -42,9 +42,9 @@ class RuntimeState(Bag):
     ) -> RuntimeState:
         """A state without a run: values with snapshots. Use it with `with`, or `close` it.
 
-        Without a location and a provider it lives in memory and touches no disk. With one it is kept there as a run of this name, and
-        opening it again goes on from its head. What is in no snapshot when it is closed is not kept. `name/branch`
-        opens a fork.
+        Without a location and a provider it lives in memory and touches no disk. With one it is kept there as a run of
+        this name, and opening it again goes on from its head. What is in no snapshot when it is closed is not kept.
+        `name/branch` opens a fork.
 
         Raises:
             BranchConflictError: somebody has it open. RunMismatch: the name is taken by a run of another kind.
