@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from crewlite.codec import Json, decode, encode
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.state import written
 from crewlite.state.diff import Diff, diff
 from crewlite.state.entry import Entry, Facts
@@ -105,8 +105,8 @@ class Checkpoint:
         try:
             decode(list(said["values"].values()))
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
-        except JournalCorrupt as damage:
-            raise written.misfit(str(damage.problem)) from None
+        except (JournalCorrupt, NotCodable) as damage:
+            raise written.misfit(str(damage)) from None
         tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
         return cls(
             **{name: said[name] for name in written.PLAIN},

@@ -7,6 +7,7 @@ nobody asks for is never looked at.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -22,6 +23,7 @@ from crewlite.usage import Usage
 log = logging.getLogger("crewlite.state")
 _IMMUTABLE = (str, int, float, bool, type(None))
 _NOTHING = object()
+_TRIES = 5
 
 
 class Values(MutableMapping[str, Any]):
@@ -127,7 +129,7 @@ class Values(MutableMapping[str, Any]):
         """All of them, as `put_back` takes them. Raises NotCodable."""
         with self._lock:
             kept = {key: coded for key, coded in self._record.values.items() if key not in self._gone}
-            return kept | {key: encode(value, _path(key)) for key, value in self._lent.items()}
+            return kept | {key: _encoded(key, value) for key, value in self._lent.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
         """Make these the values, and nothing else. Whatever was handed out before is no part of them any more."""
@@ -148,7 +150,7 @@ class Values(MutableMapping[str, Any]):
             return _NOTHING
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
-        plain = encode(value, _path(key))
+        plain = _encoded(key, value)
         coded = secrets.mask_data(plain)
         total, fixed = digest(coded), value if type(value) in _IMMUTABLE else _NOTHING
         if recorded is not _NOTHING and total == self._digest(key):
@@ -177,6 +179,14 @@ def folded(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
     facts |= {"set": new} if new else {}
     facts |= {"gone": gone} if (gone := [name for name in names if name not in new]) else {}
     return facts | ({"restored": live.restored} if live.restored != before else {})
+
+
+def _encoded(key: str, value: Any) -> Json:
+    """The value coded. Raises NotCodable, also for one that another thread never leaves alone."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(RuntimeError):  # "dictionary changed size during iteration"
+            return encode(value, _path(key))
+    raise NotCodable(_path(key), value, "another thread changes it all the time")
 
 
 def _path(key: str) -> str:

@@ -24,6 +24,7 @@ from crewlite.codec import encode
 from crewlite.errors import (
     BranchConflictError,
     ConfigError,
+    JournalCorrupt,
     NotCodable,
     OnLoopThread,
     RefError,
@@ -33,8 +34,9 @@ from crewlite.errors import (
 )
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import Checkpoint, InMemoryProvider, RuntimeState
+from crewlite.state.entry import seal
 from crewlite.state.fold import size
-from crewlite.state.providers import provider_for
+from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import CrashInjector, EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
 
@@ -380,6 +382,7 @@ def test_a_checkpoint_goes_through_json_and_comes_back_the_same(state):
         (lambda data: {**data, "version": "1"}, "version: "),
         (lambda data: {k: v for k, v in data.items() if k != "values"}, "values: "),
         (lambda data: {**data, "values": {"a": {"$": "datetime", "v": 5}}}, "it cannot be read"),
+        (lambda data: {**data, "values": {"a": {"$": "nothing", "v": 5}}}, "unknown tag 'nothing'"),
     ],
 )
 def test_what_is_no_checkpoint_is_told(state, change, said):
@@ -587,6 +590,32 @@ def test_storage_grows_with_what_changes(tmp_path):
     first, second = sizes[100] - sizes[50], sizes[200] - sizes[100]
     assert first < 50 * 1000, "a snapshot costs what has changed"
     assert abs(second - 2 * first) < first / 10
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        [],
+        {"set": []},
+        {"set": {"a": 1}, "versions": {"a": 0}},
+        {"set": {"a": 1}, "versions": {"a": "1"}},
+        {"gone": "a"},
+        {"gone": [1]},
+        {"restored": "not an id"},
+        {"set": {"a": {"$": "nothing", "v": 1}}, "versions": {"a": 9}},
+    ],
+)
+def test_forged_values_are_a_typed_error(location, forged):
+    with RuntimeState.open("bag", location) as state:
+        state["a"] = 0
+        state.snapshot()
+    store = provider_for(location).open(location)
+    last = store.read("bag", "main")[-1]
+    facts = {"schema": 1, "seq": last.seq + 1, "at": NOON.isoformat(), "values": forged}
+    store.append([Commit("bag", "main", last.seq, last.sum, (seal(facts, after=last.sum),))])
+    store.close()
+    with pytest.raises((JournalCorrupt, NotCodable)), RuntimeState.open("bag", location) as state:
+        state["a"]
 
 
 def test_a_snapshot_that_cannot_be_saved_says_so_and_comes_with_the_next(location):
@@ -833,6 +862,36 @@ def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(config):
 
     with pytest.raises(StoreError, match=r"a save failed: state\['bad'\] is a lock"):
         crew_of(3, ScriptedLLM(lambda messages: "x"), config(on_save_error="raise")).kickoff(run_id="r")
+
+
+@dataclass
+class Moving:
+    """A value that another thread changes while it is looked at, the first `left` times."""
+
+    left: int
+
+    def __getattribute__(self, name):
+        left = object.__getattribute__(self, "left")
+        if name == "left" and left:
+            object.__setattr__(self, "left", left - 1)
+            raise RuntimeError("dictionary changed size during iteration")
+        return object.__getattribute__(self, name)
+
+
+def test_a_value_that_another_thread_is_changing_costs_no_outcome(config):
+    @event_bus.on(LLMCallCompletedEvent)
+    def note(source, event, state):
+        state["moving"] = Moving(2)
+
+    setting = config()
+    result = crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
+    assert result.durability == "sync"
+    with History(setting.location, setting.provider) as history:
+        assert history.checkpoint("r").values == {"moving": Moving(0)}
+    with RuntimeState.open("bag") as state:
+        state["moving"] = Moving(99)
+        with pytest.raises(NotCodable, match="another thread changes it all the time"):
+            state.snapshot()
 
 
 def test_what_the_last_handler_sets_is_recorded(config):
