@@ -106,7 +106,7 @@ class Checkpoint:
             decode(list(said["values"].values()))
             metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
         except (JournalCorrupt, NotCodable) as damage:
-            raise written.misfit(str(damage)) from None
+            raise written.misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
         tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
         return cls(
             **{name: said[name] for name in written.PLAIN},
