@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewlite import History
-from crewlite.errors import (
-    ConfigError,
-    NotCodable,
-    RefError,
-    SchemaTooNew,
-)
+from crewlite.errors import ConfigError, NotCodable, RefError, SchemaTooNew
 from crewlite.state import Checkpoint, RuntimeState
 from crewlite.usage import Usage
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, event_bus
-from crewlite.errors import (
-    NotCodable,
-    StoreError,
-)
+from crewlite.errors import NotCodable, StoreError
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import RuntimeState
+from crewlite.state.lineage import whole
+from crewlite.state.providers import provider_for
+from crewlite.state.record import Record
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
 
@@ -25,12 +25,22 @@ def crew_of(count, llm, config, **fields):
     return Crew(tasks=tasks, checkpoint=config, **fields)
 
 
+def recorded(config, branch="main"):
+    """The values at the head of a branch."""
+    provider = provider_for(config.location, config.provider)
+    store = provider.open(config.location)
+    try:
+        return Record.of(whole(store, "r", branch)).values
+    finally:
+        store.close()
+
+
 def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on_disk):
     seen = []
 
     @event_bus.on(TaskCompletedEvent)
     def note(source, event, state):
-        seen.append(dict(copy.deepcopy(dict(state))))
+        seen.append(copy.deepcopy(dict(state)))
         state.setdefault("done", []).append(event.address)
 
     crew = crew_of(3, ScriptedLLM(["a", "b", RuntimeError("cut"), "c"]), on_disk())
@@ -40,7 +50,6 @@ def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on
     assert seen == [{}, {"done": ["task:t0"]}, {"done": ["task:t0", "task:t1"]}]
     with History(on_disk().location) as history:
         places = history.run("r").checkpoints()
-        whole = history.run("r")._record.values
     assert [place.values for place in places] == [
         {},
         {"done": ["task:t0"]},
@@ -48,7 +57,9 @@ def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on
     ]
     assert [place.versions for place in places] == [{}, {"done": 1}, {"done": 2}]
     assert [place.version for place in places] == [1, 2, 3]
-    assert whole == {"done": ["task:t0", "task:t1", "task:t2"]}, "what was set last is recorded when the run ends"
+    assert recorded(on_disk()) == {"done": ["task:t0", "task:t1", "task:t2"]}, (
+        "what was set last is recorded when the run ends"
+    )
 
 
 def test_a_fork_of_a_run_has_the_values_of_its_base(config):
@@ -63,11 +74,11 @@ def test_a_fork_of_a_run_has_the_values_of_its_base(config):
     with History(setting.location, setting.provider) as history:
         second = history.run("r").checkpoints()[1]
         history.fork(second, branch="b")
-        assert history.run("r/b")._record.values == {"last": "task:t0"}
+    assert recorded(setting, "b") == {"last": "task:t0"}
     crew.kickoff(from_checkpoint=CheckpointConfig(restore_from="r/b", **_where(setting)))
     with History(setting.location, setting.provider) as history:
         assert history.checkpoint("r/b").values == {"last": "task:t0"}, "handlers hear once, and that was in the first"
-        assert history.run("r/b")._record.values == {"last": "task:t2"}
+    assert recorded(setting, "b") == {"last": "task:t2"}
 
 
 def _where(setting):
@@ -213,8 +224,8 @@ def test_what_the_last_handler_sets_is_recorded(config):
     crew.kickoff(run_id="r")
     assert crew.kickoff(run_id="r").raw == "x"
     with History(setting.location, setting.provider) as history:
-        run = history.run("r")
-        assert (run.status, run._record.values) == ("finished", {"ended": True})
+        assert history.run("r").status == "finished"
+    assert recorded(setting) == {"ended": True}
 
 
 def test_a_run_without_values_has_none(config):
@@ -223,5 +234,6 @@ def test_a_run_without_values_has_none(config):
     with History(setting.location, setting.provider) as history:
         places = history.run("r").checkpoints()
         assert [(one.values, one.versions) for one in places] == [({}, {}), ({}, {})]
-        store = history._store
-        assert not any("values" in entry.facts for entry in store.read("r", "main"))
+    store = setting.provider.open(setting.location)
+    assert not any("values" in entry.facts for entry in store.read("r", "main"))
+    store.close()
