@@ -138,7 +138,7 @@ def _of_flow(event: BaseEvent, state: Any) -> _Line:
         case events.FlowStartedEvent():
             return "begun", f"flow {event.flow_name} {'goes on' if event.resumed else 'begins'} (run {event.run_id})"
         case events.FlowFinishedEvent():
-            paid = f": {_tokens(state)}" if state and state.usage.requests else ""
+            paid = f": {_tokens(state)}" if state is not None and state.usage.requests else ""
             return "done", f"flow {event.flow_name} has finished{paid}"
         case events.FlowFailedEvent():
             return "failed", f"flow {event.flow_name} stopped: {_error(event)}"
@@ -227,7 +227,7 @@ def _call(
 
 
 def _tokens(state: Any) -> str:
-    return f"{state.usage.total_tokens:,} tokens" if state else "unknown"
+    return f"{state.usage.total_tokens:,} tokens" if state is not None else "unknown"
 
 
 def _again(event: Any) -> str:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import background, durable, events
-from crewlite.errors import (
-    BranchConflictError,
-    CrewliteError,
-    JournalCorrupt,
-    StoreUnusable,
-)
+from crewlite import durable, events
 from crewlite.events.event_bus import event_bus
-from crewlite.ids import new_id, short
+from crewlite.ids import new_id
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
 from crewlite.runtime.resumption import (
@@ -33,22 +26,16 @@ from crewlite.runtime.resumption import (
 )
 from crewlite.runtime.run import Run
 from crewlite.secrets import Secrets
-from crewlite.state.claim import claim, holder, holds
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
-from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.providers import Store
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
-from crewlite.state.tidy import bases
-from crewlite.state.writer import Lane, Writer, open_writer
+from crewlite.state.take import claimed, take, taken
 
 T = TypeVar("T", bound=BaseModel)
-_LOOK_BACK = 20  # newest checkpoints of a location that are asked whether the journal to go on with is all there
-Taken = tuple[Run, dict[str, Any]]
-Opened = tuple[Located, Writer, Lane, Record]
+Begun = tuple[Run, dict[str, Any]]
 
 
 async def kickoff(root: Root[T], request: Request) -> T:
@@ -68,12 +55,12 @@ async def kickoff(root: Root[T], request: Request) -> T:
     return result
 
 
-async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Taken:
+async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
     """Open the store and take the branch; go on with what it holds, or begin."""
     if request.run_id or config.restore_from:
-        target, writer, lane, record = await _opened(root, request, config)
+        target, writer, lane, record = await taken(lambda: branch_for(root, request, config))
     else:
-        target, writer, lane, record = _open(root, request, config)  # a new run: nothing to read, nothing to wait for
+        target, writer, lane, record = take(branch_for(root, request, config), new=True)  # nothing to wait for
     journal = Journal(
         target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, writer, lane
     )
@@ -86,60 +73,7 @@ async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, 
         raise
 
 
-async def _opened(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened:
-    """`_open` in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
-    opening = asyncio.ensure_future(background.in_thread(_open, root, request, config))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
-        raise
-
-
-def _let_go(opening: asyncio.Future[Opened]) -> None:
-    if not opening.cancelled() and not opening.exception():
-        _, writer, lane, _ = opening.result()
-        writer.leave(lane)
-        writer.close()
-
-
-def _open(root: Root[Any], request: Request, config: CheckpointConfig) -> Opened:
-    """The branch to write to, taken, and what it holds. Reads the disk."""
-    target = branch_for(root, request, config)
-    writer = open_writer(target.provider, target.location)
-    lane = None
-    try:
-        lane = writer.enter(target.run_id, target.branch)
-        known = request.run_id or config.restore_from
-        return target, writer, lane, _read(writer.store, lane, target) if known else Record()
-    except BaseException:
-        if lane:
-            writer.leave(lane)
-        writer.close()
-        raise
-
-
-def _read(store: Store, lane: Lane, target: Located) -> Record:
-    """What a branch holds. Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged."""
-    places = store.places(limit=_LOOK_BACK)  # looked at first: what they name is in the journal by then
-    record = Record.of(whole(store, target.run_id, target.branch))
-    for place in places:
-        if (place.run_id, place.branch) == (target.run_id, target.branch) and place.seq > record.seq:
-            where = f"{store.location}, run {target.run_id}, branch {target.branch}"
-            newest = record.newest_place
-            problem = f"it ends at commit {record.seq}, though checkpoint {short(place.id)} was made at {place.seq}"
-            raise JournalCorrupt(where, problem, store.ref(newest) if newest else None)
-    if record.claim and holds(record.claim, store.touched(target.run_id, target.branch)):
-        raise BranchConflictError(target.run_id, target.branch, holder=holder(record.claim))
-    lane.seq, lane.sum = record.seq, record.sum
-    try:
-        lane.bases = bases(store, target.run_id, target.branch)
-    except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
-        lane.bases = frozenset(record.places)
-    return record
-
-
-async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Taken:
+async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
     root.check(request.inputs or {})
     inputs, coded = masked(journal, request.inputs or {})
@@ -153,7 +87,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     }
     in_doubt(journal.record, request.answers or ())
     answers = told(journal, request, changed=True)
-    await _first_save(journal, {"run": first, **answers})
+    await claimed(journal, {"run": first, **answers})
     request.progress.tell(journal.run_id, journal.location, journal.branch)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
@@ -165,7 +99,7 @@ async def _resume(
     config: CheckpointConfig,
     journal: Journal,
     target: Located,
-) -> Taken:
+) -> Begun:
     """A run that was recorded, from where it stopped."""
     started, source = time.perf_counter(), root.holds[0]
     about = {"location": target.location, "provider": target.provider.name}
@@ -181,7 +115,7 @@ async def _resume(
             check_newest(root, record, target)
             if record.finished:
                 journal.again("", root.kind)
-            await _first_save(journal, others | answers | definition_now(root, journal))
+            await claimed(journal, others | answers | definition_now(root, journal))
     except Exception as error:
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
@@ -204,20 +138,6 @@ async def _resume(
         **lived(root, record),
     )
     return run, inputs
-
-
-async def _first_save(journal: Journal, facts: Facts) -> None:
-    """The commit with which this life claims the branch."""
-    journal.claimed = True  # also if this is cancelled before it is known to be stored
-    try:
-        await journal.store({**facts, "claim": claim()})
-    except Exception as error:
-        assert journal.lane
-        journal.claimed = False
-        journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
-        if isinstance(error, CrewliteError):
-            raise
-        raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
 
 
 def _subscriber(root: Root[Any], config: CheckpointConfig | None, *, asleep: bool = False) -> CheckpointSubscriber:

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from crewlite.codec import decode
+from crewlite.codec import Json, decode, encode
+from crewlite.errors import JournalCorrupt, NotCodable
+from crewlite.state import written
+from crewlite.state.diff import Diff, diff
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.record import LightEvent, Record
 from crewlite.usage import Usage
+
+
+class Moment(NamedTuple):
+    """A record as it was at some commit. What it holds only ever grows, or is replaced."""
+
+    run: Facts
+    usage: Usage
+    values: Mapping[str, Json]
+    versions: Mapping[str, int]
+    tasks: int
+    events: int
+
+    @classmethod
+    def of(cls, record: Record) -> Moment:
+        """As it is now."""
+        counts = len(record.tasks), len(record.events)
+        return cls(record.run, record.usage, record.values, record.versions, *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +42,12 @@ class Checkpoint:
     run_id: str
     branch: str
     parent_id: str | None
+    """The place before it; of a snapshot after a restore, the one that was restored."""
     seq: int
+    version: int
+    """Its number among the places of its line, from 1. Pruned ones keep theirs, and a restore takes none back."""
     trigger: str
-    """The type of the event that named it."""
+    """The type of the event that named it; "snapshot" for one made with `state.snapshot()`."""
     address: str
     """The step that event is about."""
     created_at: datetime
@@ -33,8 +57,19 @@ class Checkpoint:
     definition: Facts
     usage: Usage
     ref: str
-    """The text that names it from anywhere."""
-    _history: tuple[Sequence[str], int, Sequence[LightEvent], int] = field(repr=False)
+    """The text that names it from anywhere; of a run that is kept in memory only, its id."""
+    _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
+    _history: tuple[Sequence[str], int, Sequence[LightEvent], int] = field(repr=False, compare=False)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values beside the run. Each look gives new ones, so changing them changes no checkpoint."""
+        return {name: decode(value) for name, value in self._kept[0].items()}
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """How often each value had really changed, set and deleted ones counted alike, since the run began."""
+        return dict(self._kept[1])
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -47,6 +82,47 @@ class Checkpoint:
         _, _, events, count = self._history
         return tuple(events[:count])
 
+    def diff(self, other: Checkpoint) -> Diff:
+        """What is different in `other`, a later checkpoint or one of another branch or run: `before.diff(after)`."""
+        return diff(self._kept[0], other._kept[0], (self.usage, other.usage))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data that `json.dump` takes; `Checkpoint.from_dict` makes the same checkpoint of it."""
+        said = {name: getattr(self, name) for name in written.PLAIN}
+        said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
+        said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
+        said |= {"values": self._kept[0], "versions": self._kept[1], "tasks": list(self.tasks)}
+        said["events"] = [[e.type, e.event_id, e.timestamp, e.address, e.seq] for e in self.events()]
+        return copy.deepcopy({**written.HEAD, **said})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Checkpoint:
+        """A checkpoint as `to_dict` gave it, of this program or another. It belongs to no store.
+
+        Raises ConfigError for anything else, SchemaTooNew if a later crewlite wrote it.
+        """
+        said = copy.deepcopy(written.checked(data))
+        try:
+            decode(list(said["values"].values()))
+            metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
+        except (JournalCorrupt, NotCodable) as damage:
+            raise written.misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
+        tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
+        return cls(
+            **{name: said[name] for name in written.PLAIN},
+            created_at=datetime.fromisoformat(said["created_at"]),
+            metadata=metadata,
+            inputs=inputs,
+            definition=said["definition"],
+            usage=Usage(**said["usage"]),
+            _kept=(said["values"], said["versions"]),
+            _history=(tasks, len(tasks), heard, len(heard)),
+        )
+
+    def coded_values(self) -> Mapping[str, Json]:
+        """The values as they are recorded."""
+        return self._kept[0]
+
 
 def checkpoints(
     entries: Sequence[Entry], ref: Callable[[Facts], str], lost: Mapping[str, str | None]
@@ -56,13 +132,11 @@ def checkpoints(
     Raises JournalCorrupt.
     """
     record = Record()
-    then: dict[int, tuple[Usage, int, int]] = {}
-    runs: dict[int, Facts] = {}
+    then: dict[int, Moment] = {}
     homes: dict[str, str] = {}
     for entry in entries:
         record.apply(entry)
-        then[entry.seq] = record.usage, len(record.tasks), len(record.events)
-        runs[entry.seq] = record.run
+        then[entry.seq] = Moment.of(record)
         if place := entry.facts.get("place"):
             homes[place["id"]] = record.run["branch"]
         base = entry.facts.get("run", {}).get("base")
@@ -71,27 +145,32 @@ def checkpoints(
     record.check_places({entry.seq: entry.sum for entry in entries})
     record.forget(lost)
     tasks = list(record.tasks)
-    found = []
-    for place in sorted(record.places.values(), key=lambda place: (place["seq"], place["id"])):
-        usage, finished, heard = then[place["seq"]]
-        run = runs[place["seq"]]
-        found.append(
-            Checkpoint(
-                id=place["id"],
-                run_id=run["run_id"],
-                branch=homes[place["id"]],
-                parent_id=record.parent(place),
-                seq=place["seq"],
-                trigger=place["trigger"],
-                address=place["address"],
-                created_at=datetime.fromisoformat(place["at"]),
-                label=place.get("label"),
-                metadata=decode(place.get("metadata", {})),
-                inputs=decode(run["inputs"]),
-                definition=run["definition"],
-                usage=usage,
-                ref=ref(place),
-                _history=(tasks, finished, record.events, heard),
-            )
-        )
-    return found
+    places = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
+    return [_made(place, record, then[place["seq"]], tasks, homes[place["id"]], ref(place)) for place in places]
+
+
+def newest(record: Record, place: Facts, ref: str) -> Checkpoint:
+    """The place at the very end of a record."""
+    return _made(place, record, Moment.of(record), list(record.tasks), record.run["branch"], ref)
+
+
+def _made(place: Facts, record: Record, then: Moment, tasks: Sequence[str], branch: str, ref: str) -> Checkpoint:
+    return Checkpoint(
+        id=place["id"],
+        run_id=then.run["run_id"],
+        branch=branch,
+        parent_id=record.parent(place),
+        seq=place["seq"],
+        version=place["version"],
+        trigger=place["trigger"],
+        address=place["address"],
+        created_at=datetime.fromisoformat(place["at"]),
+        label=place.get("label"),
+        metadata=decode(place.get("metadata", {})),
+        inputs=decode(then.run["inputs"]),
+        definition=then.run["definition"],
+        usage=then.usage,
+        ref=ref,
+        _kept=(then.values, then.versions),
+        _history=(tasks, then.tasks, record.events, then.events),
+    )

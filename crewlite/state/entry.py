@@ -13,6 +13,7 @@ What a commit may say (every key but the first three may be missing; shape.py ha
     steps                outcomes, failed attempts, and which finished steps are done again
     intents              calls about to be made
     events               what was heard, light
+    values               what has changed of the values beside the run
     place                names a checkpoint
     drops                checkpoints taken away, each with its parent
     folded, usage        this commit stands for several; what the work paid that is left out of it

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from crewlite.state import values
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.record import Outcome, Record, outer
 from crewlite.usage import Usage
@@ -28,10 +29,12 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
     ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
     after = own[0].facts["run"]["base"]["sum"] if "base" in own[0].facts["run"] else ""
     for part in _parts(own, ends):
-        held = _held(part, live)
+        held, restored = _held(part, live), live.restored
         for entry in part:
             live.apply(entry)
-        merged = seal(_merged(part, held, live, record), after=after)
+        facts = _merged(part, held, live, record)
+        facts |= {"values": changed} if (changed := values.folded(part, restored, live)) else {}
+        merged = seal(facts, after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
     return folded

@@ -17,15 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewlite import events
-from crewlite.errors import BranchConflictError, RunCancelled, StoreError
+from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.providers import BaseProvider, Store, provider_for
+from crewlite.state.providers import Store
 from crewlite.state.record import Record
-from crewlite.state.writer import Done, Lane, Writer, open_writer
+from crewlite.state.values import Values
+from crewlite.state.writer import Done, Lane, Writer
+from crewlite.usage import Usage
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -34,7 +36,7 @@ _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its d
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. All of its verbs belong to the run's loop."""
+    """The journal of one branch of one run. Its verbs are for the run's loop; by_hand.py has those for all threads."""
 
     run_id: str
     branch: str
@@ -52,15 +54,18 @@ class Journal:
     claimed: bool = False
     """This life of the run has said that it writes the branch."""
     closed: bool = False
-    _entries: list[Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
+    _values: Values | None = None
+    _refused: str | None = None
+    """Why values could not be recorded the last time they were looked at."""
     _riding: list[list[Any]] = field(default_factory=list)
     _again: list[Facts] = field(default_factory=list)
-    _unsettled: int = 0
+    unsettled: int = 0
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _behind: int = 0
     """Commits that are on their way to the disk while the run goes on."""
-    _thread: int = field(default_factory=threading.get_ident)
+    thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
     lost: asyncio.Future[BaseException] = field(init=False)
@@ -68,7 +73,7 @@ class Journal:
 
     def __post_init__(self) -> None:
         self.lost = self.loop.create_future()
-        self._listen()
+        self.listen()
 
     @property
     def location(self) -> str | None:
@@ -85,6 +90,13 @@ class Journal:
         """The number the next commit will have."""
         return self.record.seq + 1
 
+    @property
+    def values(self) -> Values:
+        """What is kept beside the run, as it is now. Runs that never ask for it pay nothing."""
+        if self._values is None:
+            self._values = Values(self.record)
+        return self._values
+
     def ride(self, event: BaseEvent) -> None:
         """Let an event be recorded with the next commit."""
         if event.fleeting:
@@ -98,8 +110,17 @@ class Journal:
         """
         self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
 
-    def commit(self, facts: Facts, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> bool:
-        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put."""
+    def commit(
+        self,
+        facts: Facts,
+        done: Done,
+        loop: asyncio.AbstractEventLoop | None = None,
+        sealed: Callable[[], None] | None = None,
+    ) -> bool:
+        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put.
+
+        In between `sealed` is called, while the record is as these facts leave it.
+        """
         if self.closed:
             raise self.ended()
         at = now().isoformat()
@@ -110,13 +131,25 @@ class Journal:
             whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
         if self._again and _is_news(facts):
             whole["steps"], self._again = [*self._again, *facts.get("steps", ())], []
+        refused = self._with_values(whole) if self._values is not None else None
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
-        if self.writer is None or self.lane is None:
-            self._entries.append(entry)
-            return False
-        self.writer.put(self.lane, (entry,), done, loop)
-        return True
+        if sealed:
+            sealed()
+        writer, lane = self.writer, self.lane
+        if writer and lane:
+            writer.put(lane, (entry,), done, loop)
+        else:
+            self.entries.append(entry)
+        if refused:
+            self.failed(refused)
+        return bool(writer and lane)
+
+    def _with_values(self, whole: Facts) -> NotCodable | None:
+        """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
+        refused = self.values.ride(whole, self.secrets, strict=self.on_save_error == "raise")
+        before, self._refused = self._refused, str(refused) if refused else None
+        return refused if self._refused != before else None
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
         """Do what is no commit with the store, if there is one: see Writer.ask. Raises StoreError."""
@@ -138,9 +171,9 @@ class Journal:
                 waiting.set_result(None)
 
         if self.commit(facts, settle, self.loop):
-            self._unsettled += 1
+            self.unsettled += 1
             await waiting
-            self._unsettled -= 1
+            self.unsettled -= 1
 
     async def save(self, facts: Facts, *, now: bool = False) -> None:
         """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
@@ -149,7 +182,7 @@ class Journal:
         """
         place, started = facts.get("place"), time.perf_counter()
         if place:
-            self._say(events.CheckpointStartedEvent, **_naming(place))
+            self.say(events.CheckpointStartedEvent, **naming(place))
         if self.durability == "async" and not now:
             await self._save_behind(facts, started)
             return
@@ -163,32 +196,11 @@ class Journal:
 
     async def flush(self) -> None:
         """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
-        unsettled = self._behind or self._unsettled or (self.lane and self.lane.backlog)
+        unsettled = self._behind or self.unsettled or (self.lane and self.lane.backlog)
         if self.writer and self.lane and unsettled and (problem := await self._settle(self.writer, self.lane)):
             self._not_saved(problem)
         if self.broken:
             raise self.broken
-
-    def ask_to_flush(self) -> Future[int]:
-        """From any thread: the future gives the number of the last commit once all is durable, or raises StoreError."""
-        flushed: Future[int] = Future()
-        flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
-        writer, lane = self.writer, self.lane
-        if self.closed:  # its writer may have ended, and would never answer
-            flushed.set_exception(self.ended())
-            return flushed
-        if writer is None or lane is None:
-            flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
-            return flushed
-
-        def settle(error: BaseException | None) -> None:
-            if error:
-                flushed.set_exception(StoreError(writer.store.location, f"not everything is saved: {error}"))
-            else:
-                flushed.set_result(lane.seq)
-
-        writer.put(lane, (), settle)
-        return flushed
 
     async def assured(self) -> None:
         """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""
@@ -238,51 +250,32 @@ class Journal:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
         message = self.secrets.mask(str(error))
-        self._say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self.say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def ended(self) -> StoreError:
         """What to raise when somebody still asks something of a run that is over."""
         return StoreError(self.location or self.run_id, "the run has ended, so nothing more of it can be recorded")
-
-    def name_place(
-        self, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
-    ) -> Future[Facts]:
-        """Name a place by hand, from any thread. The future gives its facts once they are durable, or raises."""
-        named: Future[Facts] = Future()
-        named.set_running_or_notify_cancel()
-
-        def act() -> None:
-            try:
-                self._name_place(make(), provider, location, named)
-            except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
-                named.set_exception(error)
-
-        if threading.get_ident() == self._thread:
-            act()
-        else:
-            try:
-                self.loop.call_soon_threadsafe(act)
-            except RuntimeError:  # the loop is closed
-                named.set_exception(self.ended())
-        return named
 
     def completed(self, facts: Facts, started: float) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
         assert self.writer
         ref = self.writer.store.ref(facts["place"])
         elapsed = (time.perf_counter() - started) * 1000
-        self._say(events.CheckpointCompletedEvent, **_naming(facts["place"]), ref=ref, duration_ms=elapsed)
+        self.say(events.CheckpointCompletedEvent, **naming(facts["place"]), ref=ref, duration_ms=elapsed)
         if drops := facts.get("drops"):
-            self._say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
+            self.say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
         return ref
 
-    async def aclose(self, *, cancelled: bool = False) -> None:
+    async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Let go of the store, once all that was handed to it is settled. What failed is tried once more.
 
-        `cancelled` says that somebody wanted the run to be stopped where it is.
+        `cancelled` says that somebody wanted the run to be stopped where it is. With `last_values`, what was done to
+        the values after the last commit is recorded.
         """
         if self.closed:
             return
+        if last_values and self._values is not None and self.claimed and not (self.lane and self.lane.lost):
+            self._last_values(self._values)
         self.closed = True
         if not self.writer or not self.lane:
             return
@@ -291,7 +284,7 @@ class Journal:
                 self.lane.backlog = ()
             elif self.claimed and self.record.claim and not self.lane.backlog:
                 self._give_back(self.writer, self.lane, {"cancelled": True} if cancelled else {})
-            if self._unsettled or self._behind or self.lane.backlog:
+            if self.unsettled or self._behind or self.lane.backlog:
                 await self._settled(self.writer, self.lane)
         finally:
             self.writer.leave(self.lane)
@@ -299,12 +292,20 @@ class Journal:
         if ended:
             await asyncio.wrap_future(ended)
 
+    def _last_values(self, values: Values) -> None:
+        """Record what was done to the values after the last commit."""
+        try:
+            if values.paid != Usage() or values.changes(self.secrets, []):
+                self.unsettled += self.commit({}, lambda error: None)
+        except NotCodable as error:
+            self.failed(error)
+
     def _give_back(self, writer: Writer, lane: Lane, why: Facts) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
         facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True, **why}
         entry = seal(facts, after=self.record.sum)
         self.record.apply(entry)
-        self._unsettled += 1
+        self.unsettled += 1
         writer.put(lane, (entry,), lambda error: None)
 
     async def _settled(self, writer: Writer, lane: Lane) -> None:
@@ -319,46 +320,7 @@ class Journal:
         writer.put(lane, (), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
 
-    def _name_place(
-        self, facts: Facts, provider: BaseProvider | None, location: str | None, named: Future[Facts]
-    ) -> None:
-        if self.closed:
-            raise self.ended()
-        if location is not None:
-            self._attach(provider, location)
-        if self.writer is None:
-            raise StoreError(
-                "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
-            )
-        self._say(events.CheckpointStartedEvent, **_naming(facts["place"]))
-        where = self.location or ""
-
-        def done(error: BaseException | None) -> None:
-            if error:
-                named.set_exception(StoreError(where, f"the checkpoint was not saved: {error}"))
-            else:
-                named.set_result(facts)
-
-        self._unsettled += 1
-        self.commit(facts, done)
-
-    def _attach(self, provider: BaseProvider | None, location: str) -> None:
-        """Keep this run at `location` from now on. The entries so far are written before any later one."""
-        writer = open_writer(provider_for(location, provider), location)
-        if self.writer is not None:
-            same = writer is self.writer
-            writer.close()
-            if not same:
-                raise StoreError(
-                    location, f"this run is kept in {self.location}, and one run has one store: call state.checkpoint()"
-                )
-            return
-        self.lane = writer.enter(self.run_id, self.branch)
-        self.writer = writer
-        self.lane.backlog, self._entries = tuple(self._entries), []
-        self._listen()
-
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Hear from the writer's thread that the branch is lost."""
 
         def lose(error: BaseException) -> None:
@@ -372,7 +334,8 @@ class Journal:
         if self.lane:
             self.lane.on_lost = told
 
-    def _say(self, cls: type[BaseEvent], **fields: Any) -> None:
+    def say(self, cls: type[BaseEvent], **fields: Any) -> None:
+        """Emit an event about this record."""
         if not event_bus.hears(cls):
             return
         provider = self.writer.provider if self.writer else "none"
@@ -386,7 +349,8 @@ def _is_news(facts: Facts) -> bool:
     return outcomes or not facts.keys().isdisjoint(("claim", "intents"))
 
 
-def _naming(place: Facts) -> Facts:
+def naming(place: Facts) -> Facts:
+    """How events tell of a place."""
     return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
 
 

@@ -18,8 +18,10 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.usage import Usage
 
 Json = Any
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage")
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
+SNAPSHOT = "snapshot"
+"""The trigger of a place that was named for the values."""
 _TRY = re.compile(r"!\d+$")
 
 
@@ -96,6 +98,14 @@ class Record:
     places: dict[str, Facts] = field(default_factory=dict)
     newest_place: Facts | None = None
     """The place furthest along the branch."""
+    named: int = 0
+    """The number of the last place that was named, dropped ones counted."""
+    values: Mapping[str, Json] = field(default_factory=dict)
+    """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """How often each of these has changed, those that are gone included."""
+    restored: str | None = None
+    """The place whose values were restored, until there is a snapshot after it."""
     events: list[LightEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     claim: Facts | None = None
@@ -186,6 +196,7 @@ class Record:
         self.forget(dict(facts.get("drops", ())))
         if place := facts.get("place"):
             self._place(place)
+            self.restored = None if place["trigger"] == SNAPSHOT else self.restored
         if self.ended and "claim" not in facts:
             self.claim = None
 
@@ -244,6 +255,12 @@ class Record:
             self.cancelled = facts.get("cancelled", False)
         if paid := facts.get("usage"):
             self.usage = self.usage + Usage(**paid)
+        if changed := facts.get("values"):
+            gone = frozenset(changed.get("gone", ()))
+            kept = {name: value for name, value in self.values.items() if name not in gone}
+            self.values = kept | changed.get("set", {})
+            self.versions = {**self.versions, **changed.get("versions", {})}
+            self.restored = changed.get("restored", self.restored)
 
     def _begin(self, run: Facts, at: str) -> None:
         """A new run; or a branch of the run that was read so far, up to its base."""
@@ -259,6 +276,9 @@ class Record:
         self.inherited = frozenset(self.places)
 
     def _place(self, place: Facts) -> None:
+        if "version" not in place:  # as an earlier crewlite wrote it, or as the base of a fork
+            place = {**place, "version": self.named + 1}
+        self.named = max(self.named, place["version"])
         self.places[place["id"]] = place
         if self.newest_place is None or _along(place) > _along(self.newest_place):
             self.newest_place = place

@@ -1,34 +1,64 @@
-"""What a handler sees of the run it hears from: `(source, event, state)`."""
+"""The state of a run: what a handler is given, `(source, event, state)`, and what can be opened without a run."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from crewlite.codec import decode, encode
-from crewlite.errors import ConfigError, RefError
-from crewlite.refs import check_name
+from crewlite import background
+from crewlite.codec import decode
+from crewlite.state import by_hand
+from crewlite.state.bag import Bag
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
+from crewlite.state.opened import opened, wait_for
 from crewlite.state.providers import BaseProvider
+from crewlite.state.record import SNAPSHOT, Record
 from crewlite.state.subscriber import new_place
 from crewlite.usage import Usage
 
 
-class RuntimeState:
-    """The run at the moment of one event. It stays bound to that moment, however late it is used."""
+class RuntimeState(Bag):
+    """The run at the moment of one event, and its values as they are now.
 
-    __slots__ = ("_address", "_finished", "_journal", "_sum", "_trigger", "seq", "usage")
+    The values are a mapping: `state["step"] = 1`. What is set, changed inside or deleted rides with the next commit of
+    the run. They are plain data, and whatever else can be recorded; classes of yours come back as such in programs that
+    have set one, or registered it.
+    """
+
+    __slots__ = ("_then", "_trigger")
 
     def __init__(self, journal: Journal, trigger: str, address: str) -> None:
-        self._journal, self._trigger, self._address = journal, trigger, address
-        self.seq: int = journal.record.seq
-        """The commit of this moment."""
-        self.usage: Usage = journal.record.usage
-        """Tokens and cost of the run up to this moment."""
-        self._finished, self._sum = len(journal.record.tasks), journal.record.sum
+        super().__init__(journal, address)
+        self._trigger = trigger
+        self._then: _Then | None = _Then.of(journal.record)
+        """The moment it is bound to, however late it is used; None for a state that was opened, whose moment is now."""
+
+    @classmethod
+    def open(
+        cls, name: str, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
+    ) -> RuntimeState:
+        """A state without a run: values with snapshots. Use it with `with`, or `close` it.
+
+        Without a location and a provider it lives in memory and touches no disk. With one it is kept there as a run of
+        this name, and opening it again goes on from its head. What is in no snapshot when it is closed is not kept.
+        `name/branch` opens a fork.
+
+        Raises:
+            BranchConflictError: somebody has it open. RunMismatch: the name is taken by a run of another kind.
+            RefError: there is no such branch. StoreUnusable: nothing can be saved there. OnLoopThread: called on
+            crewlite's own loop.
+        """
+        return cls._of(wait_for("open", lambda: opened(name, location, provider)))
+
+    @classmethod
+    async def aopen(
+        cls, name: str, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
+    ) -> RuntimeState:
+        """`open`, for coroutines. Use it with `async with`, or `aclose` it."""
+        return cls._of(await background.on_loop(opened(name, location, provider)))
 
     @property
     def run_id(self) -> str:
@@ -46,6 +76,16 @@ class RuntimeState:
         inputs: dict[str, Any] = decode(self._journal.record.run["inputs"])
         return inputs
 
+    @property
+    def seq(self) -> int:
+        """The commit of this moment."""
+        return self._then.seq if self._then else self._journal.record.seq
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and cost of the run up to this moment, and what was added here since."""
+        return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.values.paid
+
     def checkpoint(
         self,
         location: str | os.PathLike[str] | None = None,
@@ -54,13 +94,13 @@ class RuntimeState:
         label: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> str:
-        """Name a checkpoint at this event and wait until it is on disk.
+        """Name a checkpoint at this event and wait until it is on disk; of a state that was opened, a snapshot.
 
         A run without a store gets one at `location` with the first call. Returns the ref to resume from: a file's
         path (JSON) or `database#id`. Raises StoreError if it cannot be saved.
         """
         started = time.perf_counter()
-        naming = self._journal.name_place(lambda: self._facts(label, metadata), provider, _text(location))
+        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
         return self._journal.completed(naming.result(), started)
 
     async def acheckpoint(
@@ -73,7 +113,7 @@ class RuntimeState:
     ) -> str:
         """`checkpoint`, for async handlers."""
         started = time.perf_counter()
-        naming = self._journal.name_place(lambda: self._facts(label, metadata), provider, _text(location))
+        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
         return self._journal.completed(await asyncio.wrap_future(naming), started)
 
     def flush(self) -> int:
@@ -82,24 +122,61 @@ class RuntimeState:
         Returns the number of the last commit that is. Raises StoreError if something still cannot be saved, or the run
         has ended, or has no store.
         """
-        return self._journal.ask_to_flush().result()
+        return by_hand.flush(self._journal).result()
 
     async def aflush(self) -> int:
         """`flush`, for async handlers."""
-        return await asyncio.wrap_future(self._journal.ask_to_flush())
+        return await asyncio.wrap_future(by_hand.flush(self._journal))
+
+    def close(self) -> None:
+        """Let go of a state that was opened; it may be called twice. A run lets go of its own."""
+        if self._then is None and not self._journal.closed:
+            wait_for("close", lambda: self._journal.aclose(last_values=False))
+
+    async def aclose(self) -> None:
+        """`close`, for coroutines."""
+        if self._then is None:
+            await background.on_loop(self._journal.aclose(last_values=False))
+
+    def __enter__(self) -> RuntimeState:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> RuntimeState:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    @classmethod
+    def _of(cls, journal: Journal) -> RuntimeState:
+        state = cls(journal, SNAPSHOT, "")
+        state._then = None
+        return state
 
     def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
-        record = self._journal.record
-        if label is not None:
-            check_name("label", label)
-        if metadata is not None and not isinstance(metadata, dict):
-            raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
-        if label and any(place.get("label") == label for place in record.places.values()):
-            raise RefError(label, "labels another place of this run already; choose another label")
-        about = {"finished_tasks": self._finished, "tokens": self.usage.total_tokens}
-        coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
-        named = {"about": about, "total": self._sum, "label": label, "metadata": coded}
-        return {"place": new_place(record, self.seq, self._trigger, self._address, **named)}
+        """A place at the moment of this state."""
+        if self._then is None:
+            return self._snapshot(label, metadata)
+        seq, total, usage, finished = self._then
+        about = {"finished_tasks": finished, "tokens": usage.total_tokens}
+        named = {"about": about, "total": total, **self._named(label, metadata)}
+        return {"place": new_place(self._journal.record, seq, self._trigger, self._address, **named)}
+
+
+class _Then(NamedTuple):
+    """A moment of a run."""
+
+    seq: int
+    sum: str
+    usage: Usage
+    finished: int
+
+    @classmethod
+    def of(cls, record: Record) -> _Then:
+        return cls(record.seq, record.sum, record.usage, len(record.tasks))
 
 
 def _text(location: str | os.PathLike[str] | None) -> str | None:

@@ -21,7 +21,7 @@ from crewlite.errors import ConfigError
 from crewlite.refs import check_name
 
 _HEX = re.compile("[0-9a-f]{32}")
-_STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
+STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
 def check(facts: object) -> None:
@@ -37,7 +37,7 @@ def check(facts: object) -> None:
 class Commit(TypedDict):
     """What one commit says: see entry.py for what it means."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     schema: Number
     seq: Number
     at: Time
@@ -57,12 +57,13 @@ class Commit(TypedDict):
     keep: NotRequired[Number]
     folded: NotRequired[Folded]
     usage: NotRequired[Paid]
+    values: NotRequired[Values]
 
 
 class Run(TypedDict):
     """The beginning of a run, or of a fork, which has a `base` instead of inputs."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     run_id: RunName
     branch: BranchName
     uid: Text
@@ -75,7 +76,7 @@ class Run(TypedDict):
 class Definition(TypedDict):
     """What ran. A fork says only its kind and name."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Text
     name: Text
     tasks: NotRequired[list[Task]]
@@ -84,7 +85,7 @@ class Definition(TypedDict):
 class Task(TypedDict):
     """A task of a crew."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     description: Text
     name: NotRequired[Text | None]
@@ -93,7 +94,7 @@ class Task(TypedDict):
 class Base(TypedDict):
     """The entry that a fork stands on, and the place there."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     branch: BranchName
     seq: Number
     sum: Hex
@@ -104,7 +105,7 @@ class Base(TypedDict):
 class Claim(TypedDict):
     """Who writes from here on."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     id: Text
     host: Text
     boot: Text
@@ -118,7 +119,7 @@ class Step(TypedDict):
     `at` is when it was recorded, where that is not when the commit was: in one that stands for several.
     """
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     kind: Text
     attempt: NotRequired[Number]
@@ -139,7 +140,7 @@ class Step(TypedDict):
 class Asked(TypedDict):
     """A question that waits for a person."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     question: Text
     at: Time
@@ -152,7 +153,7 @@ class Asked(TypedDict):
 class Answered(TypedDict):
     """What a person said, and not in the run itself: to the question with this digest, or ahead of any."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     value: Any
     at: Time
@@ -165,7 +166,7 @@ class Answered(TypedDict):
 class Error(TypedDict):
     """How an attempt failed."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     type: Text
     message: Text
     traceback: Text
@@ -177,7 +178,7 @@ class Error(TypedDict):
 class Place(TypedDict):
     """A checkpoint. One that was named after its commit has the `sum` of that."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     id: Hex
     seq: Number
     parent: Hex | None
@@ -188,12 +189,23 @@ class Place(TypedDict):
     label: NotRequired[Text | None]
     metadata: NotRequired[Coded]
     sum: NotRequired[Hex]
+    version: NotRequired[Number]
+
+
+class Values(TypedDict, total=False):
+    """What has changed of the values beside the run: coded, or gone; how often, since ever; what was restored."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    set: dict[Text, Any]
+    gone: list[Text]
+    versions: dict[Text, Number]
+    restored: Hex | None
 
 
 class Folded(TypedDict):
     """The first of the commits that this one stands for, and the sum of the last."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     first: Number
     sum: Hex
 
@@ -201,7 +213,7 @@ class Folded(TypedDict):
 class Paid(TypedDict, total=False):
     """The fields of Usage that are not zero."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int

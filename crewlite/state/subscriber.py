@@ -13,7 +13,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
-from crewlite.state.record import Record
+from crewlite.state.record import SNAPSHOT, Record
 
 Setting = CheckpointConfig | bool | None
 _PREVIEW = 160  # characters of an output that a place shows; the whole is in the journal
@@ -77,16 +77,18 @@ def new_place(
     label: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Facts:
-    """The facts of a place at `seq`; its parent is the newest place at or before it.
+    """The facts of a place at `seq`; its parent is the newest place at or before it, or what a snapshot goes back to.
 
     `total` is the sum of that entry, for a place named after it was sealed.
     """
     before = [place for place in record.places.values() if place["seq"] <= seq] if seq <= record.seq else None
     parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
+    restored = record.restored if trigger == SNAPSHOT else None
     place: Facts = {
         "id": new_id(),
         "seq": seq,
-        "parent": parent["id"] if parent else None,
+        "version": record.named + 1,
+        "parent": restored or (parent["id"] if parent else None),
         "trigger": trigger,
         "address": address,
         "about": about,

@@ -65,7 +65,7 @@ def _plain_whole(value: object) -> Json:
 
 def of_checkpoint(place: Checkpoint) -> dict[str, object]:
     """A checkpoint with everything it tells."""
-    return {**plain(place), "tasks": place.tasks}
+    return {**plain(place), "values": plain(place.values), "versions": place.versions, "tasks": place.tasks}
 
 
 def of_places(places: Iterable[Checkpoint]) -> list[dict[str, object]]:

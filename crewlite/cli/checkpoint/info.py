@@ -58,6 +58,7 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
         ("label", found.label or ""),
         ("metadata", compact(found.metadata) if found.metadata else ""),
         ("inputs", compact(found.inputs) if found.inputs else "none"),
+        ("values", compact(found.values) if found.versions else ""),
         ("definition", name_of(found.definition)),
         ("usage", spent(found.usage)),
     ]
@@ -66,7 +67,7 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
     screen.line()
     if run.status != "finished":
         ways.tell(screen, opened, run, head="to go on with the run   ")
-    line = ways.again(opened, run).line("fork", short(found.id))
+    line = ways.fork(opened, run, found)
     screen.line(("to try again from here  ", "dim"), line, whole=True)
 
 

@@ -8,9 +8,11 @@ from crewlite.cli import questions
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
+from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
+    from crewlite.state.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
 
 definitions = lazy("crewlite.cli.definitions")
@@ -21,6 +23,8 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
     if run.at_work:
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
+    if run.definition["kind"] == "state":
+        return screen.line((head, "dim"), f"RuntimeState.open({ref!r}, {opened.location!r})", whole=True)
     waits(screen, opened, run)
     for address in _in_doubt(run):
         screen.line(("in doubt", "bold"), f"  {address} was cut in the middle: look whether it took effect", whole=True)
@@ -30,6 +34,13 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         screen.line(("  if it did not  ", "dim"), lines.line("resume", ref, "--rerun", address), whole=True)
         screen.line()
     return screen.line((head, "dim"), lines.line("resume", ref), whole=True)
+
+
+def fork(opened: Opened, run: RunHistory, place: Checkpoint) -> str:
+    """The line that begins a branch at a checkpoint."""
+    if run.definition["kind"] == "state":
+        return f"History({opened.location!r}).fork({short(place.id)!r})"
+    return again(opened, run).line("fork", short(place.id))
 
 
 def waits(screen: Screen, opened: Opened, run: RunHistory) -> None:

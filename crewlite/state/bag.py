@@ -1,0 +1,201 @@
+"""Values with snapshots: the bag beside a run as programs hold it, over the journal that records it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, MutableMapping
+from concurrent.futures import Future
+from typing import Any, Self
+
+from crewlite.codec import Json, encode
+from crewlite.errors import ConfigError, CrewliteError, RefError
+from crewlite.refs import check_name
+from crewlite.state import by_hand
+from crewlite.state.checkpoint import Checkpoint, checkpoints, newest
+from crewlite.state.choose import chosen
+from crewlite.state.entry import Facts
+from crewlite.state.journal import Journal
+from crewlite.state.lineage import trace
+from crewlite.state.record import SNAPSHOT
+from crewlite.state.subscriber import new_place
+from crewlite.usage import Usage
+
+
+class Bag(MutableMapping[str, Any]):
+    """A mapping of names to values, all of them as they are now, whoever looks."""
+
+    __slots__ = ("_address", "_journal", "_paid")
+
+    def __init__(self, journal: Journal, address: str) -> None:
+        self._journal, self._address = journal, address
+        self._paid = Usage()
+        """What was added here."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self._journal.values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._journal.values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._journal.values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._journal.values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._journal.values)
+
+    def __len__(self) -> int:
+        return len(self._journal.values)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._journal.run_id}/{self._journal.branch}: {dict(self)!r}>"
+
+    def add_usage(
+        self,
+        usage: Usage | None = None,
+        *,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+        cached_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        requests: int = 0,
+        cost: float | None = None,
+    ) -> None:
+        """Count tokens, requests and cost (in US dollars) of calls that crewlite did not make. Recorded as values are.
+
+        What was paid stays paid: neither `restore` nor `rollback_on_error` takes it back.
+        """
+        if usage is not None and not isinstance(usage, Usage):
+            raise ConfigError(f"usage is {usage!r}; wanted a Usage, or add_usage(prompt_tokens=..., cost=...)")
+        more = Usage(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            cached_tokens=cached_tokens,
+            reasoning_tokens=reasoning_tokens,
+            requests=requests,
+            cost=cost,
+        )
+        paid = more + usage if usage else more
+        self._paid = self._paid + paid
+        self._journal.values.pay(paid)
+
+    def snapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
+        """Name a checkpoint of the values as they are now, and wait until it is on disk if there is a store.
+
+        Raises NotCodable, naming the path of what cannot be recorded, and StoreError if it cannot be saved.
+        """
+        started = time.perf_counter()
+        return self._snapped(*self._take(label, metadata).result(), started)
+
+    async def asnapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
+        """`snapshot`, for coroutines."""
+        started = time.perf_counter()
+        return self._snapped(*await asyncio.wrap_future(self._take(label, metadata)), started)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The places of this branch, first to last; of a fork, those before it too. Raises StoreError."""
+        journal = self._journal
+        if journal.closed:
+            raise journal.ended()
+        if journal.writer is None:
+            return checkpoints(journal.entries, _id, {})
+        by_hand.flush(journal).result()
+        store = journal.writer.store
+        entries, lost = trace(store, journal.run_id, journal.branch)
+        return checkpoints(entries, store.ref, lost)
+
+    @property
+    def latest(self) -> Checkpoint | None:
+        """The newest of them; None if there is none."""
+        return next(reversed(self.checkpoints()), None)
+
+    def restore(self, target: Checkpoint | int | str) -> None:
+        """Make the values those of a checkpoint again, in place, and record that. What came after it stays recorded.
+
+        The next snapshot has the restored one as its parent; versions go on counting. Only the values go back: usage is
+        what was paid, and a run does not forget its steps.
+
+        Args:
+            target: A checkpoint, of whatever run; the version of one of this branch; or a ref of one: its id or a part
+                of it, `@label:x`, `latest~1`, or what its `.ref` says.
+
+        Raises:
+            RefError: there is no such checkpoint. ConfigError: this can be none. StoreError: it was not saved.
+        """
+        found = target if isinstance(target, Checkpoint) else chosen(self.checkpoints(), target)
+        self._put_back(found.coded_values(), found)
+
+    @contextlib.contextmanager
+    def rollback_on_error(self) -> Iterator[Self]:
+        """An exception in the block makes all values what they were at its start, nested ones too, and travels on.
+
+        Raises NotCodable at once for a value that could not be put back.
+        """
+        journal = self._journal
+        before, recorded = journal.values.coded(), journal.record.values
+        try:
+            yield self
+        except BaseException as error:
+            if journal.closed or journal.record.values is recorded:
+                journal.values.put_back(before)
+            else:
+                try:
+                    self._put_back(before)
+                except CrewliteError as problem:
+                    error.add_note(f"What the values were before is not recorded: {problem}")
+            raise
+
+    def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
+        """A place at the very commit that has what changed of the values."""
+        journal, record = self._journal, self._journal.record
+        usage = record.usage + journal.values.paid
+        about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
+        place = new_place(
+            record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._named(label, metadata)
+        )
+        return {"values": journal.values.changes(journal.secrets), "place": place}
+
+    def _named(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
+        """The label and the metadata of a place, if they can be."""
+        record = self._journal.record
+        if label is not None:
+            check_name("label", label)
+        if metadata is not None and not isinstance(metadata, dict):
+            raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
+        if label and any(place.get("label") == label for place in record.places.values()):
+            raise RefError(label, "labels another place of this run already; choose another label")
+        coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
+        return {"label": label, "metadata": coded}
+
+    def _take(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[Facts, Checkpoint]]:
+        journal = self._journal
+
+        def seen(facts: Facts) -> tuple[Facts, Checkpoint]:
+            ref = journal.writer.store.ref if journal.writer else _id
+            return facts, newest(journal.record, facts["place"], ref(facts["place"]))
+
+        return by_hand.change(journal, lambda: self._snapshot(label, metadata), seen)
+
+    def _snapped(self, facts: Facts, made: Checkpoint, started: float) -> Checkpoint:
+        if self._journal.writer:
+            self._journal.completed(facts, started)
+        return made
+
+    def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:
+        journal = self._journal
+
+        def facts() -> Facts:
+            journal.values.put_back(coded)
+            changed = journal.values.changes(journal.secrets)
+            ours = origin and (origin.id in journal.record.places or origin.id in journal.record.dropped)
+            return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
+
+        by_hand.change(journal, facts, lambda facts: None).result()
+
+
+def _id(place: Facts) -> str:
+    return str(place["id"])

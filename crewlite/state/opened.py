@@ -1,0 +1,92 @@
+"""A state without a run around it: its journal is a run of kind "state", of which every snapshot is a commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from crewlite import background
+from crewlite.codec import digest
+from crewlite.errors import BranchConflictError, OnLoopThread, RefError, RunMismatch
+from crewlite.ids import new_id
+from crewlite.refs import check_name
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.entry import Facts
+from crewlite.state.journal import Journal
+from crewlite.state.locate import Located
+from crewlite.state.providers import BaseProvider, provider_for
+from crewlite.state.record import Record
+from crewlite.state.take import claimed, taken
+
+T = TypeVar("T")
+_KIND = "state"
+
+
+async def opened(name: str, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
+    """The journal of the state of that name, claimed; one in memory where no store is named. See RuntimeState.open."""
+    run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
+    check_name("state", run_id)
+    check_name("branch", branch or "main", slashes=True)
+    secrets = Secrets.of()
+    if location is None and provider is None:
+        journal = Journal(run_id, branch or "main", Record(), secrets, on_save_error="raise")
+    else:
+        config = CheckpointConfig(provider=provider)
+        config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
+        kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
+        try:
+            _, writer, lane, record = await taken(lambda: kept)
+        except BranchConflictError as conflict:
+            conflict.add_note("A state is at work until it is let go: with close(), or at the end of its `with`.")
+            raise
+        journal = Journal(run_id, kept.branch, record, secrets, "raise", writer=writer, lane=lane)
+    try:
+        await claimed(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
+    except BaseException:
+        await journal.aclose(last_values=False)
+        raise
+    return journal
+
+
+def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do `work` on the background loop and wait for it; a loop of the caller's own plays no part.
+
+    Raises OnLoopThread where that would be to wait for itself.
+    """
+    if background.on_loop_thread():
+        raise OnLoopThread(verb)
+    future = background.submit(work())
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C above all: what was begun is let go
+        future.cancel()
+        raise
+
+
+def _is_there(journal: Journal) -> bool:
+    """Whether the state was opened before. Raises RunMismatch, RefError."""
+    record = journal.record
+    if record.seq == 0:
+        if journal.branch != "main":
+            name = f"{journal.run_id}/{journal.branch}"
+            raise RefError(name, "names no branch; History(location).fork(...) makes one of a state that is there")
+        return False
+    if (kind := record.run["definition"]["kind"]) != _KIND:
+        raise RunMismatch(
+            f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and no state: its values are "
+            f"changed by its handlers. Choose another name."
+        )
+    return True
+
+
+def _beginning(name: str) -> Facts:
+    return {
+        "run_id": name,
+        "branch": "main",
+        "uid": new_id(),
+        "identity": digest([_KIND, name]),
+        "definition": {"kind": _KIND, "name": name},
+        "inputs": {},
+    }

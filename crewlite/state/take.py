@@ -1,0 +1,90 @@
+"""Taking a branch for writing: opened, read and claimed by this process, or let go again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from crewlite import background
+from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
+from crewlite.ids import short
+from crewlite.state.claim import claim, holder, holds
+from crewlite.state.entry import Facts
+from crewlite.state.journal import Journal
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located
+from crewlite.state.providers import Store
+from crewlite.state.record import Record
+from crewlite.state.tidy import bases
+from crewlite.state.writer import Lane, Writer, open_writer
+
+_LOOK_BACK = 20  # newest checkpoints of a location that are asked whether the journal to go on with is all there
+Taken = tuple[Located, Writer, Lane, Record]
+
+
+async def taken(target: Callable[[], Located]) -> Taken:
+    """`take` in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
+    opening = asyncio.ensure_future(background.in_thread(lambda: take(target())))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def take(target: Located, *, new: bool = False) -> Taken:
+    """The branch to write to, and what it holds; nothing is read of one that is `new`.
+
+    Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged, StoreUnusable.
+    """
+    writer = open_writer(target.provider, target.location)
+    lane = None
+    try:
+        lane = writer.enter(target.run_id, target.branch)
+        return target, writer, lane, Record() if new else _read(writer.store, lane, target)
+    except BaseException:
+        if lane:
+            writer.leave(lane)
+        writer.close()
+        raise
+
+
+async def claimed(journal: Journal, facts: Facts) -> None:
+    """The commit with which this process claims the branch. It proves that there can be others."""
+    journal.claimed = True  # also if this is cancelled before it is known to be stored
+    try:
+        await journal.store({**facts, "claim": claim()})
+    except Exception as error:
+        assert journal.lane
+        journal.claimed = False
+        journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
+        if isinstance(error, CrewliteError):
+            raise
+        raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
+
+
+def _let_go(opening: asyncio.Future[Taken]) -> None:
+    if not opening.cancelled() and not opening.exception():
+        _, writer, lane, _ = opening.result()
+        writer.leave(lane)
+        writer.close()
+
+
+def _read(store: Store, lane: Lane, target: Located) -> Record:
+    """What a branch holds."""
+    places = store.places(limit=_LOOK_BACK)  # looked at first: what they name is in the journal by then
+    record = Record.of(whole(store, target.run_id, target.branch))
+    for place in places:
+        if (place.run_id, place.branch) == (target.run_id, target.branch) and place.seq > record.seq:
+            where = f"{store.location}, run {target.run_id}, branch {target.branch}"
+            newest = record.newest_place
+            problem = f"it ends at commit {record.seq}, though checkpoint {short(place.id)} was made at {place.seq}"
+            raise JournalCorrupt(where, problem, store.ref(newest) if newest else None)
+    if record.claim and holds(record.claim, store.touched(target.run_id, target.branch)):
+        raise BranchConflictError(target.run_id, target.branch, holder=holder(record.claim))
+    lane.seq, lane.sum = record.seq, record.sum
+    try:
+        lane.bases = bases(store, target.run_id, target.branch)
+    except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
+        lane.bases = frozenset(record.places)
+    return record

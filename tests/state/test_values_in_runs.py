@@ -1,0 +1,239 @@
+"""Values that handlers keep in a run: recorded with its commits, back when it is resumed or forked."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, event_bus
+from crewlite.errors import NotCodable, StoreError
+from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
+from crewlite.state import RuntimeState
+from crewlite.state.lineage import whole
+from crewlite.state.providers import provider_for
+from crewlite.state.record import Record
+from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.usage import Usage
+
+
+def crew_of(count, llm, config, **fields):
+    agent = Agent(role="Worker", goal="work", llm=llm)
+    tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent) for n in range(count)]
+    return Crew(tasks=tasks, checkpoint=config, **fields)
+
+
+def recorded(config, branch="main"):
+    """The values at the head of a branch."""
+    provider = provider_for(config.location, config.provider)
+    store = provider.open(config.location)
+    try:
+        return Record.of(whole(store, "r", branch)).values
+    finally:
+        store.close()
+
+
+def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on_disk):
+    seen = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def note(source, event, state):
+        seen.append(copy.deepcopy(dict(state)))
+        state.setdefault("done", []).append(event.address)
+
+    crew = crew_of(3, ScriptedLLM(["a", "b", RuntimeError("cut"), "c"]), on_disk())
+    with pytest.raises(RuntimeError):
+        crew.kickoff(run_id="r")
+    crew.kickoff(run_id="r")
+    assert seen == [{}, {"done": ["task:t0"]}, {"done": ["task:t0", "task:t1"]}]
+    with History(on_disk().location) as history:
+        places = history.run("r").checkpoints()
+    assert [place.values for place in places] == [
+        {},
+        {"done": ["task:t0"]},
+        {"done": ["task:t0", "task:t1"]},
+    ]
+    assert [place.versions for place in places] == [{}, {"done": 1}, {"done": 2}]
+    assert [place.version for place in places] == [1, 2, 3]
+    assert recorded(on_disk()) == {"done": ["task:t0", "task:t1", "task:t2"]}, (
+        "what was set last is recorded when the run ends"
+    )
+
+
+def test_a_fork_of_a_run_has_the_values_of_its_base(config):
+    setting = config()
+
+    @event_bus.on(TaskCompletedEvent)
+    def note(source, event, state):
+        state["last"] = event.address
+
+    crew = crew_of(3, ScriptedLLM(lambda messages: "x"), setting)
+    crew.kickoff(run_id="r")
+    with History(setting.location, setting.provider) as history:
+        second = history.run("r").checkpoints()[1]
+        history.fork(second, branch="b")
+    assert recorded(setting, "b") == {"last": "task:t0"}
+    crew.kickoff(from_checkpoint=CheckpointConfig(restore_from="r/b", **_where(setting)))
+    with History(setting.location, setting.provider) as history:
+        assert history.checkpoint("r/b").values == {"last": "task:t0"}, "handlers hear once, and that was in the first"
+    assert recorded(setting, "b") == {"last": "task:t2"}
+
+
+def _where(setting):
+    return {"location": setting.location, "provider": setting.provider}
+
+
+def test_snapshots_restores_and_rollbacks_in_a_handler(config):
+    setting, made = config(), {}
+
+    @event_bus.on(LLMCallCompletedEvent)
+    def early(source, event, state):
+        state["heard"] = state.get("heard", 0) + 1
+
+    @event_bus.on(TaskCompletedEvent)
+    async def note(source, event, state):
+        if event.address == "task:t0":
+            made["first"] = await state.asnapshot(label="first")
+        elif event.address == "task:t1":
+            with pytest.raises(ValueError), state.rollback_on_error():
+                state["heard"] = "lost"
+                raise ValueError
+            state.restore("@label:first")
+            state.add_usage(prompt_tokens=1000)
+            made["usage"] = state.usage.prompt_tokens
+            made["second"] = state.snapshot()
+            made["listed"] = state.checkpoints()
+
+    crew = crew_of(2, ScriptedLLM([LLMReply(text="x", usage=Usage(prompt_tokens=1, requests=1))] * 2), setting)
+    crew.kickoff(run_id="r")
+    first, second = made["first"], made["second"]
+    assert (first.values, second.values) == ({"heard": first.values["heard"]}, first.values)
+    assert second.parent_id == first.id
+    assert made["listed"][-1] == second
+    assert made["usage"] >= 1000
+    assert second.usage.prompt_tokens >= 1000
+    with History(setting.location, setting.provider) as history:
+        assert history.run("r").usage.prompt_tokens == 1002
+
+
+def test_a_folded_run_has_its_values_and_goes_on_with_them(on_disk):
+    @event_bus.on(LLMCallCompletedEvent)
+    def count(source, event, state):
+        state["calls"] = state.get("calls", 0) + 1
+        state["last"] = event.address
+
+    llm = ScriptedLLM([*"abcdefgh", RuntimeError("cut"), *"ij"])
+    crew = crew_of(10, llm, on_disk())
+    with pytest.raises(RuntimeError):
+        crew.kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        was = history.checkpoint("r")
+        assert history.prune(keep_last=1).freed > 0
+        newest = history.checkpoint("r")
+        assert (newest.id, newest.values, newest.version) == (was.id, was.values, 8)
+        assert newest.versions == was.versions == {"calls": 8, "last": 8}
+    crew.kickoff(run_id="r")
+    with History(on_disk().location) as history:
+        assert history.checkpoint("r").values == {"calls": 10, "last": "task:t9/llm#1"}
+        assert history.checkpoint("r").version == 10
+
+
+def test_a_run_without_a_store_has_values_and_snapshots():
+    made = []
+
+    @event_bus.on(TaskCompletedEvent)
+    def note(source, event, state):
+        state["n"] = state.get("n", 0) + 1
+        made.append(state.snapshot())
+        if event.address == "task:t1":
+            state.restore(1)
+            made.append(state.snapshot())
+            made.append(state.latest)
+
+    crew_of(2, ScriptedLLM(lambda messages: "x"), None).kickoff()
+    assert [(one.version, one.values) for one in made] == [(1, {"n": 1}), (2, {"n": 2}), (3, {"n": 1}), (3, {"n": 1})]
+
+
+def test_a_value_that_cannot_be_recorded_degrades_a_run_and_is_told_once(config):
+    recorder = EventRecorder()
+
+    @event_bus.on(LLMCallCompletedEvent)
+    def note(source, event, state):
+        state["good"] = event.address
+        state["bad"] = threading.Lock()
+
+    with recorder:
+        result = crew_of(3, ScriptedLLM(lambda messages: "x"), config()).kickoff(run_id="r")
+    assert result.durability == "degraded"
+    failed = recorder.of(CheckpointFailedEvent)
+    assert [event.error for event in failed] == [failed[0].error]
+    assert "state['bad'] is a lock" in failed[0].error
+    with History(config().location, config().provider) as history:
+        assert history.checkpoint("r").values == {"good": "task:t2/llm#1"}
+
+
+def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(config):
+    @event_bus.on(LLMCallCompletedEvent)
+    def note(source, event, state):
+        state["bad"] = threading.Lock()
+
+    with pytest.raises(StoreError, match=r"a save failed: state\['bad'\] is a lock"):
+        crew_of(3, ScriptedLLM(lambda messages: "x"), config(on_save_error="raise")).kickoff(run_id="r")
+
+
+@dataclass
+class Moving:
+    """A value that another thread changes while it is looked at, the first `left` times."""
+
+    left: int
+
+    def __getattribute__(self, name):
+        left = object.__getattribute__(self, "left")
+        if name == "left" and left:
+            object.__setattr__(self, "left", left - 1)
+            raise RuntimeError("dictionary changed size during iteration")
+        return object.__getattribute__(self, name)
+
+
+def test_a_value_that_another_thread_is_changing_costs_no_outcome(config):
+    @event_bus.on(LLMCallCompletedEvent)
+    def note(source, event, state):
+        state["moving"] = Moving(2)
+
+    setting = config()
+    result = crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
+    assert result.durability == "sync"
+    with History(setting.location, setting.provider) as history:
+        assert history.checkpoint("r").values == {"moving": Moving(0)}
+    with RuntimeState.open("bag") as state:
+        state["moving"] = Moving(99)
+        with pytest.raises(NotCodable, match="another thread changes it all the time"):
+            state.snapshot()
+
+
+def test_what_the_last_handler_sets_is_recorded(config):
+    setting = config()
+
+    @event_bus.on(CrewKickoffCompletedEvent)
+    def note(source, event, state):
+        state["ended"] = True
+
+    crew = crew_of(1, ScriptedLLM(["x"]), setting)
+    crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r").raw == "x"
+    with History(setting.location, setting.provider) as history:
+        assert history.run("r").status == "finished"
+    assert recorded(setting) == {"ended": True}
+
+
+def test_a_run_without_values_has_none(config):
+    setting = config()
+    crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
+    with History(setting.location, setting.provider) as history:
+        places = history.run("r").checkpoints()
+        assert [(one.values, one.versions) for one in places] == [({}, {}), ({}, {})]
+    store = setting.provider.open(setting.location)
+    assert not any("values" in entry.facts for entry in store.read("r", "main"))
+    store.close()
