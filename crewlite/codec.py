@@ -103,6 +103,14 @@ def encode(value: object, path: str = "") -> Json:
     return _encode(value, path, 0)
 
 
+def known(value: object) -> Json:
+    """`value` as plain JSON data where it only has to be told from others: what cannot be written, by its class."""
+    try:
+        return encode(value)
+    except NotCodable:
+        return {"opaque": type(value).__qualname__}
+
+
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
     """The value that `encode` was given. `classes` are the ones this program declares, beside the registered.
 

@@ -15,6 +15,7 @@ from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
+from crewlite import codec
 from crewlite.errors import ConfigError
 
 P = ParamSpec("P")
@@ -241,6 +242,7 @@ class _Plain:
 PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
 _apart: ContextVar[Scope | None] = ContextVar("crewlite_apart", default=None)
+_called: ContextVar[Json] = ContextVar("crewlite_called", default=None)
 
 
 def scope() -> Scope:
@@ -251,6 +253,11 @@ def scope() -> Scope:
 def apart() -> Scope | None:
     """The step whose code has carried itself into the calling thread with `bound`."""
     return _apart.get()
+
+
+def called() -> Json:
+    """What a thread was given to do with `bound`: the function and its arguments; None elsewhere."""
+    return _called.get()
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:
@@ -268,7 +275,9 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return context.copy().run(fn, *args, **kwargs)  # a copy, as a context is entered by one thread at a time
+        own = context.copy()  # as a context is entered by one thread at a time
+        own.run(_called.set, [_called.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
+        return own.run(fn, *args, **kwargs)
 
     return call
 

@@ -176,7 +176,8 @@ def _of_step(event: BaseEvent, state: Any) -> _Line:
             return "failed", f"{titled(event)} failed: {_error(event)}"
         case events.StepReplayedEvent():
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
-            return "reused", f"{event.address or 'the result'} from the record{changed}"
+            what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"
+            return "reused", f"{what} from the record{changed}"
     return None
 
 

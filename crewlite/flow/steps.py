@@ -175,7 +175,7 @@ class StepFunction(Generic[P, R]):
                 so = "A resume cannot tell whether it is given another one"
                 so += ", and no result is reused" if self._reuse else ""
                 log.warning("@step %s: %s. %s", self.name, error, so)
-        return {name: _known(value) for name, value in arguments.items()}, False
+        return {name: codec.known(value) for name, value in arguments.items()}, False
 
 
 @overload
@@ -200,13 +200,6 @@ def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)
-
-
-def _known(value: Any) -> Any:
-    try:
-        return codec.encode(value)
-    except NotCodable:
-        return {"opaque": type(value).__qualname__}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
+from crewlite.runtime.failures import written
 from crewlite.runtime.places import Places
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
@@ -199,7 +200,7 @@ class Execution(Generic[T]):
         """Commit a failed attempt, and announce it. Without a delay until the next it is the last, and raised again."""
         final = delay is None
         step, shown = self.step, self.outer.run.presentable(error)
-        cause = next(iter(_causes(frame, error)), None)
+        causes = _causes(frame, error)
         facts: Facts = {
             "address": self.address,
             "kind": step.kind,
@@ -208,12 +209,16 @@ class Execution(Generic[T]):
             "error": {
                 "type": type_of(shown),
                 "message": text_of(shown),
-                "traceback": frame.mask(_traceback(error)) if cause is None else "",
-                "cause": cause,
+                "traceback": "" if causes else frame.mask(_traceback(error)),
+                "cause": causes[0] if causes else None,
+                "causes": [*causes, *frame.untold()],
                 "failure": failure,
                 "final": final,
             },
         }
+        if final and self.outer.exact:  # whoever asks again hears this again
+            facts["fingerprint"] = self.fingerprint
+            facts["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
         told = {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
         if delay is None:
@@ -295,9 +300,13 @@ def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, l
     return number, [attempt.failure for attempt in past[given_up:] if attempt.seq > base]
 
 
-def _causes(frame: Frame, error: Exception) -> list[str]:
-    """The child steps that a failure came from."""
-    return [child for child, raised in frame.failed.items() if raised in (error, error.__cause__)]
+def _causes(frame: Frame, error: BaseException) -> list[str]:
+    """The child steps that a failure came from: theirs is this very error, or one that led to it."""
+    children = [child for child, raised in frame.failed.items() if raised is error]
+    if children:  # what was being handled when that step was asked for has led to no failure
+        return children
+    before = [error.__cause__, error.__context__, *(error.exceptions if isinstance(error, BaseExceptionGroup) else ())]
+    return list(dict.fromkeys(at for one in before if one is not None for at in _causes(frame, one)))
 
 
 def _what(step: Step[Any]) -> str:

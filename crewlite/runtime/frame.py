@@ -15,6 +15,7 @@ from crewlite import codec, durable, events
 from crewlite.durable import Call, Limit, Remedies, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
+    ConfigError,
     CrewliteError,
     JournalCorrupt,
     NonDeterminism,
@@ -23,15 +24,16 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
+from crewlite.runtime.addresses import Addresses, counted
 from crewlite.runtime.execution import Execution, name_of
+from crewlite.runtime.failures import raised
 from crewlite.runtime.places import Places
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
-from crewlite.state.record import Outcome
+from crewlite.state.record import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
-_TOLD_APART = 12  # hexadecimal digits of a fingerprint in an address
 _SHOWN = 200  # characters
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
@@ -40,10 +42,11 @@ class Frame:
     """One attempt of one step. What encloses the root is a frame with no address."""
 
     __slots__ = (
-        "_counts",
+        "_addresses",
+        "_awaited",
         "_fingerprint",
         "_heard",
-        "_prefix",
+        "_left",
         "address",
         "around",
         "exact",
@@ -96,11 +99,14 @@ class Frame:
         """The child step that failed last, and its error."""
         self.texts: dict[str, str] = {}
         """Long texts that children recorded, each with its address: what an outcome here refers to."""
-        self._prefix = f"{address}/" if address else ""
+        self._addresses = Addresses(f"{address}/" if address else "")
         self._fingerprint = ""
-        self._counts: dict[str, int] = {}
         self._heard: dict[str, str] = {}
         """Digests of the outcomes of children, in the order they were asked for."""
+        self._awaited: set[str] = set()
+        """Children that were not only asked for."""
+        self._left: set[str] | None = None
+        """Recorded children that have not been asked for in this life; None before the first is."""
 
     def child(self, execution: Execution[Any], attempt: int) -> Frame:
         """The frame of an attempt at a child step."""
@@ -114,24 +120,12 @@ class Frame:
         inner.remedies = execution.step.inside or self.remedies
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
-            inner._prefix = f"{address}!{attempt}/"
+            inner._addresses = Addresses(f"{address}!{attempt}/")
         return inner
 
     def take(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
-        stem = _stem(kind, name)
-        count = self._count(stem)
-        return f"{self._prefix}{stem}" if name and count == 1 else f"{self._prefix}{stem}#{count}"
-
-    def _take_by_question(self, step: Step[Any], fingerprint: str) -> str:
-        """The address of a child step that nobody can number, as chance says what is asked for first."""
-        place = f"{_stem(step.kind, step.name)}#{fingerprint[:_TOLD_APART]}"
-        count = self._count(place)
-        return f"{self._prefix}{place}" if count == 1 else f"{self._prefix}{place}.{count}"
-
-    def _count(self, stem: str) -> int:
-        count = self._counts[stem] = self._counts.get(stem, 0) + 1
-        return count
+        return self._addresses.next(kind, name)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
@@ -141,17 +135,7 @@ class Frame:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        fingerprint, drive = self._question(step), self._drive
-        if step.address is not None:
-            address = step.address
-        elif self._in_order(step):
-            address = self.take(step.kind, step.name)
-        else:
-            address, drive = self._take_by_question(step, fingerprint), self._drive_beside
-        self._heard[address] = ""
-        self.run.unused.discard(address)
-        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
-        return drive(step, address, fingerprint, behind)
+        return self._asked(step)[1]
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -160,12 +144,17 @@ class Frame:
 
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
-        return self._family().begin(self.step(step))
+        address, driven = self._asked(step)
+        return self._family().begin(driven, address)
 
     def heed(self, task: asyncio.Task[Any]) -> None:
         """Somebody waits for this spawned step, and will hear of its failure."""
         if self.siblings:
             self.siblings.seen(task)
+
+    def untold(self) -> list[str]:
+        """Spawned steps that failed, which nobody has been told."""
+        return self.siblings.untold() if self.siblings else []
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
@@ -216,6 +205,27 @@ class Frame:
             **more,
         }
 
+    def _asked(self, step: Step[T]) -> tuple[str, Awaitable[T]]:
+        fingerprint, drive = self._question(step), self._drive
+        if step.address is not None:
+            address = step.address
+        elif self._in_order(step):
+            address = self.take(step.kind, step.name)
+        else:
+            address, drive = self._addresses.beside(step.kind, step.name, fingerprint), self._drive_beside
+        self._heard[address] = ""
+        self.unasked.discard(address)
+        self.run.unused.discard(address)
+        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
+        return address, drive(step, address, fingerprint, behind)
+
+    @property
+    def unasked(self) -> set[str]:
+        """Recorded children that have not been asked for in this life."""
+        if self._left is None:
+            self._left = set(self.run.inside.get(self._addresses.prefix, ())) - self._heard.keys()
+        return self._left
+
     def _family(self) -> Siblings:
         if self.siblings is None:
             self.siblings = Siblings()
@@ -234,14 +244,20 @@ class Frame:
     async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
             raise self.run.journal.ended()
+        self._awaited.add(address)
         recorded = self.run.record.outcomes.get(address)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = self.run.record.value(address)
             self.hear(address, recorded.digest, value)
             await self._say_replayed(step, recorded, fingerprint)
             return self._decoded(step, address, value)
+        if failure := self._failed_before(step, address, fingerprint):
+            await self._say_failed(step, failure)
+            self.failed[address] = raised(name_of(step), failure)
+            raise self.failed[address]
         if recorded is not None:
             self.run.journal.again(address, step.kind)
+        self._check_none_passed(step, address)
         if behind:
             raise behind
         places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
@@ -293,7 +309,7 @@ class Frame:
         if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
             return address in record.edited
         if self.run.on_drift != "rerun":
-            inside = self.run.inside.get(self._prefix, frozenset())
+            inside = self.run.inside.get(self._addresses.prefix, frozenset())
             alike = [at for at in sorted(inside) if record.outcomes[at].fingerprint == fingerprint]
             expected = f"what {address} was asked, which came to {self._shown(record.value(address))}"
             found = f"{self._shown(step.question)}{f', which {alike[0]} was asked' if alike else ''}"
@@ -319,25 +335,69 @@ class Frame:
                 "was edited, and this branch comes to its end without asking for it. Fork again without that edit, or "
                 "with inputs that lead there",
             )
+        if never := self._heard.keys() - self._awaited:
+            raise ConfigError(
+                f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so nothing "
+                f"came of it: write `await` before the call"
+            )
         self._check_none_missed()
 
     def _check_none_missed(self) -> None:
-        if not self.exact or self.live or self.run.on_drift == "rerun":
-            return
-        left = self.run.inside.get(self._prefix, frozenset()) - self._heard.keys()
-        record = self.run.record
-        missed = sorted(at for at in left if not record.edited and record.inputs_of(at) == record.run["inputs"])
-        if missed and not self._failed_before():
+        """Raises NonDeterminism if a recorded step has not been asked for."""
+        if missed := self._missed():
             asked = ", ".join(list(self._heard)[-3:]) or "none"
             raise NonDeterminism(self.run.run_id, self.address, ", ".join(missed[:3]), f"{asked}, and no more")
 
-    def _failed_before(self) -> bool:
-        """Whether a step in here had failed for good in an earlier life: what came after it depended on that."""
-        start = len(self._prefix)
-        return any(
-            tries[-1].final and at.startswith(self._prefix) and "/" not in at[start:]
-            for at, tries in self.run.record.attempts.items()
-            if at
+    def _check_none_passed(self, step: Step[Any], address: str) -> None:
+        """Raises NonDeterminism before a new step is done where a recorded one ought to have been asked for first.
+
+        One that an earlier life may have asked for, and not begun, as it had to wait for something, is no new one.
+        """
+        if not self.unasked or address in self.run.begun or not counted(address):
+            return
+        record, waits = self.run.record, step.limits or self.around or step.cache or step.kind in ("human", "timer")
+        if waits or record.edited or record.earlier_inputs:  # a fork that asks for something else
+            return
+        if passed := [at for at in self._missed() if counted(at)]:
+            raise NonDeterminism(self.run.run_id, self.address, ", ".join(passed[:3]), f"{address}, which is new")
+
+    def _missed(self) -> list[str]:
+        """Recorded steps that follow from what has not changed, and have not been asked for."""
+        if not self.exact or self.live or self.run.on_drift == "rerun" or not self.unasked:
+            return []
+        record = self.run.record
+        left = [at for at in self.unasked if not record.edited and record.inputs_of(at) == record.run["inputs"]]
+        tried_again = self._tried_again() if left else 0
+        return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
+
+    def _tried_again(self) -> int:
+        """The first commit that what comes behind it no longer follows from: a failure in here that is tried again."""
+        prefix, record = self._addresses.prefix, self.run.record
+        failed = (
+            attempt.seq
+            for at, tries in record.attempts.items()
+            if at.startswith(prefix) and at and "/" not in at[len(prefix) :] and at not in record.failures
+            for attempt in tries
+            if attempt.final
+        )
+        return min(failed, default=0)
+
+    def _failed_before(self, step: Step[Any], address: str, fingerprint: str) -> Attempt | None:
+        """The failure that a step came to in an earlier life, or an earlier try, and answers with."""
+        failure = self.run.record.failures.get(address) if self.exact and not self.live else None
+        if failure is None or address in self.run.rerun or failure.fingerprint != fingerprint:
+            return None
+        return failure
+
+    async def _say_failed(self, step: Step[Any], failure: Attempt) -> None:
+        self.run.journal.warn(
+            f"{failure.address} has failed before, which was handled, and is not tried again "
+            f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
+        )
+        about = {"kind": step.kind, "name": name_of(step), "step_type": step.label, "failed": True}
+        more = {"address": failure.address, "source_id": failure.address, "source_name": name_of(step)}
+        await self.announce(
+            step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
         )
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
@@ -351,7 +411,3 @@ class Frame:
         await self.announce(
             step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
         )
-
-
-def _stem(kind: str, name: str | None) -> str:
-    return f"{kind}:{name}" if name else kind

@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, CrewliteError, NotCodable, RefError
-from crewlite.runtime.execution import Execution
+from crewlite.runtime.execution import Execution, name_of
+from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, plan
 from crewlite.runtime.places import Places
@@ -174,6 +175,10 @@ class DryFrame(Frame):
                 run.steps.append(_told(recorded, run.record))
             self.hear(address, recorded.digest, value)
             return self._decoded(step, address, value)
+        if failure := self._failed_before(step, address, fingerprint):
+            run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")
+            self.failed[address] = raised(name_of(step), failure)
+            raise self.failed[address]
         if step.kind in _ENTERED:
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
@@ -219,7 +224,7 @@ class DryFrame(Frame):
     def complete(self) -> None:
         """Note what is not asked for any more. Raises NonDeterminism, as the run would."""
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
-        for address in _inside(known, self._prefix):
+        for address in _inside(known, self._addresses.prefix):
             if address not in self._heard:
                 refused = address in self.run.unused
                 why = "was edited, and is not asked for: kickoff will raise RefError" if refused else "is not asked for"

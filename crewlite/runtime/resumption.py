@@ -116,10 +116,10 @@ def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
     """The calls in doubt. Raises RefError if one is to be settled that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in settled:
-        if address not in doubts and address not in record.outcomes and not asks(address):
-            known = sorted(doubts | record.asked.keys())
+        if address not in doubts | record.failures.keys() and address not in record.outcomes and not asks(address):
+            known = sorted(doubts | record.failures.keys() | record.asked.keys())
             raise RefError(
-                address, "is no call in doubt and no question, so it can neither be answered nor rerun", known
+                address, "is no call in doubt, no failure and no question: nothing to answer or to rerun", known
             )
     return doubts
 

@@ -16,12 +16,14 @@ class Siblings:
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[Any], None] = {}
         self._failed: dict[asyncio.Task[Any], None] = {}
+        self._names: dict[asyncio.Task[Any], str] = {}
         self._over = False
 
-    def begin(self, step: Awaitable[T]) -> asyncio.Task[T]:
+    def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
         """Have a step begin."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
         self._running[task] = None
+        self._names[task] = address
         task.add_done_callback(self._ended)
         if self._over:  # a thread that outlived its step goes on begging for more
             task.cancel()
@@ -30,6 +32,10 @@ class Siblings:
     def seen(self, task: asyncio.Task[Any]) -> None:
         """Somebody was told how this one ended, so it is no longer for `end` to tell."""
         self._failed.pop(task, None)
+
+    def untold(self) -> list[str]:
+        """The steps whose failures nobody has seen."""
+        return [self._names[task] for task in self._failed]
 
     async def end(self) -> None:
         """Wait until all have ended. Raises the first failure that nobody has seen."""
@@ -53,3 +59,5 @@ class Siblings:
         del self._running[task]
         if not task.cancelled() and task.exception() is not None:
             self._failed[task] = None
+        else:
+            del self._names[task]

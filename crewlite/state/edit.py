@@ -38,9 +38,9 @@ def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], se
             check(asked, codec.decode(data["answer"]))
         facts.append(_edited(outcome, data))
     for address in rerun:
-        outcome = _finished(record, address, "run again")
+        ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())
-        facts.append({"address": address, "kind": outcome.kind, "again": True, "ms": 0.0, "edited": True})
+        facts.append({"address": address, "kind": ended.kind, "again": True, "ms": 0.0, "edited": True})
     return facts
 
 

@@ -65,6 +65,10 @@ class Attempt:
     started_at: datetime
     ended_at: datetime
     """When it was recorded, in UTC."""
+    fingerprint: str | None = None
+    """What was asked; told of a final one only."""
+    raised: Facts | None = None
+    """What it takes to raise its error again."""
     usage: Usage = field(default_factory=Usage)
     """In a history: what the steps paid that finished inside it."""
 
@@ -90,6 +94,8 @@ class Record:
     started_at: str = ""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    failures: dict[str, Attempt] = field(default_factory=dict)
+    """What steps came to that failed for good, and did not fail what is around them: they answer with it."""
     intents: dict[str, str] = field(default_factory=dict)
     asked: dict[str, Facts] = field(default_factory=dict)
     """Questions to people, by address."""
@@ -287,6 +293,7 @@ class Record:
         address, usage = step["address"], step.get("usage")
         if step.get("again"):
             self._replace(address)
+            self.failures.pop(address, None)
             return
         if usage:
             self.usage = self.usage + Usage(**usage)
@@ -305,12 +312,19 @@ class Record:
                 self.seq,
                 ended - timedelta(milliseconds=step["ms"]),
                 ended,
+                step.get("fingerprint"),
+                error.get("raised"),
             )
             self.attempts.setdefault(address, []).append(attempt)
+            for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
+                self.failures.pop(cause, None)
+            if attempt.final and attempt.fingerprint:
+                self.failures[address] = attempt
             return
         if step["kind"] == "task":
             self.tasks[address] = None
         self._replace(address)
+        self.failures.pop(address, None)
         self.outcomes[address] = Outcome(
             *common,
             step["fingerprint"],
@@ -338,7 +352,7 @@ class Record:
     def _take_back(self, edited: set[str]) -> None:
         """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
         self.edited |= edited
-        for known in (self.outcomes, self.intents, self.asked, self.answers):
+        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers):
             for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
             if known is not self.outcomes:  # which go with those around them

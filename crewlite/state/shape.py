@@ -171,8 +171,19 @@ class Error(TypedDict):
     message: Text
     traceback: Text
     cause: NotRequired[Text | None]
+    causes: NotRequired[list[Text]]
     failure: Text
     final: bool
+    raised: NotRequired[Raised]
+
+
+class Raised(TypedDict):
+    """What it takes to raise an error again."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    cls: Text
+    args: NotRequired[Any]
+    fields: NotRequired[Any]
 
 
 class Place(TypedDict):

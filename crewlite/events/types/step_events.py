@@ -46,4 +46,6 @@ class StepReplayedEvent(_StepEvent):
     """
 
     type: Literal["step_replayed"] = "step_replayed"
+    failed: bool = False
+    """What it answered with is its failure."""
     changed: tuple[str, ...] = ()

@@ -1,0 +1,79 @@
+"""The addresses of the steps inside one attempt of a step.
+
+What its own code asks for is counted, in the order of the calls. What coroutines and threads ask for that run beside it
+comes in any order: there it is told by what is asked, and by who asks, a function and its arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+import weakref
+from contextvars import ContextVar
+from typing import Any
+
+from crewlite import codec, durable
+from crewlite.codec import Json
+
+_TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
+_asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextVar("crewlite_asker", default=(None, ""))
+"""The coroutine that asks, and what it is known by; None in what it has led to."""
+
+
+class Addresses:
+    """Gives each step its address, once."""
+
+    __slots__ = ("_counts", "prefix")
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._counts: dict[str, int] = {}
+
+    def next(self, kind: str, name: str | None) -> str:
+        """The next one of this kind and name, in call order."""
+        stem = _stem(kind, name)
+        count = self._count(stem)
+        return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
+
+    def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
+        """That of a step that nobody can number, as chance says what is asked for first."""
+        place = f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}"
+        count = self._count(place)
+        return f"{self.prefix}{place}" if count == 1 else f"{self.prefix}{place}.{count}"
+
+    def _count(self, stem: str) -> int:
+        count = self._counts[stem] = self._counts.get(stem, 0) + 1
+        return count
+
+
+def counted(address: str) -> bool:
+    """Whether an address follows from the order of the calls."""
+    kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
+    return not kind_and_name.startswith("human:") and (not mark or (mark.isdecimal() and len(mark) < _TOLD_APART))
+
+
+def _stem(kind: str, name: str | None) -> str:
+    return f"{kind}:{name}" if name else kind
+
+
+def _who_asks() -> str:
+    """The same in every life for a coroutine, or a call of a function that was `bound`, and what these lead to."""
+    task = asyncio.current_task()
+    asker, known = _asker.get()
+    if task is None:
+        return codec.digest([known, durable.called()])
+    if asker is None or asker() is not task:
+        known = codec.digest([known, durable.called(), _call(task.get_coro())])
+        _asker.set((weakref.ref(task), known))
+    return known
+
+
+def _call(coroutine: Any) -> Json:
+    """The function that a coroutine is a call of, with its arguments as they are when it asks first."""
+    frame = getattr(coroutine, "cr_frame", None)
+    if not isinstance(frame, types.FrameType):
+        return type(coroutine).__qualname__
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+    return [code.co_qualname, {name: codec.known(value) for name, value in given.items()}]

@@ -1,0 +1,76 @@
+"""An error as plain data, and raised again from it: where a step failed in another life, or in another process.
+
+It comes back as what it was if its class is loaded here, and its arguments could be written down; else `StepRaised`
+stands for it. Nothing is imported for it, and no code of its class runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, Protocol
+
+from crewlite import codec
+from crewlite.errors import NotCodable, StepRaised
+from crewlite.state.entry import Facts
+
+_BUILTIN = "builtins"
+
+
+class Failure(Protocol):
+    """How something failed, as it was told."""
+
+    @property
+    def error_type(self) -> str:
+        """The name of its class."""
+
+    @property
+    def message(self) -> str:
+        """Its text."""
+
+    @property
+    def traceback(self) -> str:
+        """Where it came from; "" if that is told elsewhere."""
+
+    @property
+    def raised(self) -> Facts | None:
+        """What `written` said of it; None if that was never asked."""
+
+
+def written(error: BaseException) -> Facts:
+    """What it takes to raise an error again, as far as it can be written down."""
+    facts: Facts = {"cls": codec.class_name(type(error))}
+    with contextlib.suppress(NotCodable):
+        facts["args"] = codec.encode(list(_arguments(error)))
+        facts["fields"] = codec.encode(vars(error))
+    return facts
+
+
+def raised(step: str, failure: Failure) -> Exception:
+    """The error that a step failed with."""
+    facts = failure.raised
+    cls = _loaded(facts["cls"]) if facts and "fields" in facts else None
+    if facts is None or cls is None:
+        return StepRaised(step, failure.error_type, failure.message, failure.traceback)
+    args, fields = codec.decode(facts["args"]), codec.decode(facts["fields"])
+    try:
+        error: Exception = cls(*args) if cls.__module__ == _BUILTIN else cls.__new__(cls, *args)
+        vars(error).update(fields)
+    except (TypeError, ValueError, AttributeError):
+        return StepRaised(step, failure.error_type, failure.message, failure.traceback)
+    return error
+
+
+def _arguments(error: BaseException) -> tuple[Any, ...]:
+    """What its built-in base is made of: of an OSError that is more than `args`."""
+    base: Any = next(cls for cls in type(error).__mro__ if cls.__module__ == _BUILTIN)
+    return tuple(base.__reduce__(error)[1])
+
+
+def _loaded(name: str) -> type[Exception] | None:
+    """The class of that name, if this program has it already."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
