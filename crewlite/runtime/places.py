@@ -34,9 +34,12 @@ class Rooms:
     def stuck(self) -> dict[Places, Room]:
         """Those who could never go on: each waits for places whose holders have one of them inside."""
         stuck = dict(self.waiting)
-        while moving := [one for one, room in stuck.items() if not _kept(room, stuck)]:
-            for one in moving:
-                del stuck[one]
+        while stuck:
+            inside = {holder for one in stuck for holder in _outwards(one)}
+            moving = {room for room in set(stuck.values()) if not _kept(room, inside)}
+            if not moving:
+                break
+            stuck = {one: room for one, room in stuck.items() if room not in moving}
         return stuck
 
 
@@ -79,9 +82,8 @@ class Places:
             del self._rooms.waiting[self]
 
 
-def _kept(room: Room, stuck: dict[Places, Room]) -> bool:
-    """Whether every place of a room is taken, each by a step that has one of these inside, or is one."""
-    inside = {holder for one in stuck for holder in _outwards(one)}
+def _kept(room: Room, inside: set[Places]) -> bool:
+    """Whether every place of a room is taken, each by one of these."""
     return len(room.holders) == room.limit.width and room.holders <= inside
 
 
