@@ -90,7 +90,7 @@ class Execution(Generic[T]):
             frame.past = tuple(past)
             try:
                 with durable.entered(frame):
-                    value = await self._in_time(frame)
+                    value = await self._attempt(frame)
             except (StoreError, BranchConflictError, RunCancelled, JournalCorrupt, Suspended, AnswerRefused):
                 raise  # the record failed, or the run was stopped or waits for a person: not the step's doing
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
@@ -105,6 +105,14 @@ class Execution(Generic[T]):
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.places.take()
             number += 1
+
+    async def _attempt(self, frame: Frame) -> T:
+        """One attempt. When it has failed, or was cut, what it has left behind begins nothing more."""
+        try:
+            return await self._in_time(frame)
+        except BaseException:
+            frame.cut()
+            raise
 
     async def _in_time(self, frame: Frame) -> T:
         """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
@@ -245,15 +253,6 @@ class Execution(Generic[T]):
 
 async def _whole(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
-    try:
-        return await _ended(step, frame)
-    except asyncio.CancelledError:
-        if frame.siblings:
-            frame.siblings.cut()
-        raise
-
-
-async def _ended(step: Step[T], frame: Frame) -> T:
     try:
         value = await step.work()
         if frame.siblings:

@@ -129,6 +129,20 @@ class Frame:
         count = self._count(place)
         return f"{self._prefix}{place}" if count == 1 else f"{self._prefix}{place}.{count}"
 
+    def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
+        """The address and the question of a step that is asked for now, and what it must not be begun behind."""
+        fingerprint = self._question(step)
+        if step.address is not None:
+            address = step.address
+        elif self._in_order(step):
+            address = self.take(step.kind, step.name)
+        else:
+            address = self._take_by_question(step, fingerprint)
+        self._heard[address] = ""
+        self.run.unused.discard(address)
+        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
+        return address, fingerprint, behind
+
     def _count(self, stem: str) -> int:
         count = self._counts[stem] = self._counts.get(stem, 0) + 1
         return count
@@ -141,17 +155,7 @@ class Frame:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        fingerprint, drive = self._question(step), self._drive
-        if step.address is not None:
-            address = step.address
-        elif self._in_order(step):
-            address = self.take(step.kind, step.name)
-        else:
-            address, drive = self._take_by_question(step, fingerprint), self._drive_beside
-        self._heard[address] = ""
-        self.run.unused.discard(address)
-        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
-        return drive(step, address, fingerprint, behind)
+        return self._awaited(step, *self._asked(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -160,7 +164,11 @@ class Frame:
 
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
-        return self._family().begin(self.step(step))
+        return self._family().begin(self._drive(step, *self._asked(step)))
+
+    def cut(self) -> None:
+        """Cut what was begun here and has not ended. Nothing more is begun."""
+        self._family().cut()
 
     def heed(self, task: asyncio.Task[Any]) -> None:
         """Somebody waits for this spawned step, and will hear of its failure."""
@@ -221,15 +229,15 @@ class Frame:
             self.siblings = Siblings()
         return self.siblings
 
-    async def _drive_beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
-        """Drive a step that another task than this step's own asks for. This one ends only when that has."""
-        over: asyncio.Future[None] = self.loop.create_future()
-        self._family().begin(over)
-        try:
+    async def _awaited(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        """Drive a step. Where another task than this one's own awaits it, this one ends only when that has."""
+        if self.task is None or self.task is asyncio.current_task():
             return await self._drive(step, address, fingerprint, behind)
+        part = self._family().begin(self._drive(step, address, fingerprint, behind))
+        try:
+            return await part
         finally:
-            if not over.done():
-                over.set_result(None)
+            self.heed(part)
 
     async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout

@@ -23,7 +23,7 @@ class Siblings:
         task: asyncio.Task[T] = asyncio.ensure_future(step)
         self._running[task] = None
         task.add_done_callback(self._ended)
-        if self._over:  # a thread that outlived its step goes on begging for more
+        if self._over:  # a thread or a task that outlived its step goes on begging for more
             task.cancel()
         return task
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -153,6 +154,69 @@ def test_a_killed_run_is_late_when_its_deadline_has_passed_meanwhile(on_disk, tm
 def test_a_deadline_that_is_none_is_told_when_the_function_is_decorated(wrong):
     with pytest.raises(ConfigError, match="wanted seconds or a timedelta, more than 0"):
         flow(timeout=wrong)(lambda: None)
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_thread_that_outlives_its_step_begins_nothing_more(config, ran):
+    go, over = threading.Event(), threading.Event()
+
+    @step
+    def late():
+        ran.append("late")
+
+    @step(timeout=0.05)
+    def slow():
+        go.wait(20)
+        try:
+            late()
+        finally:
+            over.set()
+
+    @flow(checkpoint=config())
+    def pipeline():
+        with pytest.raises(StepTimeout):
+            slow()
+        go.set()
+        assert over.wait(20)
+
+    pipeline.kickoff(run_id="one")
+    assert ran == []
+    with History(config().location, config().provider) as history:
+        assert [found.address for found in history.run("one").steps] == ["", "step:slow"]
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_task_that_outlives_its_step_is_cut_at_its_step_and_begins_nothing_more(config, ran):
+    tasks = []
+
+    @step
+    async def work(name, go):
+        ran.append(name)
+        await go.wait()
+        ran.append("ran on")
+
+    @step(timeout=0.05)
+    async def slow():
+        go = asyncio.Event()
+
+        async def between():
+            await go.wait()
+            await work("late", go)
+
+        tasks.extend([asyncio.ensure_future(work("in time", go)), asyncio.ensure_future(between())])
+        tasks.append(go)
+        await asyncio.sleep(20)
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        with pytest.raises(StepTimeout):
+            await slow()
+        tasks.pop().set()
+        await asyncio.wait(tasks)
+
+    pipeline.kickoff()
+    assert ran == ["in time"]
+    assert all(task.cancelled() for task in tasks)
 
 
 # policies
