@@ -112,6 +112,8 @@ class Record:
     """Who writes; None if nobody does, as the run has ended or was given back."""
     cancelled: bool = False
     """Somebody stopped the run, and nobody has taken it up since."""
+    failed: bool = False
+    """The run has given up, and nobody has taken it up since."""
     edited: frozenset[str] = frozenset()
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
@@ -169,8 +171,7 @@ class Record:
     @property
     def ended(self) -> bool:
         """Whether the run has its result, or has given up."""
-        tries = self.attempts.get("")
-        return self.finished or bool(tries and tries[-1].final and tries[-1].seq == self.seq)
+        return self.finished or self.failed
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -197,7 +198,9 @@ class Record:
         if place := facts.get("place"):
             self._place(place)
             self.restored = None if place["trigger"] == SNAPSHOT else self.restored
-        if self.ended and "claim" not in facts:
+        if "claim" in facts:
+            self.failed = False
+        elif self.ended:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
@@ -270,7 +273,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
-        self.claim, self.cancelled, self.fresh = None, False, True
+        self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
         if place := base["place"]:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
@@ -307,6 +310,7 @@ class Record:
                 ended,
             )
             self.attempts.setdefault(address, []).append(attempt)
+            self.failed |= attempt.final and not address
             return
         if step["kind"] == "task":
             self.tasks[address] = None

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task
+from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import RunCancelled, RunEnded, Suspended
 from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
 from crewlite.flow import ask, flow, step
@@ -289,3 +289,23 @@ def test_what_has_ended_cannot_be_cancelled(config, ends):
         pipeline.kickoff(run_id="one")
     with history(config) as found, pytest.raises(RunEnded, match=ends):
         found.cancel("one")
+
+
+@pytest.mark.parametrize("change", ["values", "checkpoint"])
+def test_a_run_that_has_failed_has_ended_also_where_a_handler_records_more_of_it(config, change):
+    @flow(checkpoint=config())
+    def pipeline():
+        raise KeyError
+
+    @event_bus.on(FlowFailedEvent)
+    def note(source, event, state):
+        if change == "values":
+            state["why"] = event.error_type
+        else:
+            state.checkpoint()
+
+    with pytest.raises(KeyError):
+        pipeline.kickoff(run_id="one")
+    with history(config) as found, pytest.raises(RunEnded, match="has failed"):
+        found.cancel("one")
+    assert status(config) == "failed"
