@@ -248,10 +248,10 @@ class Frame:
             self.hear(address, recorded.digest, value)
             await self._say_replayed(step, recorded, fingerprint)
             return self._decoded(step, address, value)
-        if recorded is not None:
-            self.run.journal.again(address, step.kind)
         if behind:
             raise behind
+        if recorded is not None:
+            self.run.journal.again(address, step.kind)
         places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
         execution = Execution(self, step, address, fingerprint, places)
         try:
