@@ -26,7 +26,7 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.answer import asks, refusal, typed
+from crewlite.state.answer import asks, refusal, said, typed
 from crewlite.state.entry import Facts
 
 _LATE: Any = object()
@@ -129,9 +129,9 @@ class Question:
         with _turn(over):
             while True:
                 print(f"{self.text} ", end="", file=sys.stderr, flush=True)
-                said = _line(over)
+                line = _line(over)
                 try:
-                    return self.read(typed(said, self.json_schema), self.text)
+                    return self.read(typed(line, self.json_schema), self.text)
                 except AnswerRefused as refusal:
                     print(refusal.problem, file=sys.stderr)
 
@@ -208,8 +208,7 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
         facts = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(facts):
         try:
-            said = codec.decode(told["value"])
-            return asked.read(typed(said, schema) if told.get("typed") else said, address)
+            return asked.read(said(told, schema), address)
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
 from crewlite.runtime.execution import Execution
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, plan
@@ -32,6 +32,7 @@ from crewlite.runtime.resumption import (
 )
 from crewlite.runtime.run import Run
 from crewlite.runtime.traces import Traces
+from crewlite.state.answer import said
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
@@ -178,8 +179,10 @@ class DryFrame(Frame):
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
         if recorded is None and not source and step.kind == "human" and answer:
-            run.note(address, step.kind, "reused", "was answered")
-            return step.decode({"answer": answer["value"]})
+            with contextlib.suppress(AnswerRefused):  # as the run will find it, and ask again
+                value = step.decode({"answer": codec.encode(said(answer, step.question[1]))})
+                run.note(address, step.kind, "reused", "was answered")
+                return value
         run.note(address, step.kind, "runs", self._why(address, step.kind, recorded))
         return self._provisional(step, address, run.before if recorded is None else run.record)
 

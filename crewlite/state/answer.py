@@ -50,6 +50,12 @@ def typed(said: str, schema: Any) -> Any:
     return said
 
 
+def said(told: Facts, schema: Any) -> Any:
+    """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
+    value = codec.decode(told["value"])
+    return typed(value, schema) if told.get("typed") else value
+
+
 def asks(address: str) -> bool:
     """Whether a step is a question to a person, which may be answered before it is asked."""
     return address.rpartition("/")[2].startswith(("human:", "human#"))

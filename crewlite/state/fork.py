@@ -107,7 +107,7 @@ def tried(found: Located, changed: Changes) -> Located:
     kept, provider = found.provider.open(found.location), InMemoryProvider()
     try:
         there = provider.open(found.location)
-        there.append(commits(kept, found.run_id))
+        there.append(commits(kept, found.run_id, found.branch))
     finally:
         kept.close()
     made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
