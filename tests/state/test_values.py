@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +38,19 @@ def test_a_state_is_a_mutable_mapping(state):
             state[missing]
         with pytest.raises(KeyError, match=missing):
             del state[missing]
+
+
+def test_threads_that_are_the_first_to_set_something_set_it_in_the_same_state():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+            with RuntimeState.open("threads") as state, ThreadPoolExecutor(4) as pool:
+                meet = threading.Barrier(4)
+                list(pool.map(lambda n, meet=meet, state=state: (meet.wait(), state.update({f"{n}": n})), range(4)))
+                assert len(state) == 4
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_what_was_recorded_is_deleted_and_set_again(state):
