@@ -212,6 +212,7 @@ def test_what_is_not_done_again_behind_a_question_stands_as_it_was_recorded(on_d
     @flow(checkpoint=on_disk(on_drift="rerun"))
     def report():
         if word == ["b"]:
+            go.clear()
             beside.submit()
             with contextlib.suppress(Suspended):
                 ask("Go on?")
