@@ -91,9 +91,9 @@ class RunHistory:
             return "finished"
         if self._record.cancelled:
             return "cancelled"
-        if self._record.waiting:
-            return "waiting"
-        return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+        if self._record.failed:
+            return "failed"
+        return "waiting" if self._record.waiting else "unfinished"
 
     @property
     def at_work(self) -> str | None:

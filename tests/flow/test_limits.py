@@ -13,9 +13,9 @@ from datetime import timedelta
 import pytest
 
 from crewlite import FailurePolicy, History
-from crewlite.errors import ConfigError, DeadlineExceeded, StepTimeout
+from crewlite.errors import ConfigError, DeadlineExceeded, StepTimeout, Suspended
 from crewlite.events import FlowFailedEvent, RecoveryStartedEvent
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, step
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
 
@@ -90,6 +90,21 @@ def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config
     with pytest.raises(DeadlineExceeded):
         pipeline.kickoff(run_id="one")
     assert pipeline.fork("one").kickoff() == "done"
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_run_that_has_failed_waits_for_nobody_and_its_fork_has_not_failed(config):
+    def patient(timeout):
+        return flow(name="patient", checkpoint=config(), timeout=timeout)(lambda: ask("Publish?"))
+
+    with pytest.raises(Suspended):
+        patient(60).kickoff(run_id="one")
+    with pytest.raises(DeadlineExceeded):
+        patient(0.0001).kickoff(run_id="one")
+    patient(60).fork("one", branch="again")
+    with History(config().location, config().provider) as history:
+        assert history.run("one").status == "failed"
+        assert history.run("one/again").status == "waiting"
 
 
 @pytest.mark.parametrize("config", ["memory"], indirect=True)
