@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -91,6 +92,18 @@ def test_a_secret_is_masked_in_what_is_recorded(location, monkeypatch, caplog):
     assert "state['header'] held a configured secret, which was masked" in caplog.text
     stored = [path.read_bytes() for path in Path(location).parent.rglob("*") if path.is_file()]
     assert not any(b"sk-very-secret" in data for data in stored)
+
+
+def test_a_secret_that_is_no_text_is_masked_and_the_rest_is_still_there(location, monkeypatch):
+    token = UUID(int=7)
+    monkeypatch.setenv("SERVICE_TOKEN", str(token))
+    with RuntimeState.open("work", location) as state:
+        state["token"] = token
+        state.snapshot(metadata={"token": token})
+        state["more"] = 1
+        state.snapshot()
+    with RuntimeState.open("work", location) as state:
+        assert dict(state) == {"token": "[secret]", "more": 1}
 
 
 def test_a_name_that_holds_a_secret_is_refused_without_telling_it(state, monkeypatch):
