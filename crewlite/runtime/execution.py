@@ -32,7 +32,7 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
-from crewlite.runtime.places import Places
+from crewlite.runtime.slots import Slots
 from crewlite.state.entry import Facts
 from crewlite.state.record import Attempt, by_reference
 from crewlite.state.subscriber import Setting
@@ -53,7 +53,7 @@ class Execution(Generic[T]):
     step: Step[T]
     address: str
     fingerprint: str
-    places: Places
+    slots: Slots
     """Held while an attempt runs; given up between two."""
     started: str | None = None
     """The event of its start."""
@@ -101,9 +101,9 @@ class Execution(Generic[T]):
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
             assert delay is not None, "the last failure was raised"
-            self.places.leave()
+            self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
-            await self.places.take()
+            await self.slots.take()
             number += 1
 
     async def _in_time(self, frame: Frame) -> T:

@@ -24,9 +24,9 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
-from crewlite.runtime.places import Places
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
+from crewlite.runtime.slots import Slots
 from crewlite.state.record import Outcome
 from crewlite.state.subscriber import Setting
 
@@ -52,11 +52,11 @@ class Frame:
         "live",
         "name",
         "past",
-        "places",
         "remedies",
         "run",
         "settings",
         "siblings",
+        "slots",
         "started",
         "suspended",
         "task",
@@ -84,7 +84,7 @@ class Frame:
         """What runs the code of this step, if that is a coroutine."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
-        self.places: Places | None = None
+        self.slots: Slots | None = None
         """What this step holds, and those around it, of what is limited."""
         self.remedies: Remedies | None = None
         """For steps inside that inherit."""
@@ -110,7 +110,7 @@ class Frame:
         inner.live = self.live
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
-        inner.places = execution.places
+        inner.slots = execution.slots
         inner.remedies = execution.step.inside or self.remedies
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
@@ -244,10 +244,10 @@ class Frame:
             self.run.journal.again(address, step.kind)
         if behind:
             raise behind
-        places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
-        execution = Execution(self, step, address, fingerprint, places)
+        slots = Slots(self.run.pools, address, (*self.around, *step.limits), self.slots)
+        execution = Execution(self, step, address, fingerprint, slots)
         try:
-            await places.take()
+            await slots.take()
             return await execution.run()
         except Exception as error:
             self.failed[address] = error
@@ -255,7 +255,7 @@ class Frame:
                 self.suspended = error
             raise
         finally:
-            places.leave()
+            slots.leave()
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
         """A recorded outcome. Raises JournalCorrupt for one that no such step had."""

@@ -20,7 +20,6 @@ from crewlite.errors import ConfigError, CrewliteError, NotCodable, RefError
 from crewlite.runtime.execution import Execution
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, plan
-from crewlite.runtime.places import Places
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -31,6 +30,7 @@ from crewlite.runtime.resumption import (
     secrets_of,
 )
 from crewlite.runtime.run import Run
+from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
@@ -185,7 +185,7 @@ class DryFrame(Frame):
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
-        nothing_taken = Places(self.run.rooms, address, (), self.places)
+        nothing_taken = Slots(self.run.pools, address, (), self.slots)
         inner = self.child(Execution(self, step, address, fingerprint, nothing_taken), 1)
         assert isinstance(inner, DryFrame)
         lines = len(self.run.steps)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from crewlite.state import values
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.record import Outcome, Record, outer
+from crewlite.state.values.current import merged_changes
 from crewlite.usage import Usage
 
 _LISTS = ("steps", "intents", "asked", "answers", "events", "drops")
@@ -33,7 +33,7 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
         for entry in part:
             live.apply(entry)
         facts = _merged(part, held, live, record)
-        facts |= {"values": changed} if (changed := values.folded(part, restored, live)) else {}
+        facts |= {"values": changed} if (changed := merged_changes(part, restored, live)) else {}
         merged = seal(facts, after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum

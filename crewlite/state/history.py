@@ -25,7 +25,7 @@ from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
 from crewlite.state.cancel import cancel
-from crewlite.state.checkpoint import Checkpoint, checkpoints
+from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
 from crewlite.state.claim import holder, holds
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts

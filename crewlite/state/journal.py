@@ -25,7 +25,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 from crewlite.state.providers import Store
 from crewlite.state.record import Record
-from crewlite.state.values import Values
+from crewlite.state.values.current import Values
 from crewlite.state.writer import Done, Lane, Writer
 from crewlite.usage import Usage
 

@@ -848,7 +848,7 @@ def test_steps_that_wait_for_each_others_places_are_an_error_and_not_a_standstil
         both = [left.submit(1), right.submit(1)]
         return [future.result() for future in both]
 
-    with pytest.raises(StepDeadlock, match="waits for a place of step:") as caught:
+    with pytest.raises(StepDeadlock, match="waits for a slot of step:") as caught:
         pipeline.kickoff()
     assert set(caught.value.waiting.values()) == {"step:left", "step:right"}
 

@@ -170,7 +170,7 @@ class Values(MutableMapping[str, Any]):
         return known[1]
 
 
-def folded(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
+def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
     """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
     said = [entry.facts["values"] for entry in part if "values" in entry.facts]
     names = {name: None for changed in said for name in changed.get("versions", ())}

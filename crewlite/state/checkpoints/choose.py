@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crewlite.errors import ConfigError, RefError
 from crewlite.refs import parse
-from crewlite.state.checkpoint import Checkpoint
+from crewlite.state.checkpoints.checkpoint import Checkpoint
 
 
 def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
