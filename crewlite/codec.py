@@ -118,6 +118,14 @@ def decode(data: Json, classes: Iterable[type] = ()) -> Any:
         raise JournalCorrupt("a recorded value", problem, None) from error
 
 
+def laid_over(below: dict[str, Json], above: dict[str, Json]) -> dict[str, Json]:
+    """Two coded dicts as one. Of a name that both have, the value above counts."""
+    if "$" not in below and "$" not in above:
+        return {**below, **above}
+    pairs = [pair for coded in (below, above) for pair in (coded["v"] if "$" in coded else coded.items())]
+    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in pairs}.values())}
+
+
 def _encode(value: Any, path: str, depth: int) -> Json:
     kind = type(value)
     if value is None or kind is bool:

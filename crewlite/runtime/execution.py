@@ -33,8 +33,10 @@ from crewlite.errors import (
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.runtime.slots import Slots
+from crewlite.state.addresses import leaf
 from crewlite.state.entry import Facts
-from crewlite.state.record import Attempt, by_reference
+from crewlite.state.record import Attempt
+from crewlite.state.references import by_reference
 from crewlite.state.subscriber import Setting
 
 if TYPE_CHECKING:
@@ -135,7 +137,7 @@ class Execution(Generic[T]):
         """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
         if self.step.remedies or not self.step.inherits:
             return self.step.remedies
-        decided = any(at.rpartition("/")[2].startswith("step:") for at in _causes(frame, error))
+        decided = any(leaf(at).startswith("step:") for at in _causes(frame, error))
         return None if decided else self.outer.remedies
 
     async def _begin(self) -> None:

@@ -27,6 +27,7 @@ from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.slots import Slots
+from crewlite.state.addresses import is_right_below
 from crewlite.state.record import Outcome
 from crewlite.state.subscriber import Setting
 
@@ -333,12 +334,8 @@ class Frame:
 
     def _failed_before(self) -> bool:
         """Whether a step in here had failed for good in an earlier life: what came after it depended on that."""
-        start = len(self._prefix)
-        return any(
-            tries[-1].final and at.startswith(self._prefix) and "/" not in at[start:]
-            for at, tries in self.run.record.attempts.items()
-            if at
-        )
+        attempts = self.run.record.attempts
+        return any(tries[-1].final and is_right_below(at, self._prefix) for at, tries in attempts.items())
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         address, name = recorded.address, name_of(step)

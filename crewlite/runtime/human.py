@@ -26,7 +26,8 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.answer import asks, refusal, typed
+from crewlite.state.addresses import is_question
+from crewlite.state.answer import refusal, typed
 from crewlite.state.entry import Facts
 
 _LATE: Any = object()
@@ -252,7 +253,9 @@ def tell_unasked(run: Run) -> None:
     """Warn of answers that no question has asked for so far: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if step.kind == "human"}
-    left = [at for at in {**record.answers, **run.answers} if asks(at) and at not in known and not record.settled(at)]
+    left = [
+        at for at in {**record.answers, **run.answers} if is_question(at) and at not in known and not record.settled(at)
+    ]
     if left:
         run.journal.warn(
             f"nobody has asked for the answer to {', '.join(left)}, which was given ahead; the questions so far are "

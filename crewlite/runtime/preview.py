@@ -32,11 +32,12 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
+from crewlite.state.addresses import around, is_right_below
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.record import Outcome, Record, around
+from crewlite.state.record import Outcome, Record
 from crewlite.state.subscriber import CheckpointSubscriber
 
 T = TypeVar("T")
@@ -267,8 +268,7 @@ class _Unknown(BaseException):
 
 def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
     """The recorded steps right below a step, in the order of their commits."""
-    found = [at for at in outcomes if at and at.startswith(prefix) and "/" not in at[len(prefix) :]]
-    return sorted(found, key=lambda at: (outcomes[at].seq, at))
+    return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 
 def _told(outcome: Outcome, record: Record) -> PreviewStep:

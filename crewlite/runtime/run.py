@@ -13,6 +13,7 @@ from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.slots import Pools
+from crewlite.state.addresses import leaf
 from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -47,7 +48,7 @@ class BegunCalls:
         return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
 
     def _note(self, address: str) -> None:
-        self._known.setdefault(address.rpartition("/")[2].partition("#")[0], {})[address] = None
+        self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from crewlite.errors import AnswerRefused, BranchConflictError, RefError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
+from crewlite.state.addresses import is_question
 from crewlite.state.claim import holder, holds
 from crewlite.state.entry import SCHEMA, Facts, seal
 from crewlite.state.lineage import whole
@@ -50,16 +51,11 @@ def typed(said: str, schema: Any) -> Any:
     return said
 
 
-def asks(address: str) -> bool:
-    """Whether a step is a question to a person, which may be answered before it is asked."""
-    return address.rpartition("/")[2].startswith(("human:", "human#"))
-
-
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
     """Record an answer. Raises RefError, AnswerRefused, and BranchConflictError if the run is at work."""
     record = Record.of(whole(store, run_id, branch))
     asked = record.asked.get(address)
-    if asked is None and (record.finished or not (ahead and asks(address))):
+    if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         raise RefError(address, f"is no question of run {run_id!r}", waiting)
     if record.claim and holds(record.claim, store.touched(run_id, branch)):
@@ -81,7 +77,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     """
     facts = []
     for address, value in answers.items():
-        if not asks(address):
+        if not is_question(address):
             continue
         other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
         asked = None if other else record.asked.get(address)

@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from crewlite import codec
 from crewlite.errors import ConfigError, RefError
 from crewlite.secrets import Secrets
+from crewlite.state.addresses import outers
 from crewlite.state.answer import check
 from crewlite.state.entry import Facts
-from crewlite.state.record import Outcome, Record, outers
+from crewlite.state.record import Outcome, Record
 from crewlite.tools.base import as_text
 
 

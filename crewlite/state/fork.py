@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import events
-from crewlite.codec import digest, encode
+from crewlite.codec import digest, encode, laid_over
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
@@ -26,7 +26,7 @@ from crewlite.state.entry import SCHEMA, Facts, seal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
-from crewlite.state.record import Record, laid_over
+from crewlite.state.record import Record
 from crewlite.state.transfer import commits
 
 _TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again

@@ -6,23 +6,21 @@ wrote it knew.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from crewlite.codec import decode
+from crewlite.codec import Json
 from crewlite.errors import JournalCorrupt
+from crewlite.state.addresses import around, outer, outers
 from crewlite.state.entry import Entry, Facts
+from crewlite.state.references import resolved
 from crewlite.usage import Usage
 
-Json = Any
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a place that was named for the values."""
-_TRY = re.compile(r"!\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +152,11 @@ class Record:
 
     def settled(self, address: str) -> bool:
         """Whether a step has its outcome, or is part of one that has."""
-        while address not in self.outcomes:
-            address = outer(address)
-            if not address:
-                return False
-        return True
+        return address in self.outcomes or self.is_inside(address)
+
+    def is_inside(self, address: str) -> bool:
+        """Whether a step is part of one that has its outcome."""
+        return not self.outcomes.keys().isdisjoint(outers(address))
 
     @property
     def base(self) -> int:
@@ -218,7 +216,7 @@ class Record:
     def value(self, address: str) -> Json:
         """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
         try:
-            return self._resolve(self.outcomes[address].value)
+            return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
         except (LookupError, TypeError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
@@ -353,52 +351,6 @@ class Record:
         while self.outcomes.pop(address, None):
             address = outer(address)
 
-    def _resolve(self, value: Json) -> Json:
-        if isinstance(value, dict):
-            if value.get("$") == "of":
-                return self.outcomes[value["v"]].value["text"]
-            return {key: self._resolve(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._resolve(item) for item in value]
-        return value
-
 
 def _along(place: Facts) -> tuple[int, str]:
     return place["seq"], place["id"]
-
-
-def outer(address: str) -> str:
-    """The step that a step is part of; "" for the run itself."""
-    return _TRY.sub("", address.rpartition("/")[0])
-
-
-def outers(address: str) -> Iterator[str]:
-    """The steps that a step is part of, from the inside out, without the run itself."""
-    while address := outer(address):
-        yield address
-
-
-def around(addresses: Iterable[str]) -> set[str]:
-    """The steps that any of these are part of."""
-    return {at for address in addresses for at in outers(address)}
-
-
-def laid_over(recorded: Facts, given: Facts) -> Facts:
-    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
-    if "$" not in recorded and "$" not in given:
-        return {**recorded, **given}
-    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
-    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
-
-
-def by_reference(value: Json, references: dict[str, str]) -> Json:
-    """`value` with each text that is recorded elsewhere replaced by where that is. Nothing is stored twice."""
-    if not references:
-        return value
-    if isinstance(value, str):
-        return {"$": "of", "v": references[value]} if value in references else value
-    if isinstance(value, dict):
-        return {key: by_reference(item, references) for key, item in value.items()}
-    if isinstance(value, list):
-        return [by_reference(item, references) for item in value]
-    return value
