@@ -18,11 +18,11 @@ from crewlite.errors import (
     StoreError,
 )
 from crewlite.events.event_bus import event_bus
-from crewlite.ids import new_id, now, short
+from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.edit import changes
-from crewlite.state.entry import SCHEMA, Facts, seal
+from crewlite.state.entry import Facts
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
@@ -204,5 +204,4 @@ def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: 
 def _beginning(origin: BranchInfo, name: str, base: Facts, changed: Facts) -> Commit:
     run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
     run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
-    facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run, **changed}
-    return Commit(origin.run_id, name, base["seq"], base["sum"], (seal(facts, after=base["sum"]),))
+    return Commit.saying(origin.run_id, name, (base["seq"], base["sum"]), {"run": run, **changed})

@@ -134,6 +134,11 @@ class Record:
         return record
 
     @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the sum of the last entry."""
+        return self.seq, self.sum
+
+    @property
     def finished(self) -> bool:
         """Whether the run has its result."""
         return "" in self.outcomes
