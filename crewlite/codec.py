@@ -34,6 +34,8 @@ Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
 
 C = TypeVar("C", bound=type)
+IMMUTABLE = (str, int, float, bool, type(None))
+"""What stays as it is, wherever it is handed to."""
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()

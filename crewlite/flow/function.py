@@ -19,7 +19,7 @@ from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events.console import shown
-from crewlite.flow.asking import asks
+from crewlite.flow.asking import asks_people
 from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
@@ -251,7 +251,7 @@ class FlowFunction(Generic[P, R]):
             check=self._check,
             asks=codec.encode,
             step=self._step,
-            asks_people=asks(self.func),
+            asks_people=asks_people(self.func),
             exact=True,
             paused=lambda waiting, stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting),
         )

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from crewlite.runtime.frame import Frame
 
 T = TypeVar("T")
-_IMMUTABLE = (str, int, float, bool, type(None))
 _LONGEST_TRACEBACK = 4000  # characters
 
 
@@ -169,7 +168,7 @@ class Execution(Generic[T]):
         if not exact:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
-        elif step.copied and not isinstance(value, _IMMUTABLE):
+        elif step.copied and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
         digest = codec.digest(data)
         facts: Facts = {

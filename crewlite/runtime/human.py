@@ -26,7 +26,7 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.addresses import is_question
+from crewlite.state.addresses import can_be_name, is_question
 from crewlite.state.answer import refusal, typed
 from crewlite.state.entry import Facts
 
@@ -54,7 +54,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         AnswerTimeout: nobody answered in time.
         ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
     """
-    if name is not None and (not name or any(mark in name for mark in "/#!")):
+    if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask is given the name {name!r}; wanted one without / # !, which mean something in addresses"
         )

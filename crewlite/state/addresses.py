@@ -35,6 +35,11 @@ def leaf(address: str) -> str:
     return address.rpartition("/")[2]
 
 
+def can_be_name(text: str) -> bool:
+    """Whether an address can hold this as the name of a step: / # ! mean something in it."""
+    return bool(text) and not any(mark in text for mark in "/#!")
+
+
 def is_right_below(address: str, prefix: str) -> bool:
     """Whether the addresses of a step's own steps begin with `prefix`, and this is one of them."""
     return bool(address) and address.startswith(prefix) and "/" not in address[len(prefix) :]
