@@ -171,20 +171,9 @@ class Execution(Generic[T]):
         elif step.copied and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
         digest = codec.digest(data)
-        facts: Facts = {
-            "address": self.address,
-            "kind": step.kind,
-            "fingerprint": self.fingerprint,
-            "value": by_reference(data, texts),
-            "digest": digest,
-            "ms": milliseconds,
-        }
-        facts |= {"attempt": attempt} if attempt > 1 else {}
-        facts |= {"usage": usage} if usage else {}
-        facts |= {"means": step.means} if step.means else {}
-        facts |= {"label": step.label} if step.label else {}
-        facts |= {"reused": reused} if reused else {}
-        commit: Facts = {"steps": [facts]}
+        said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
+        more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused}
+        commit: Facts = {"steps": [self._outcome(said, **more)]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
@@ -193,6 +182,12 @@ class Execution(Generic[T]):
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, value, self.address)
         return value
+
+    def _outcome(self, said: Facts, **more: Any) -> Facts:
+        """An outcome as it is recorded; of `more`, what there is to say."""
+        facts: Facts = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint, **said}
+        more |= {"means": self.step.means, "label": self.step.label}
+        return facts | {name: value for name, value in more.items() if value}
 
     async def _fail(
         self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, delay: float | None

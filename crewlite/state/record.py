@@ -293,40 +293,13 @@ class Record:
             return
         if usage:
             self.usage = self.usage + Usage(**usage)
-        common = (address, step["kind"], step.get("attempt", 1))
-        if error := step.get("error"):
-            ended = datetime.fromisoformat(at)
-            attempt = Attempt(
-                *common,
-                error["type"],
-                error["message"],
-                error["traceback"],
-                step["ms"],
-                error.get("cause"),
-                error["failure"],
-                error["final"],
-                self.seq,
-                ended - timedelta(milliseconds=step["ms"]),
-                ended,
-            )
-            self.attempts.setdefault(address, []).append(attempt)
+        if "error" in step:
+            self.attempts.setdefault(address, []).append(_attempt(step, self.seq, at))
             return
         if step["kind"] == "task":
             self.tasks[address] = None
         self._replace(address)
-        self.outcomes[address] = Outcome(
-            *common,
-            step["fingerprint"],
-            step["value"],
-            step["digest"],
-            usage,
-            step.get("means", {}),
-            step["ms"],
-            self.seq,
-            at,
-            step.get("label"),
-            step.get("reused"),
-        )
+        self.outcomes[address] = _outcome(step, self.seq, at)
         if step["kind"] == "human":
             self._bind(address)
 
@@ -355,6 +328,43 @@ class Record:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
             address = outer(address)
+
+
+def _attempt(step: Facts, seq: int, at: str) -> Attempt:
+    error, ended = step["error"], datetime.fromisoformat(at)
+    return Attempt(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        error["type"],
+        error["message"],
+        error["traceback"],
+        step["ms"],
+        error.get("cause"),
+        error["failure"],
+        error["final"],
+        seq,
+        ended - timedelta(milliseconds=step["ms"]),
+        ended,
+    )
+
+
+def _outcome(step: Facts, seq: int, at: str) -> Outcome:
+    return Outcome(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        step["fingerprint"],
+        step["value"],
+        step["digest"],
+        step.get("usage"),
+        step.get("means", {}),
+        step["ms"],
+        seq,
+        at,
+        step.get("label"),
+        step.get("reused"),
+    )
 
 
 def _along(place: Facts) -> tuple[int, str]:
