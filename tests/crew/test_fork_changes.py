@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.errors import (
     AnswerRefused,
     BranchExists,
@@ -16,15 +16,7 @@ from crewlite.errors import (
     Suspended,
 )
 from crewlite.flow import ask, flow, step
-from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
-
-
-@pytest.fixture
-def memory():
-    provider = InMemoryProvider()
-    return lambda **fields: CheckpointConfig(location="x", provider=provider, **fields)
-
 
 ran = []
 
@@ -177,34 +169,6 @@ def test_a_secret_of_the_crew_is_not_written_with_what_a_fork_changes(memory):
 
 
 # edits
-
-
-def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
-    @tool
-    def look(where: str) -> str:
-        """Look."""
-        return "rain"
-
-    def crew():
-        def replies(messages):
-            heard = [m["content"] for m in messages if m["role"] == "tool"]
-            return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
-
-        agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=memory())
-
-    crew().kickoff(run_id="r")
-    forked = crew().fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})
-    with pytest.raises(
-        RefError, match="'task:t/tool:look' was edited, and this branch comes to its end without"
-    ) as told:
-        forked.kickoff()
-    assert "Fork again without that edit" in str(told.value)
-    with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is changed as a whole"):
-        crew().fork("r", edits={"task:t/llm#1": "x", "task:t": "y"})
-    with pytest.raises(ConfigError, match="is part of task:t"):
-        crew().fork("r", edits={"task:t/llm#1": "x"}, rerun=["task:t"])
-    assert crew().fork("r", rerun=["task:t", "task:t/llm#1"]).kickoff().raw == "take rain"
 
 
 def test_an_edited_answer_must_fit_its_question_when_the_fork_is_made(memory):

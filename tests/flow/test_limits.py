@@ -23,11 +23,6 @@ class Boom(Exception):
     """What goes wrong here."""
 
 
-@pytest.fixture
-def ran():
-    return []
-
-
 # deadlines
 
 
