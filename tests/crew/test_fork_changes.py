@@ -97,7 +97,7 @@ def test_inputs_that_a_flow_does_not_take_are_refused_before_a_branch_is_made(me
         both.fork("r", branch="x", inputs={"third": 1})
     with pytest.raises(RefError):
         both.kickoff(from_checkpoint="r/x")
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         history.fork("r", branch="x", inputs={"third": 1})
     with pytest.raises(ConfigError, match=r"is given third; it takes \(one, other=2\)"):
         both.kickoff(from_checkpoint="r/x")
@@ -163,7 +163,7 @@ def test_a_secret_of_the_crew_is_not_written_with_what_a_fork_changes(memory):
     )
     crew.kickoff({"a": 1}, run_id="r")
     crew.fork("r", branch="x", inputs={"a": "abcdefgh-very-secret"}, edits={"task:a": "an ivory-tower"})
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         assert history.run("r/x").inputs == {"a": "[secret]"}
         assert {s.address: s.value for s in history.run("r/x").steps}["task:a"]["raw"] == "an [secret]"
 
@@ -266,7 +266,7 @@ def test_what_failed_before_the_place_spends_no_budget_of_the_fork(memory):
     fails[0] = 3
     with pytest.raises(ConnectionError):
         patient.fork("r", branch="y", rerun=["step:shaky"]).kickoff()
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         assert [a.number for a in history.run("r/x").attempts] == [1, 2, 3, 4]
 
 
