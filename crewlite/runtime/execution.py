@@ -16,18 +16,12 @@ from crewlite import codec, durable, events
 from crewlite.background import within
 from crewlite.durable import Step
 from crewlite.errors import (
-    AnswerRefused,
-    BranchConflictError,
     DeadlineExceeded,
     InDoubt,
-    JournalCorrupt,
     NotCodable,
     Redacted,
-    RunCancelled,
     StepRaised,
     StepTimeout,
-    StoreError,
-    Suspended,
     text_of,
 )
 from crewlite.events.base import BaseEvent
@@ -92,8 +86,8 @@ class Execution(Generic[T]):
             try:
                 with durable.entered(frame):
                     value = await self._in_time(frame)
-            except (StoreError, BranchConflictError, RunCancelled, JournalCorrupt, Suspended, AnswerRefused):
-                raise  # the record failed, or the run was stopped or waits for a person: not the step's doing
+            except durable.STOPS:
+                raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 remedies = self._remedies(frame, error)
                 delay = remedies.delay(error, past, address) if remedies else None

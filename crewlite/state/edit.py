@@ -16,7 +16,7 @@ from crewlite.errors import ConfigError, RefError
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import outers
 from crewlite.state.answer import check
-from crewlite.state.entry import Facts
+from crewlite.state.entry import Facts, given_up
 from crewlite.state.record import Outcome, Record
 from crewlite.tools.base import as_text
 
@@ -41,7 +41,7 @@ def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], se
     for address in rerun:
         outcome = _finished(record, address, "run again")
         _alone(address, edits.keys())
-        facts.append({"address": address, "kind": outcome.kind, "again": True, "ms": 0.0, "edited": True})
+        facts.append(given_up(address, outcome.kind) | {"edited": True})
     return facts
 
 

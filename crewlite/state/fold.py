@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from crewlite.state.addresses import around
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
 from crewlite.state.record import Outcome, Record
 from crewlite.state.references import resolved
 from crewlite.state.values.current import merged_changes
@@ -74,7 +74,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     for step in lists["steps"]:
         usage += Usage(**(step.get("usage") or {})) if step["address"] in gone else Usage()
     again = [
-        {"address": address, "kind": outcome.kind, "again": True, "ms": 0.0}
+        given_up(address, outcome.kind)
         for address, outcome in held.items()
         if live.is_inside(address) and live.outcomes.get(address) is not outcome
     ]  # what was done again, and is left out now, must not answer as it did before

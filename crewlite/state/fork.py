@@ -22,7 +22,7 @@ from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.edit import changes
-from crewlite.state.entry import Facts
+from crewlite.state.entry import Facts, given_up
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
@@ -197,7 +197,7 @@ def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: 
     if digest(inputs) != digest(record.run["inputs"]):
         facts["inputs"] = inputs
         if record.finished:  # the result answers what was asked, not what is
-            steps.append({"address": "", "kind": record.outcomes[""].kind, "again": True, "ms": 0.0})
+            steps.append(given_up("", record.outcomes[""].kind))
     return facts | ({"steps": steps} if steps else {})
 
 
