@@ -21,8 +21,8 @@ from crewlite.state.record import Outcome, Record
 from crewlite.tools.base import as_text
 
 
-def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
-    """What a fork of this record begins with.
+def changed_steps(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
+    """The steps that the first commit of a fork of this record puts in the place of others, or takes back.
 
     Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
     ConfigError.

@@ -8,6 +8,7 @@ from typing import Any
 
 from crewlite import events
 from crewlite.codec import digest, encode, laid_over
+from crewlite.definition import check_inputs
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
@@ -21,7 +22,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
-from crewlite.state.edit import changes
+from crewlite.state.edit import changed_steps
 from crewlite.state.entry import Facts, given_up
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
@@ -46,8 +47,7 @@ class Changes:
         cls, edits: Mapping[str, Any] | None, rerun: Iterable[str], inputs: Mapping[str, Any] | None = None
     ) -> Changes:
         """As callers give them. Raises ConfigError."""
-        if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
-            raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+        check_inputs(inputs)
         return cls(dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun), dict(inputs or {}))
 
     def named(self, operation_id: str) -> str:
@@ -191,7 +191,7 @@ def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: 
         return {}  # the journal need not be read
     entries = whole(store, run_id, base["branch"])
     record = Record.of([entry for entry in entries if entry.seq <= base["seq"]])
-    steps, facts = changes(record, changed.edits, changed.rerun, secrets), Facts()
+    steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):
