@@ -272,9 +272,9 @@ def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, l
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
-    starts a new one. It goes on with the old attempt where a child step failed, which can
-    run again; what failed on finished children needs a new attempt, with new children. What is done `once` has but one:
-    its children are the same in every life.
+    starts a new one. It goes on with the old attempt where a child step failed, which can run again; what failed on
+    finished children needs a new attempt, with new children. What is done `once` has but one: its children are the same
+    in every life.
     """
     if not past or once:
         return 1, []
