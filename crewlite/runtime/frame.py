@@ -24,9 +24,10 @@ from crewlite.errors import (
 )
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.execution import Execution, name_of
-from crewlite.runtime.places import Places
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
+from crewlite.runtime.slots import Slots
+from crewlite.state.addresses import is_right_below
 from crewlite.state.record import Outcome
 from crewlite.state.subscriber import Setting
 
@@ -52,11 +53,11 @@ class Frame:
         "live",
         "name",
         "past",
-        "places",
         "remedies",
         "run",
         "settings",
         "siblings",
+        "slots",
         "started",
         "suspended",
         "task",
@@ -84,7 +85,7 @@ class Frame:
         """What runs the code of this step, if that is a coroutine."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
-        self.places: Places | None = None
+        self.slots: Slots | None = None
         """What this step holds, and those around it, of what is limited."""
         self.remedies: Remedies | None = None
         """For steps inside that inherit."""
@@ -110,7 +111,7 @@ class Frame:
         inner.live = self.live
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
-        inner.places = execution.places
+        inner.slots = execution.slots
         inner.remedies = execution.step.inside or self.remedies
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
@@ -252,10 +253,10 @@ class Frame:
             raise behind
         if recorded is not None:
             self.run.journal.again(address, step.kind)
-        places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
-        execution = Execution(self, step, address, fingerprint, places)
+        slots = Slots(self.run.pools, address, (*self.around, *step.limits), self.slots)
+        execution = Execution(self, step, address, fingerprint, slots)
         try:
-            await places.take()
+            await slots.take()
             return await execution.run()
         except Exception as error:
             self.failed[address] = error
@@ -263,7 +264,7 @@ class Frame:
                 self.suspended = error
             raise
         finally:
-            places.leave()
+            slots.leave()
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
         """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
@@ -341,12 +342,8 @@ class Frame:
 
     def _failed_before(self) -> bool:
         """Whether a step in here had failed for good in an earlier life: what came after it depended on that."""
-        start = len(self._prefix)
-        return any(
-            tries[-1].final and at.startswith(self._prefix) and "/" not in at[start:]
-            for at, tries in self.run.record.attempts.items()
-            if at
-        )
+        attempts = self.run.record.attempts
+        return any(tries[-1].final and is_right_below(at, self._prefix) for at, tries in attempts.items())
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         address, name = recorded.address, name_of(step)

@@ -26,7 +26,8 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.answer import asks, refusal, said, typed
+from crewlite.state.addresses import can_be_name, is_question
+from crewlite.state.answer import refusal, said, typed
 from crewlite.state.entry import Facts
 
 _LATE: Any = object()
@@ -53,7 +54,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         AnswerTimeout: nobody answered in time.
         ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
     """
-    if name is not None and (not name or any(mark in name for mark in "/#!")):
+    if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask is given the name {name!r}; wanted one without / # !, which mean something in addresses"
         )
@@ -251,7 +252,9 @@ def tell_unasked(run: Run) -> None:
     """Warn of answers that no question has asked for so far: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if step.kind == "human"}
-    left = [at for at in {**record.answers, **run.answers} if asks(at) and at not in known and not record.settled(at)]
+    left = [
+        at for at in {**record.answers, **run.answers} if is_question(at) and at not in known and not record.settled(at)
+    ]
     if left:
         run.journal.warn(
             f"nobody has asked for the answer to {', '.join(left)}, which was given ahead; the questions so far are "

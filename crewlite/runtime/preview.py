@@ -20,7 +20,6 @@ from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodabl
 from crewlite.runtime.execution import Execution
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, plan
-from crewlite.runtime.places import Places
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -31,13 +30,15 @@ from crewlite.runtime.resumption import (
     secrets_of,
 )
 from crewlite.runtime.run import Run
+from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
+from crewlite.state.addresses import around, is_right_below
 from crewlite.state.answer import said
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.record import Outcome, Record, around
+from crewlite.state.record import Outcome, Record
 from crewlite.state.subscriber import CheckpointSubscriber
 
 T = TypeVar("T")
@@ -188,7 +189,7 @@ class DryFrame(Frame):
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
-        nothing_taken = Places(self.run.rooms, address, (), self.places)
+        nothing_taken = Slots(self.run.pools, address, (), self.slots)
         inner = self.child(Execution(self, step, address, fingerprint, nothing_taken), 1)
         assert isinstance(inner, DryFrame)
         lines = len(self.run.steps)
@@ -270,8 +271,7 @@ class _Unknown(BaseException):
 
 def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
     """The recorded steps right below a step, in the order of their commits."""
-    found = [at for at in outcomes if at and at.startswith(prefix) and "/" not in at[len(prefix) :]]
-    return sorted(found, key=lambda at: (outcomes[at].seq, at))
+    return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 
 def _told(outcome: Outcome, record: Record) -> PreviewStep:

@@ -22,10 +22,10 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
 from crewlite.state.providers import Store
 from crewlite.state.record import Record
-from crewlite.state.values import Values
+from crewlite.state.values.current import Values
 from crewlite.state.writer import Done, Lane, Writer
 from crewlite.usage import Usage
 
@@ -110,7 +110,7 @@ class Journal:
 
         Until then it stands, as it is paid for: whoever takes back what made it run again has it back.
         """
-        self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
+        self._again.append(given_up(address, kind))
 
     def commit(
         self,

@@ -6,23 +6,21 @@ wrote it knew.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from crewlite.codec import decode
+from crewlite.codec import Json
 from crewlite.errors import JournalCorrupt
+from crewlite.state.addresses import around, outer, outers
 from crewlite.state.entry import Entry, Facts
+from crewlite.state.references import resolved
 from crewlite.usage import Usage
 
-Json = Any
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a place that was named for the values."""
-_TRY = re.compile(r"!\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +136,11 @@ class Record:
         return record
 
     @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the sum of the last entry."""
+        return self.seq, self.sum
+
+    @property
     def finished(self) -> bool:
         """Whether the run has its result."""
         return "" in self.outcomes
@@ -156,11 +159,11 @@ class Record:
 
     def settled(self, address: str) -> bool:
         """Whether a step has its outcome, or is part of one that has."""
-        while address not in self.outcomes:
-            address = outer(address)
-            if not address:
-                return False
-        return True
+        return address in self.outcomes or self.is_inside(address)
+
+    def is_inside(self, address: str) -> bool:
+        """Whether a step is part of one that has its outcome."""
+        return not self.outcomes.keys().isdisjoint(outers(address))
 
     @property
     def base(self) -> int:
@@ -221,7 +224,7 @@ class Record:
     def value(self, address: str) -> Json:
         """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
         try:
-            return self._resolve(self.outcomes[address].value)
+            return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
         except (LookupError, TypeError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
@@ -293,41 +296,14 @@ class Record:
             return
         if usage:
             self.usage = self.usage + Usage(**usage)
-        common = (address, step["kind"], step.get("attempt", 1))
         if error := step.get("error"):
-            ended = datetime.fromisoformat(at)
-            attempt = Attempt(
-                *common,
-                error["type"],
-                error["message"],
-                error["traceback"],
-                step["ms"],
-                error.get("cause"),
-                error["failure"],
-                error["final"],
-                self.seq,
-                ended - timedelta(milliseconds=step["ms"]),
-                ended,
-            )
-            self.attempts.setdefault(address, []).append(attempt)
-            self.failed |= attempt.final and not address
+            self.attempts.setdefault(address, []).append(_attempt(step, self.seq, at))
+            self.failed |= error["final"] and not address
             return
         if step["kind"] == "task":
             self.tasks[address] = None
         self._replace(address)
-        self.outcomes[address] = Outcome(
-            *common,
-            step["fingerprint"],
-            step["value"],
-            step["digest"],
-            usage,
-            step.get("means", {}),
-            step["ms"],
-            self.seq,
-            at,
-            step.get("label"),
-            step.get("reused"),
-        )
+        self.outcomes[address] = _outcome(step, self.seq, at)
         if step["kind"] == "human":
             self._bind(address)
 
@@ -357,52 +333,43 @@ class Record:
         while self.outcomes.pop(address, None):
             address = outer(address)
 
-    def _resolve(self, value: Json) -> Json:
-        if isinstance(value, dict):
-            if value.get("$") == "of":
-                return self.outcomes[value["v"]].value["text"]
-            return {key: self._resolve(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._resolve(item) for item in value]
-        return value
+
+def _attempt(step: Facts, seq: int, at: str) -> Attempt:
+    error, ended = step["error"], datetime.fromisoformat(at)
+    return Attempt(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        error["type"],
+        error["message"],
+        error["traceback"],
+        step["ms"],
+        error.get("cause"),
+        error["failure"],
+        error["final"],
+        seq,
+        ended - timedelta(milliseconds=step["ms"]),
+        ended,
+    )
+
+
+def _outcome(step: Facts, seq: int, at: str) -> Outcome:
+    return Outcome(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        step["fingerprint"],
+        step["value"],
+        step["digest"],
+        step.get("usage"),
+        step.get("means", {}),
+        step["ms"],
+        seq,
+        at,
+        step.get("label"),
+        step.get("reused"),
+    )
 
 
 def _along(place: Facts) -> tuple[int, str]:
     return place["seq"], place["id"]
-
-
-def outer(address: str) -> str:
-    """The step that a step is part of; "" for the run itself."""
-    return _TRY.sub("", address.rpartition("/")[0])
-
-
-def outers(address: str) -> Iterator[str]:
-    """The steps that a step is part of, from the inside out, without the run itself."""
-    while address := outer(address):
-        yield address
-
-
-def around(addresses: Iterable[str]) -> set[str]:
-    """The steps that any of these are part of."""
-    return {at for address in addresses for at in outers(address)}
-
-
-def laid_over(recorded: Facts, given: Facts) -> Facts:
-    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
-    if "$" not in recorded and "$" not in given:
-        return {**recorded, **given}
-    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
-    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
-
-
-def by_reference(value: Json, references: dict[str, str]) -> Json:
-    """`value` with each text that is recorded elsewhere replaced by where that is. Nothing is stored twice."""
-    if not references:
-        return value
-    if isinstance(value, str):
-        return {"$": "of", "v": references[value]} if value in references else value
-    if isinstance(value, dict):
-        return {key: by_reference(item, references) for key, item in value.items()}
-    if isinstance(value, list):
-        return [by_reference(item, references) for item in value]
-    return value

@@ -24,11 +24,6 @@ class Boom(Exception):
     """What goes wrong here."""
 
 
-@pytest.fixture
-def ran():
-    return []
-
-
 # deadlines
 
 

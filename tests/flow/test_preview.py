@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
-from crewlite.errors import ConfigError, NonDeterminism, RefError, Suspended
+from crewlite.errors import ConfigError, NonDeterminism, OnLoopThread, RefError, Suspended
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
@@ -324,6 +324,15 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
 
     with pytest.raises(NonDeterminism):
         ends.preview(from_checkpoint=f"s/{stopped._bound.restore_from.partition('/')[2]}")
+
+
+def test_on_the_loop_that_would_do_it_one_is_told_what_to_await():
+    @flow
+    async def pipeline():
+        pipeline.preview(from_checkpoint="r")
+
+    with pytest.raises(OnLoopThread, match=r"preview\(\) was called on the loop.*: await apreview\(\)"):
+        pipeline.kickoff()
 
 
 class Life:
