@@ -1,4 +1,4 @@
-"""The places under limits, without the steps that take them."""
+"""The slots under limits, without the steps that take them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from crewlite.durable import Limit
-from crewlite.runtime.places import Places, Rooms
+from crewlite.runtime.slots import Pools, Slots
 
 
 def test_many_that_hold_one_place_and_wait_for_another_cost_no_more_than_their_square():
@@ -17,13 +17,13 @@ def test_many_that_hold_one_place_and_wait_for_another_cost_no_more_than_their_s
         calls += event == "call"
 
     async def all_of_them():
-        rooms = Rooms()
+        pools = Pools()
 
         async def one(n):
-            places = Places(rooms, f"step:one#{n}", (Limit("flow:wide", count), Limit("step:narrow", 1)), None)
-            await places.take()
+            slots = Slots(pools, f"step:one#{n}", (Limit("flow:wide", count), Limit("step:narrow", 1)), None)
+            await slots.take()
             await asyncio.sleep(0)
-            places.leave()
+            slots.leave()
 
         await asyncio.gather(*[one(n) for n in range(count)])
 
