@@ -34,6 +34,8 @@ Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
 
 C = TypeVar("C", bound=type)
+IMMUTABLE = (str, int, float, bool, type(None))
+"""What stays as it is, wherever it is handed to."""
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
@@ -124,6 +126,14 @@ def decode(data: Json, classes: Iterable[type] = ()) -> Any:
             raise
         problem = f"it cannot be read ({type(error).__name__}: {error})"
         raise JournalCorrupt("a recorded value", problem, None) from error
+
+
+def laid_over(below: dict[str, Json], above: dict[str, Json]) -> dict[str, Json]:
+    """Two coded dicts as one. Of a name that both have, the value above counts."""
+    if "$" not in below and "$" not in above:
+        return {**below, **above}
+    pairs = [pair for coded in (below, above) for pair in (coded["v"] if "$" in coded else coded.items())]
+    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in pairs}.values())}
 
 
 def _encode(value: Any, path: str, depth: int) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
@@ -73,6 +74,12 @@ class Definition(Described):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def check_inputs(inputs: object) -> None:
+    """Raises ConfigError for inputs that are none; a definition knows which of them it takes."""
+    if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
+        raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:

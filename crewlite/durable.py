@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from crewlite import codec
-from crewlite.errors import ConfigError
+from crewlite.errors import (
+    AnswerRefused,
+    BranchConflictError,
+    ConfigError,
+    JournalCorrupt,
+    RunCancelled,
+    StoreError,
+    Suspended,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +37,10 @@ Effect = Literal["none", "idempotent", "once"]
 Drift = Literal["live", "keep", "again", "configured"]
 """When the recorded outcome of a step answers another question: run live from here; keep it; do this step again, its
 children answering as they may; or as CheckpointConfig.on_drift says."""
+
+STOPS = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
+"""Errors that are not the doing of the step they come out of: the record failed, or the run was stopped or waits for a
+person. They end the attempt, and are no failure of it."""
 
 Stamp = dict[str, Any]
 """The fields every event of a step shares: run_id, branch, seq, address, parent_event_id, ..."""

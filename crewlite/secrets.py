@@ -64,8 +64,15 @@ class Secrets:
         if isinstance(data, list):
             return [self.mask_data(item) for item in data]
         if isinstance(data, dict):
-            return {self.mask(key): self.mask_data(item) for key, item in data.items()}
+            masked = {self.mask(key): self.mask_data(item) for key, item in data.items()}
+            return MASK if masked != data and _is_no_text(data) else masked
         return data
+
+
+def _is_no_text(data: Mapping[str, object]) -> bool:
+    """Whether this stands for a UUID, a number, a time: what is written as text, and could not be read with a mask."""
+    tag = data.get("$")
+    return isinstance(tag, str) and isinstance(data.get("v"), str) and not tag.lower().endswith("path")
 
 
 def _found(objects: Iterable[object]) -> set[str]:

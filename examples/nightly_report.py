@@ -16,7 +16,7 @@ from crewlite.flow import ask, flow, step
 SHOPS = ["Brest", "Cádiz", "Hull", "Izmir", "Porto"]
 
 
-@step(retries=5, timeout=10, type="fetch", max_concurrency=3)
+@step(retries=12, timeout=10, type="fetch", max_concurrency=3)
 def sales(shop: str, night: date) -> int:
     """Ask a shop for its figures. The line to it is bad."""
     if random.random() < 0.3:

@@ -58,6 +58,13 @@ def config(request, tmp_path):
     return lambda **fields: CheckpointConfig(location=location, provider=provider, **fields)
 
 
+@pytest.fixture
+def memory():
+    """Like `config`, where it does not matter what keeps the runs."""
+    provider = InMemoryProvider()
+    return lambda **fields: CheckpointConfig(location="memory", provider=provider, **fields)
+
+
 @pytest.fixture(params=["json", "sqlite"])
 def on_disk(request, tmp_path):
     """Like `config`, for the providers that outlive a process."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from crewlite.cli.checkpoint.where import Asked, options
+from crewlite.state.addresses import is_question
 from crewlite.state.answer import Typed
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,5 +88,4 @@ def _read(path: str, option: str, word: str) -> str:
 
 def _said(address: str, value: Any) -> Any:
     """An answer to a person's question is read as the question wants it."""
-    asks = address.rpartition("/")[2].startswith("human")
-    return Typed(value) if asks and isinstance(value, str) else value
+    return Typed(value) if is_question(address) and isinstance(value, str) else value

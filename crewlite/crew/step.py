@@ -16,7 +16,7 @@ from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import Run
-from crewlite.state.record import around
+from crewlite.state.addresses import around
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Filled, Given, task_step
 from crewlite.task.task import Task

@@ -233,9 +233,9 @@ class StepDeadlock(CrewliteError, RuntimeError):
     code = "step_deadlock"
 
     def __init__(self, waiting: Mapping[str, str]) -> None:
-        told = "; ".join(f"{address} waits for a place of {limit}" for address, limit in waiting.items())
+        told = "; ".join(f"{address} waits for a slot of {limit}" for address, limit in waiting.items())
         super().__init__(
-            f"Steps wait for each other's places, and none could ever go on: {told}. Raise max_concurrency of one of "
+            f"Steps wait for each other's slots, and none could ever go on: {told}. Raise max_concurrency of one of "
             f"them, or let steps that are limited not call each other both ways."
         )
         self.waiting = dict(waiting)

@@ -10,7 +10,7 @@ from crewlite.flow.steps import StepFunction
 from crewlite.runtime.human import ask
 
 
-def asks(func: Callable[..., Any]) -> bool:
+def asks_people(func: Callable[..., Any]) -> bool:
     """Whether a function calls `ask`, or a step does that it names, or a function of its own module that it names."""
     seen: set[int] = set()
     todo: list[Any] = [func]

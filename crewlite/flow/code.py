@@ -52,17 +52,6 @@ def code_of(
     return [look.of(func, "what it calls"), version, [look.of(dep, "one of its deps") for dep in deps]]
 
 
-def check_deps(step: str, deps: object) -> tuple[object, ...]:
-    """The deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
-    if not isinstance(deps, tuple | list):
-        raise ConfigError(f"@step {step!r}: deps is {deps!r}; wanted a tuple of functions, classes or modules")
-    for dep in deps:
-        known = isinstance(dep, FunctionType | BuiltinFunctionType | type | ModuleType)
-        if not known and not hasattr(dep, "__wrapped__"):
-            raise ConfigError(f"@step {step!r}: deps holds {dep!r}; wanted functions, classes or modules")
-    return tuple(deps)
-
-
 @dataclass(frozen=True, slots=True)
 class _Look:
     """Looks into what a step is made of."""

@@ -19,7 +19,7 @@ from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events.console import shown
-from crewlite.flow.asking import asks
+from crewlite.flow.asking import asks_people
 from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
@@ -168,6 +168,15 @@ class FlowFunction(Generic[P, R]):
         request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
         return FlowHandle(background.submit(self._kickoff(request)), request.progress)
 
+    def preview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
+        """What `kickoff` would do with these arguments: see `Crew.preview`. Code between the steps runs."""
+        request = self._request(args, kwargs, None, from_checkpoint, None, ())
+        return run_sync("preview", lambda: self._preview(request), lambda: "Nothing was changed.")
+
+    async def apreview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
+        """`preview`, to await on a loop of your own."""
+        return await self._preview(self._request(args, kwargs, None, from_checkpoint, None, ()))
+
     def fork(
         self,
         ref: FromCheckpoint,
@@ -187,6 +196,10 @@ class FlowFunction(Generic[P, R]):
         bound = copy.copy(self)
         bound._bound = config
         return bound
+
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
+        return self._given((), inputs)
 
     def identity(self) -> str:
         """The same for every flow of this name."""
@@ -210,24 +223,11 @@ class FlowFunction(Generic[P, R]):
     ) -> Request:
         return Request(self._given(args, kwargs) or None, run_id, from_checkpoint, answers, rerun)
 
-    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
-        return self._given((), inputs)
-
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             return self._signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
             raise ConfigError(f"flow {self.name!r}: {error}; it takes {self._signature}") from None
-
-    def preview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
-        """What `kickoff` would do with these arguments: see `Crew.preview`. Code between the steps runs."""
-        request = self._request(args, kwargs, None, from_checkpoint, None, ())
-        return run_sync("preview", lambda: self._preview(request), lambda: "Nothing was changed.")
-
-    async def apreview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
-        """`preview`, to await on a loop of your own."""
-        return await self._preview(self._request(args, kwargs, None, from_checkpoint, None, ()))
 
     async def _preview(self, request: Request) -> Preview:
         return await preview(self._root(), request.going_on_from(self._bound))
@@ -251,7 +251,7 @@ class FlowFunction(Generic[P, R]):
             check=self._check,
             asks=codec.encode,
             step=self._step,
-            asks_people=asks(self.func),
+            asks_people=asks_people(self.func),
             exact=True,
             paused=lambda waiting, stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting),
         )

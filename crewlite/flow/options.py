@@ -1,13 +1,17 @@
-"""What `@flow` and `@step` take alike, checked when a function is decorated."""
+"""What `@flow` and `@step` take, checked when a function is decorated."""
 
 from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Collection
 from datetime import timedelta
+from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from crewlite.errors import ConfigError
+from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule
+from crewlite.state.addresses import can_be_name
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """What a retry may mend: not what crewlite itself refuses."""
@@ -51,11 +55,45 @@ def time_limit(kind: str, name: str, timeout: float | timedelta | None) -> float
     return found
 
 
+def one_of(kind: str, name: str, **options: tuple[object, Collection[str]]) -> None:
+    """Raises ConfigError for an option, given as (value, choices), that is none of its choices."""
+    for option, (value, choices) in options.items():
+        if value not in choices:
+            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted one of {', '.join(choices)}")
+
+
+def lifetime(name: str, cache: object) -> float | None:
+    """The seconds that a result lasts, None for ever. Raises ConfigError for a `cache` that is no option."""
+    if isinstance(cache, bool):
+        return None
+    if not isinstance(cache, timedelta) or cache <= timedelta(0):
+        raise ConfigError(f"@step {name!r}: cache is {cache!r}; wanted True, False, or a timedelta of more than 0")
+    return cache.total_seconds()
+
+
+def version_of(name: str, version: object) -> Version:
+    """The version. Raises ConfigError unless it is text or a whole number."""
+    if version is not None and type(version) not in (str, int):
+        raise ConfigError(f"@step {name!r}: version is {version!r}; wanted text or a whole number")
+    return version  # type: ignore[return-value]
+
+
+def dependencies(name: str, deps: object) -> tuple[object, ...]:
+    """The deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
+    if not isinstance(deps, tuple | list):
+        raise ConfigError(f"@step {name!r}: deps is {deps!r}; wanted a tuple of functions, classes or modules")
+    for dep in deps:
+        known = isinstance(dep, FunctionType | BuiltinFunctionType | type | ModuleType)
+        if not known and not hasattr(dep, "__wrapped__"):
+            raise ConfigError(f"@step {name!r}: deps holds {dep!r}; wanted functions, classes or modules")
+    return tuple(deps)
+
+
 def named(kind: str, name: str) -> str:
     """The name, if an address can hold it. Raises ConfigError."""
     if not isinstance(name, str):
         raise ConfigError(f"@{kind} is named {name!r}; wanted text")
-    if not name or any(mark in name for mark in "/#!"):
+    if not can_be_name(name):
         raise ConfigError(f"@{kind} is named {name!r}; wanted a name without / # !, which mean something in addresses")
     return name
 

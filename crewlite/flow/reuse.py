@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 from crewlite import codec
@@ -48,19 +47,3 @@ class Reuse:
 
     def _coded(self) -> str:
         return codec.digest(code_of(self._name, self._func, self._version, self._deps))
-
-
-def lifetime(name: str, cache: object) -> float | None:
-    """The seconds that a result lasts, None for ever. Raises ConfigError for a `cache` that is no option."""
-    if isinstance(cache, bool):
-        return None
-    if not isinstance(cache, timedelta) or cache <= timedelta(0):
-        raise ConfigError(f"@step {name!r}: cache is {cache!r}; wanted True, False, or a timedelta of more than 0")
-    return cache.total_seconds()
-
-
-def check_version(name: str, version: object) -> Version:
-    """The version. Raises ConfigError unless it is text or a whole number."""
-    if version is not None and type(version) not in (str, int):
-        raise ConfigError(f"@step {name!r}: version is {version!r}; wanted text or a whole number")
-    return version  # type: ignore[return-value]

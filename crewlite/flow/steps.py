@@ -14,9 +14,21 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 from crewlite import codec, durable, events
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
-from crewlite.flow.code import Inside, check_deps, code_of
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
-from crewlite.flow.reuse import Reuse, check_version, lifetime
+from crewlite.flow.code import Inside, code_of
+from crewlite.flow.options import (
+    again,
+    called,
+    dependencies,
+    integers,
+    lifetime,
+    named,
+    one_of,
+    returning,
+    seconds,
+    time_limit,
+    version_of,
+)
+from crewlite.flow.reuse import Reuse
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
 from crewlite.runtime.future import StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
@@ -53,10 +65,7 @@ class StepFunction(Generic[P, R]):
         seconds("step", self.name, retry_delay=retry_delay)
         if not isinstance(type, str | None):
             raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
-        if runtime not in EXECUTORS:
-            raise ConfigError(f"@step {self.name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}")
-        if effect not in get_args(Effect):
-            raise ConfigError(f"@step {self.name!r}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
+        one_of("step", self.name, runtime=(runtime, tuple(EXECUTORS)), effect=(effect, get_args(Effect)))
         self._executor = EXECUTORS[runtime]
         self._executor.check(self.name, func)
         self.type = type
@@ -67,8 +76,8 @@ class StepFunction(Generic[P, R]):
         self._remedies, self._inherits = again(retries or 0, retry_delay), retries is None
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = self._declared = False
-        self._version = check_version(self.name, version)
-        self._deps = check_deps(self.name, deps)
+        self._version = version_of(self.name, version)
+        self._deps = dependencies(self.name, deps)
         self._means = {} if version is None else {"version": str(version)}
         age = lifetime(self.name, cache)
         self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None

@@ -24,7 +24,7 @@ def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on
     the program: a signal that `on_events` names, or a handler of its own that raises SystemExit.
     """
     if background.on_loop_thread():
-        raise OnLoopThread(verb, "await akickoff()")
+        raise OnLoopThread(verb, f"await a{verb.removesuffix('_for_each')}()")
     ended = threading.Event()
 
     async def whole() -> T:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -101,12 +103,8 @@ async def _resume(
     target: Located,
 ) -> Begun:
     """A run that was recorded, from where it stopped."""
-    started, source = time.perf_counter(), root.holds[0]
-    about = {"location": target.location, "provider": target.provider.name}
-    about |= {"run_id": target.run_id, "branch": target.branch}
-    event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
     record = journal.record
-    try:
+    with _announced(root.holds[0], journal, target):
         inputs, others = inputs_of(root, request, journal)
         finished = not others and has_its_result(root, record, inputs, config)
         doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
@@ -116,18 +114,7 @@ async def _resume(
             if record.finished:
                 journal.again("", root.kind)
             await claimed(journal, others | answers | definition_now(root, journal))
-    except Exception as error:
-        said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
-        event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
-        raise
-    request.progress.tell(target.run_id, journal.location, target.branch)
-    elapsed = (time.perf_counter() - started) * 1000
-    event_bus.emit(
-        source,
-        events.CheckpointRestoreCompletedEvent(
-            **about, checkpoint_id=target.place, finished_steps=len(record.outcomes), duration_ms=elapsed
-        ),
-    )
+        request.progress.tell(target.run_id, journal.location, target.branch)
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),
@@ -138,6 +125,24 @@ async def _resume(
         **lived(root, record),
     )
     return run, inputs
+
+
+@contextlib.contextmanager
+def _announced(source: object, journal: Journal, target: Located) -> Iterator[None]:
+    """Tell that a record is taken up, and what comes of it."""
+    started = time.perf_counter()
+    about = {"location": target.location, "provider": target.provider.name}
+    about |= {"run_id": target.run_id, "branch": target.branch}
+    event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
+    try:
+        yield
+    except Exception as error:
+        said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
+        event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
+        raise
+    found = {"checkpoint_id": target.place, "finished_steps": len(journal.record.outcomes)}
+    elapsed = (time.perf_counter() - started) * 1000
+    event_bus.emit(source, events.CheckpointRestoreCompletedEvent(**about, **found, duration_ms=elapsed))
 
 
 def _subscriber(root: Root[Any], config: CheckpointConfig | None, *, asleep: bool = False) -> CheckpointSubscriber:

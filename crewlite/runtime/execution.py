@@ -16,33 +16,28 @@ from crewlite import codec, durable, events
 from crewlite.background import within
 from crewlite.durable import Step
 from crewlite.errors import (
-    AnswerRefused,
-    BranchConflictError,
     DeadlineExceeded,
     InDoubt,
-    JournalCorrupt,
     NotCodable,
     Redacted,
-    RunCancelled,
     StepRaised,
     StepTimeout,
-    StoreError,
-    Suspended,
     text_of,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.runtime.failures import written
-from crewlite.runtime.places import Places
+from crewlite.runtime.slots import Slots
+from crewlite.state.addresses import leaf
 from crewlite.state.entry import Facts
-from crewlite.state.record import Attempt, by_reference
+from crewlite.state.record import Attempt
+from crewlite.state.references import by_reference
 from crewlite.state.subscriber import Setting
 
 if TYPE_CHECKING:
     from crewlite.runtime.frame import Frame
 
 T = TypeVar("T")
-_IMMUTABLE = (str, int, float, bool, type(None))
 _LONGEST_TRACEBACK = 4000  # characters
 
 
@@ -54,7 +49,7 @@ class Execution(Generic[T]):
     step: Step[T]
     address: str
     fingerprint: str
-    places: Places
+    slots: Slots
     """Held while an attempt runs; given up between two."""
     started: str | None = None
     """The event of its start."""
@@ -91,9 +86,9 @@ class Execution(Generic[T]):
             frame.past = tuple(past)
             try:
                 with durable.entered(frame):
-                    value = await self._in_time(frame)
-            except (StoreError, BranchConflictError, RunCancelled, JournalCorrupt, Suspended, AnswerRefused):
-                raise  # the record failed, or the run was stopped or waits for a person: not the step's doing
+                    value = await self._attempt(frame)
+            except durable.STOPS:
+                raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 remedies = self._remedies(frame, error)
                 delay = remedies.delay(error, past, address) if remedies else None
@@ -102,10 +97,18 @@ class Execution(Generic[T]):
             else:
                 return await self._succeed(value, number, _ms(clock), frame.texts)
             assert delay is not None, "the last failure was raised"
-            self.places.leave()
+            self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
-            await self.places.take()
+            await self.slots.take()
             number += 1
+
+    async def _attempt(self, frame: Frame) -> T:
+        """One attempt. When it has failed, or was cut, what it has left behind begins nothing more."""
+        try:
+            return await self._in_time(frame)
+        except BaseException:
+            frame.cut()
+            raise
 
     async def _in_time(self, frame: Frame) -> T:
         """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
@@ -136,7 +139,7 @@ class Execution(Generic[T]):
         """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
         if self.step.remedies or not self.step.inherits:
             return self.step.remedies
-        decided = any(at.rpartition("/")[2].startswith("step:") for at in _causes(frame, error))
+        decided = any(leaf(at).startswith("step:") for at in _causes(frame, error))
         return None if decided else self.outer.remedies
 
     async def _begin(self) -> None:
@@ -168,23 +171,12 @@ class Execution(Generic[T]):
         if not exact:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
-        elif step.copied and not isinstance(value, _IMMUTABLE):
+        elif step.copied and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
         digest = codec.digest(data)
-        facts: Facts = {
-            "address": self.address,
-            "kind": step.kind,
-            "fingerprint": self.fingerprint,
-            "value": by_reference(data, texts),
-            "digest": digest,
-            "ms": milliseconds,
-        }
-        facts |= {"attempt": attempt} if attempt > 1 else {}
-        facts |= {"usage": usage} if usage else {}
-        facts |= {"means": step.means} if step.means else {}
-        facts |= {"label": step.label} if step.label else {}
-        facts |= {"reused": reused} if reused else {}
-        commit: Facts = {"steps": [facts]}
+        said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
+        more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused}
+        commit: Facts = {"steps": [self._outcome(said, **more)]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
@@ -193,6 +185,12 @@ class Execution(Generic[T]):
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, value, self.address)
         return value
+
+    def _outcome(self, said: Facts, **more: Any) -> Facts:
+        """An outcome as it is recorded; of `more`, what there is to say."""
+        facts: Facts = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint, **said}
+        more |= {"means": self.step.means, "label": self.step.label}
+        return facts | {name: value for name, value in more.items() if value}
 
     async def _fail(
         self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, delay: float | None
@@ -251,15 +249,6 @@ class Execution(Generic[T]):
 async def _whole(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
     try:
-        return await _ended(step, frame)
-    except asyncio.CancelledError:
-        if frame.siblings:
-            frame.siblings.cut()
-        raise
-
-
-async def _ended(step: Step[T], frame: Frame) -> T:
-    try:
         value = await step.work()
         if frame.siblings:
             await frame.siblings.end()
@@ -287,9 +276,9 @@ def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, l
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
-    starts a new one. It goes on with the old attempt where a child step failed, which can
-    run again; what failed on finished children needs a new attempt, with new children. What is done `once` has but one:
-    its children are the same in every life.
+    starts a new one. It goes on with the old attempt where a child step failed, which can run again; what failed on
+    finished children needs a new attempt, with new children. What is done `once` has but one: its children are the same
+    in every life.
     """
     if not past or once:
         return 1, []

@@ -14,8 +14,6 @@ from crewlite import codec
 from crewlite.errors import NotCodable, StepRaised
 from crewlite.state.entry import Facts
 
-_BUILTIN = "builtins"
-
 
 class Failure(Protocol):
     """How something failed, as it was told."""
@@ -54,7 +52,8 @@ def raised(step: str, failure: Failure) -> Exception:
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
     args, fields = codec.decode(facts["args"]), codec.decode(facts["fields"])
     try:
-        error: Exception = cls(*args) if cls.__module__ == _BUILTIN else cls.__new__(cls, *args)
+        error: Exception = cls.__new__(cls, *args)
+        _builtin(cls).__init__(error, *args)  # and not its own, which may want something else
         vars(error).update(fields)
     except (TypeError, ValueError, AttributeError):
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
@@ -63,8 +62,12 @@ def raised(step: str, failure: Failure) -> Exception:
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
     """What its built-in base is made of: of an OSError that is more than `args`."""
-    base: Any = next(cls for cls in type(error).__mro__ if cls.__module__ == _BUILTIN)
-    return tuple(base.__reduce__(error)[1])
+    return tuple(_builtin(type(error)).__reduce__(error)[1])
+
+
+def _builtin(cls: type) -> Any:
+    """The class of Python's own that it is made from."""
+    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
 
 
 def _loaded(name: str) -> type[Exception] | None:

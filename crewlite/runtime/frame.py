@@ -18,23 +18,22 @@ from crewlite.errors import (
     ConfigError,
     CrewliteError,
     JournalCorrupt,
-    NonDeterminism,
     RefError,
     Suspended,
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.runtime.addresses import Addresses, counted
+from crewlite.runtime.drift import check_none_missed, check_none_passed, diverged
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
-from crewlite.runtime.places import Places
+from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
+from crewlite.runtime.slots import Slots
 from crewlite.state.record import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
-_SHOWN = 200  # characters
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -42,24 +41,24 @@ class Frame:
     """One attempt of one step. What encloses the root is a frame with no address."""
 
     __slots__ = (
-        "_addresses",
-        "_awaited",
+        "_driven",
         "_fingerprint",
-        "_heard",
         "_left",
         "address",
         "around",
+        "asked",
         "exact",
         "failed",
         "idempotency_key",
         "live",
         "name",
+        "numbering",
         "past",
-        "places",
         "remedies",
         "run",
         "settings",
         "siblings",
+        "slots",
         "started",
         "suspended",
         "task",
@@ -87,7 +86,7 @@ class Frame:
         """What runs the code of this step, if that is a coroutine."""
         self.around: tuple[Limit, ...] = ()
         """Limits for every step inside."""
-        self.places: Places | None = None
+        self.slots: Slots | None = None
         """What this step holds, and those around it, of what is limited."""
         self.remedies: Remedies | None = None
         """For steps inside that inherit."""
@@ -99,11 +98,12 @@ class Frame:
         """The child step that failed last, and its error."""
         self.texts: dict[str, str] = {}
         """Long texts that children recorded, each with its address: what an outcome here refers to."""
-        self._addresses = Addresses(f"{address}/" if address else "")
+        self.asked: dict[str, str] = {}
+        """The children, in the order they were asked for, with the digests of their outcomes; "" without one."""
+        self.numbering = Numbering(f"{address}/" if address else "")
+        """The addresses of children."""
         self._fingerprint = ""
-        self._heard: dict[str, str] = {}
-        """Digests of the outcomes of children, in the order they were asked for."""
-        self._awaited: set[str] = set()
+        self._driven: set[str] = set()
         """Children that were not only asked for."""
         self._left: set[str] | None = None
         """Recorded children that have not been asked for in this life; None before the first is."""
@@ -116,16 +116,31 @@ class Frame:
         inner.live = self.live
         inner.exact = execution.step.exact
         inner.around = self.around + execution.step.around
-        inner.places = execution.places
+        inner.slots = execution.slots
         inner.remedies = execution.step.inside or self.remedies
         inner._fingerprint = execution.fingerprint
         if attempt > 1:
-            inner._addresses = Addresses(f"{address}!{attempt}/")
+            inner.numbering = Numbering(f"{address}!{attempt}/")
         return inner
 
     def take(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
-        return self._addresses.next(kind, name)
+        return self.numbering.next(kind, name)
+
+    def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
+        """The address and the question of a step that is asked for now, and what it must not be begun behind."""
+        fingerprint = self._question(step)
+        if step.address is not None:
+            address = step.address
+        elif self._in_order(step):
+            address = self.take(step.kind, step.name)
+        else:
+            address = self.numbering.beside(step.kind, step.name, fingerprint)
+        self.asked[address] = ""
+        self.unasked.discard(address)
+        self.run.unused.discard(address)
+        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
+        return address, fingerprint, behind
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
@@ -135,7 +150,14 @@ class Frame:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        return self._asked(step)[1]
+        return self._awaited(step, *self._asked(step))
+
+    @property
+    def unasked(self) -> set[str]:
+        """Recorded children that have not been asked for in this life."""
+        if self._left is None:
+            self._left = set(self.run.inside.get(self.numbering.prefix, ())) - self.asked.keys()
+        return self._left
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -144,8 +166,12 @@ class Frame:
 
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
-        address, driven = self._asked(step)
-        return self._family().begin(driven, address)
+        address, fingerprint, behind = self._asked(step)
+        return self._family().begin(self._drive(step, address, fingerprint, behind), address)
+
+    def cut(self) -> None:
+        """Cut what was begun here and has not ended. Nothing more is begun."""
+        self._family().cut()
 
     def heed(self, task: asyncio.Task[Any]) -> None:
         """Somebody waits for this spawned step, and will hear of its failure."""
@@ -188,7 +214,7 @@ class Frame:
 
     def hear(self, address: str, digest: str, data: Any) -> None:
         """Take note of a child's outcome."""
-        self._heard[address] = digest
+        self.asked[address] = digest
         text = data.get("text") if isinstance(data, dict) else None
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
@@ -205,65 +231,44 @@ class Frame:
             **more,
         }
 
-    def _asked(self, step: Step[T]) -> tuple[str, Awaitable[T]]:
-        fingerprint, drive = self._question(step), self._drive
-        if step.address is not None:
-            address = step.address
-        elif self._in_order(step):
-            address = self.take(step.kind, step.name)
-        else:
-            address, drive = self._addresses.beside(step.kind, step.name, fingerprint), self._drive_beside
-        self._heard[address] = ""
-        self.unasked.discard(address)
-        self.run.unused.discard(address)
-        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
-        return address, drive(step, address, fingerprint, behind)
-
-    @property
-    def unasked(self) -> set[str]:
-        """Recorded children that have not been asked for in this life."""
-        if self._left is None:
-            self._left = set(self.run.inside.get(self._addresses.prefix, ())) - self._heard.keys()
-        return self._left
-
     def _family(self) -> Siblings:
         if self.siblings is None:
             self.siblings = Siblings()
         return self.siblings
 
-    async def _drive_beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
-        """Drive a step that another task than this step's own asks for. This one ends only when that has."""
-        over: asyncio.Future[None] = self.loop.create_future()
-        self._family().begin(over)
-        try:
+    async def _awaited(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        """Drive a step. Where another task than this one's own awaits it, this one ends only when that has."""
+        if self.task is None or self.task is asyncio.current_task():
             return await self._drive(step, address, fingerprint, behind)
+        part = self._family().begin(self._drive(step, address, fingerprint, behind), address)
+        try:
+            return await part
         finally:
-            if not over.done():
-                over.set_result(None)
+            self.heed(part)
 
     async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
             raise self.run.journal.ended()
-        self._awaited.add(address)
+        self._driven.add(address)
         recorded = self.run.record.outcomes.get(address)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = self.run.record.value(address)
             self.hear(address, recorded.digest, value)
             await self._say_replayed(step, recorded, fingerprint)
             return self._decoded(step, address, value)
-        if failure := self._failed_before(step, address, fingerprint):
+        if failure := self._failed_before(address, fingerprint):
             await self._say_failed(step, failure)
             self.failed[address] = raised(name_of(step), failure)
             raise self.failed[address]
-        if recorded is not None:
-            self.run.journal.again(address, step.kind)
-        self._check_none_passed(step, address)
+        check_none_passed(self, step, address)
         if behind:
             raise behind
-        places = Places(self.run.rooms, address, (*self.around, *step.limits), self.places)
-        execution = Execution(self, step, address, fingerprint, places)
+        if recorded is not None:
+            self.run.journal.again(address, step.kind)
+        slots = Slots(self.run.pools, address, (*self.around, *step.limits), self.slots)
+        execution = Execution(self, step, address, fingerprint, slots)
         try:
-            await places.take()
+            await slots.take()
             return await execution.run()
         except Exception as error:
             self.failed[address] = error
@@ -271,7 +276,7 @@ class Frame:
                 self.suspended = error
             raise
         finally:
-            places.leave()
+            slots.leave()
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
         """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
@@ -287,13 +292,13 @@ class Frame:
         """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
         if not step.chained:
             return codec.digest([step.kind, step.question])
-        return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self._heard.values() if d]])
+        return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
 
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
             return False
         if self.exact and recorded.fingerprint != fingerprint:
-            return self._diverged(step, recorded, fingerprint)
+            return diverged(self, step, recorded, fingerprint)
         drift = self.run.on_drift if step.drift == "configured" else step.drift
         if recorded.fingerprint == fingerprint or drift == "keep":
             return True
@@ -303,86 +308,30 @@ class Frame:
             self.live = True
         return False
 
-    def _diverged(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
-        """A step that is asked for otherwise than it was recorded. False: do it again, as it is to be expected here."""
-        record, address = self.run.record, recorded.address
-        if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
-            return address in record.edited
-        if self.run.on_drift != "rerun":
-            inside = self.run.inside.get(self._addresses.prefix, frozenset())
-            alike = [at for at in sorted(inside) if record.outcomes[at].fingerprint == fingerprint]
-            expected = f"what {address} was asked, which came to {self._shown(record.value(address))}"
-            found = f"{self._shown(step.question)}{f', which {alike[0]} was asked' if alike else ''}"
-            raise NonDeterminism(self.run.run_id, address, expected, found)
-        self.live = True
-        return False
-
-    def _shown(self, data: Any) -> str:
-        """Some plain JSON, in an error."""
-        text = self.run.journal.secrets.mask(codec.dumps(data).decode())
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
     def go_on(self) -> None:
         """Raises what makes this wait for a person, also where the code in between would not hear of it."""
         if self.suspended:
             raise self.suspended
 
     def complete(self) -> None:
-        """Raises NonDeterminism if recorded steps have not been asked for, RefError for an edit that nobody used."""
+        """Raises NonDeterminism if recorded steps have not been asked for, RefError for an edit that nobody used.
+
+        And ConfigError for what was asked for and never awaited.
+        """
         if not self.address and self.run.unused:
             raise RefError(
                 ", ".join(sorted(self.run.unused)),
                 "was edited, and this branch comes to its end without asking for it. Fork again without that edit, or "
                 "with inputs that lead there",
             )
-        if never := self._heard.keys() - self._awaited:
+        if never := self.asked.keys() - self._driven:
             raise ConfigError(
                 f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so nothing "
                 f"came of it: write `await` before the call"
             )
-        self._check_none_missed()
+        check_none_missed(self)
 
-    def _check_none_missed(self) -> None:
-        """Raises NonDeterminism if a recorded step has not been asked for."""
-        if missed := self._missed():
-            asked = ", ".join(list(self._heard)[-3:]) or "none"
-            raise NonDeterminism(self.run.run_id, self.address, ", ".join(missed[:3]), f"{asked}, and no more")
-
-    def _check_none_passed(self, step: Step[Any], address: str) -> None:
-        """Raises NonDeterminism before a new step is done where a recorded one ought to have been asked for first.
-
-        One that an earlier life may have asked for, and not begun, as it had to wait for something, is no new one.
-        """
-        if not self.unasked or address in self.run.begun or not counted(address):
-            return
-        record, waits = self.run.record, step.limits or self.around or step.cache or step.kind in ("human", "timer")
-        if waits or record.edited or record.earlier_inputs:  # a fork that asks for something else
-            return
-        if passed := [at for at in self._missed() if counted(at)]:
-            raise NonDeterminism(self.run.run_id, self.address, ", ".join(passed[:3]), f"{address}, which is new")
-
-    def _missed(self) -> list[str]:
-        """Recorded steps that follow from what has not changed, and have not been asked for."""
-        if not self.exact or self.live or self.run.on_drift == "rerun" or not self.unasked:
-            return []
-        record = self.run.record
-        left = [at for at in self.unasked if not record.edited and record.inputs_of(at) == record.run["inputs"]]
-        tried_again = self._tried_again() if left else 0
-        return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
-
-    def _tried_again(self) -> int:
-        """The first commit that what comes behind it no longer follows from: a failure in here that is tried again."""
-        prefix, record = self._addresses.prefix, self.run.record
-        failed = (
-            attempt.seq
-            for at, tries in record.attempts.items()
-            if at.startswith(prefix) and at and "/" not in at[len(prefix) :] and at not in record.failures
-            for attempt in tries
-            if attempt.final
-        )
-        return min(failed, default=0)
-
-    def _failed_before(self, step: Step[Any], address: str, fingerprint: str) -> Attempt | None:
+    def _failed_before(self, address: str, fingerprint: str) -> Attempt | None:
         """The failure that a step came to in an earlier life, or an earlier try, and answers with."""
         failure = self.run.record.failures.get(address) if self.exact and not self.live else None
         if failure is None or address in self.run.rerun or failure.fingerprint != fingerprint:
@@ -394,19 +343,20 @@ class Frame:
             f"{failure.address} has failed before, which was handled, and is not tried again "
             f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
         )
-        about = {"kind": step.kind, "name": name_of(step), "step_type": step.label, "failed": True}
-        more = {"address": failure.address, "source_id": failure.address, "source_name": name_of(step)}
-        await self.announce(
-            step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
-        )
+        await self._announce_replay(step, failure.address, failed=True)
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
-        address, name = recorded.address, name_of(step)
         changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
         if recorded.fingerprint != fingerprint:
             changed.insert(0, "question")
-            self.run.journal.warn(f"{address} is finished and kept, though what it asks has changed (on_drift='keep')")
-        about = {"kind": step.kind, "name": name, "step_type": step.label, "changed": tuple(changed)}
+            self.run.journal.warn(
+                f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep')"
+            )
+        await self._announce_replay(step, recorded.address, changed=tuple(changed))
+
+    async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
+        name = name_of(step)
+        about = {"kind": step.kind, "name": name, "step_type": step.label, **how}
         more = {"address": address, "source_id": address, "source_name": name}
         await self.announce(
             step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says

@@ -26,7 +26,8 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.answer import asks, refusal, typed
+from crewlite.state.addresses import can_be_name, is_question
+from crewlite.state.answer import refusal, said, typed
 from crewlite.state.entry import Facts
 
 _LATE: Any = object()
@@ -53,7 +54,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         AnswerTimeout: nobody answered in time.
         ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
     """
-    if name is not None and (not name or any(mark in name for mark in "/#!")):
+    if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask is given the name {name!r}; wanted one without / # !, which mean something in addresses"
         )
@@ -129,9 +130,9 @@ class Question:
         with _turn(over):
             while True:
                 print(f"{self.text} ", end="", file=sys.stderr, flush=True)
-                said = _line(over)
+                line = _line(over)
                 try:
-                    return self.read(typed(said, self.json_schema), self.text)
+                    return self.read(typed(line, self.json_schema), self.text)
                 except AnswerRefused as refusal:
                     print(refusal.problem, file=sys.stderr)
 
@@ -208,8 +209,7 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
         facts = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(facts):
         try:
-            said = codec.decode(told["value"])
-            return asked.read(typed(said, schema) if told.get("typed") else said, address)
+            return asked.read(said(told, schema), address)
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise
@@ -252,7 +252,9 @@ def tell_unasked(run: Run) -> None:
     """Warn of answers that no question has asked for so far: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if step.kind == "human"}
-    left = [at for at in {**record.answers, **run.answers} if asks(at) and at not in known and not record.settled(at)]
+    left = [
+        at for at in {**record.answers, **run.answers} if is_question(at) and at not in known and not record.settled(at)
+    ]
     if left:
         run.journal.warn(
             f"nobody has asked for the answer to {', '.join(left)}, which was given ahead; the questions so far are "

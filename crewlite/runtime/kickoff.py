@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from crewlite.codec import digest
+from crewlite.definition import check_inputs
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.base import BaseEvent
@@ -153,10 +154,7 @@ class Request:
                 f"answers is {self.answers!r}; wanted a dict from the addresses of calls to their results"
             )
         object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
-        if self.inputs is None:
-            return
-        if not isinstance(self.inputs, Mapping) or not all(isinstance(name, str) for name in self.inputs):
-            raise ConfigError(f"inputs is {self.inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+        check_inputs(self.inputs)
 
     def going_on_from(self, bound: FromCheckpoint) -> Request:
         """The same, from where a definition is bound to unless the caller says otherwise."""

@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.runtime.drift import check_none_missed
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, plan
-from crewlite.runtime.places import Places
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -32,12 +32,15 @@ from crewlite.runtime.resumption import (
     secrets_of,
 )
 from crewlite.runtime.run import Run
+from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
+from crewlite.state.addresses import around, is_right_below
+from crewlite.state.answer import said
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.record import Outcome, Record, around
+from crewlite.state.record import Outcome, Record
 from crewlite.state.subscriber import CheckpointSubscriber
 
 T = TypeVar("T")
@@ -175,7 +178,7 @@ class DryFrame(Frame):
                 run.steps.append(_told(recorded, run.record))
             self.hear(address, recorded.digest, value)
             return self._decoded(step, address, value)
-        if failure := self._failed_before(step, address, fingerprint):
+        if failure := self._failed_before(address, fingerprint):
             run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")
             self.failed[address] = raised(name_of(step), failure)
             raise self.failed[address]
@@ -183,14 +186,16 @@ class DryFrame(Frame):
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
         if recorded is None and not source and step.kind == "human" and answer:
-            run.note(address, step.kind, "reused", "was answered")
-            return step.decode({"answer": answer["value"]})
+            with contextlib.suppress(AnswerRefused):  # as the run will find it, and ask again
+                value = step.decode({"answer": codec.encode(said(answer, step.question[1]))})
+                run.note(address, step.kind, "reused", "was answered")
+                return value
         run.note(address, step.kind, "runs", self._why(address, step.kind, recorded))
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
-        nothing_taken = Places(self.run.rooms, address, (), self.places)
+        nothing_taken = Slots(self.run.pools, address, (), self.slots)
         inner = self.child(Execution(self, step, address, fingerprint, nothing_taken), 1)
         assert isinstance(inner, DryFrame)
         lines = len(self.run.steps)
@@ -224,12 +229,12 @@ class DryFrame(Frame):
     def complete(self) -> None:
         """Note what is not asked for any more. Raises NonDeterminism, as the run would."""
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
-        for address in _inside(known, self._addresses.prefix):
-            if address not in self._heard:
+        for address in _inside(known, self.numbering.prefix):
+            if address not in self.asked:
                 refused = address in self.run.unused
                 why = "was edited, and is not asked for: kickoff will raise RefError" if refused else "is not asked for"
                 self.run.note(address, known[address].kind, "dropped", why)
-        self._check_none_missed()
+        check_none_missed(self)
 
     def _why(self, address: str, kind: str, recorded: Outcome | None) -> str:
         """Why a step would run."""
@@ -272,8 +277,7 @@ class _Unknown(BaseException):
 
 def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
     """The recorded steps right below a step, in the order of their commits."""
-    found = [at for at in outcomes if at and at.startswith(prefix) and "/" not in at[len(prefix) :]]
-    return sorted(found, key=lambda at: (outcomes[at].seq, at))
+    return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 
 def _told(outcome: Outcome, record: Record) -> PreviewStep:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from crewlite.codec import decode, digest, encode
+from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import ConfigError, InputsChanged, NotCodable, PlaceIsBehind, RefError, RunMismatch
 from crewlite.ids import new_id, short
 from crewlite.runtime.kickoff import Request, Root
 from crewlite.secrets import Secrets
-from crewlite.state.answer import asks, given
+from crewlite.state.addresses import is_question, outers
+from crewlite.state.answer import given
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.locate import Located, locate
 from crewlite.state.providers import provider_for
-from crewlite.state.record import Record, laid_over, outers
+from crewlite.state.record import Record
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -116,10 +117,12 @@ def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
     """The calls in doubt. Raises RefError if one is to be settled that is not."""
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in settled:
-        if address not in doubts | record.failures.keys() and address not in record.outcomes and not asks(address):
-            known = sorted(doubts | record.failures.keys() | record.asked.keys())
+        known = doubts | record.failures.keys()
+        if address not in known and address not in record.outcomes and not is_question(address):
             raise RefError(
-                address, "is no call in doubt, no failure and no question: nothing to answer or to rerun", known
+                address,
+                "is no call in doubt, no failure and no question: nothing to answer or to rerun",
+                sorted(known | record.asked.keys()),
             )
     return doubts
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from crewlite.errors import NotCodable, Redacted, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.runtime.places import Rooms
+from crewlite.runtime.slots import Pools
+from crewlite.state.addresses import leaf
 from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -47,7 +48,7 @@ class BegunCalls:
         return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
 
     def _note(self, address: str) -> None:
-        self._known.setdefault(address.rpartition("/")[2].partition("#")[0], {})[address] = None
+        self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None
 
 
 @dataclass(eq=False)
@@ -68,7 +69,7 @@ class Run:
     """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
     unused: set[str] = field(default_factory=set)
     """Edited outcomes of this fork that have not been asked for."""
-    rooms: Rooms = field(default_factory=Rooms)
+    pools: Pools = field(default_factory=Pools)
 
     @cached_property
     def cache(self) -> Cache:

@@ -25,7 +25,7 @@ class Siblings:
         self._running[task] = None
         self._names[task] = address
         task.add_done_callback(self._ended)
-        if self._over:  # a thread that outlived its step goes on begging for more
+        if self._over:  # a thread or a task that outlived its step goes on begging for more
             task.cancel()
         return task
 

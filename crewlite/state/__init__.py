@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoint import Checkpoint as Checkpoint
+    from crewlite.state.checkpoints.checkpoint import Checkpoint as Checkpoint
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
     from crewlite.state.providers import (
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "BaseProvider": "crewlite.state.providers",
-    "Checkpoint": "crewlite.state.checkpoint",
+    "Checkpoint": "crewlite.state.checkpoints.checkpoint",
     "CheckpointConfig": "crewlite.state.config",
     "History": "crewlite.state.history",
     "InMemoryProvider": "crewlite.state.providers",

@@ -17,8 +17,9 @@ from crewlite.errors import AnswerRefused, BranchConflictError, RefError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
-from crewlite.state.claim import holder, holds
-from crewlite.state.entry import SCHEMA, Facts, seal
+from crewlite.state.addresses import is_question
+from crewlite.state.claim import held_by
+from crewlite.state.entry import Facts
 from crewlite.state.lineage import whole
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
@@ -50,27 +51,27 @@ def typed(said: str, schema: Any) -> Any:
     return said
 
 
-def asks(address: str) -> bool:
-    """Whether a step is a question to a person, which may be answered before it is asked."""
-    return address.rpartition("/")[2].startswith(("human:", "human#"))
+def said(told: Facts, schema: Any) -> Any:
+    """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
+    value = codec.decode(told["value"])
+    return typed(value, schema) if told.get("typed") else value
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
     """Record an answer. Raises RefError, AnswerRefused, and BranchConflictError if the run is at work."""
     record = Record.of(whole(store, run_id, branch))
     asked = record.asked.get(address)
-    if asked is None and (record.finished or not (ahead and asks(address))):
+    if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         raise RefError(address, f"is no question of run {run_id!r}", waiting)
-    if record.claim and holds(record.claim, store.touched(run_id, branch)):
-        raise BranchConflictError(run_id, branch, holder=holder(record.claim))
+    if holder := held_by(record.claim, store.touched(run_id, branch)):
+        raise BranchConflictError(run_id, branch, holder=holder)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND)
     told = _told(address, value, asked, Secrets.of())
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
-    facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": told["at"], "answers": [told]}
-    store.append([Commit(run_id, branch, record.seq, record.sum, (seal(facts, after=record.sum),))])
+    store.append([Commit.saying(run_id, branch, record.head, {"at": told["at"], "answers": [told]})])
 
 
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[Facts]:
@@ -81,7 +82,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     """
     facts = []
     for address, value in answers.items():
-        if not asks(address):
+        if not is_question(address):
             continue
         other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
         asked = None if other else record.asked.get(address)
@@ -98,14 +99,14 @@ def refusal(address: str, problem: str) -> Facts:
 
 def _told(address: str, value: Any, asked: Facts | None, secrets: Secrets) -> Facts:
     """An answer as it is recorded: to the question that was asked, or else ahead of it."""
-    by_hand = isinstance(value, Typed)
-    if by_hand:
+    is_typed = isinstance(value, Typed)
+    if is_typed:
         value = typed(value, asked.get("schema")) if asked else str(value)
     coded = secrets.mask_data(codec.encode(value, f"the answer to {address}"))
     told: Facts = {"address": address, "value": coded, "at": now().isoformat()}
     if asked:
         return told | ({"digest": asked["digest"]} if "digest" in asked else {})
-    return told | {"ahead": True} | ({"typed": True} if by_hand else {})
+    return told | {"ahead": True} | ({"typed": True} if is_typed else {})
 
 
 def _known(record: Record, asked: Facts | None, told: Facts) -> bool:

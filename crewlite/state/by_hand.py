@@ -53,19 +53,27 @@ def change(journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], 
     """
 
     def act(changed: Future[T]) -> None:
-        facts, found = make(), list[T]()
+        facts, found, failed = make(), list[T](), list[Exception]()
         if journal.writer and "place" in facts:
             journal.say(events.CheckpointStartedEvent, **naming(facts["place"]))
+
+        def look() -> None:
+            try:
+                found.append(seen(facts))
+            except Exception as error:  # noqa: BLE001 - the commit is made; an error here would leave it out of the store
+                failed.append(error)
 
         def done(error: BaseException | None) -> None:
             if isinstance(error, BranchConflictError):
                 changed.set_exception(error)
             elif error:
                 changed.set_exception(StoreError(journal.location or "", f"the values were not saved: {error}"))
+            elif failed:
+                changed.set_exception(failed[0])
             else:
                 changed.set_result(found[0])
 
-        if journal.commit(facts, done, sealed=lambda: found.append(seen(facts))):
+        if journal.commit(facts, done, sealed=look):
             journal.unsettled += 1
         else:
             done(None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 
 from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, StoreBusy
-from crewlite.ids import now
-from crewlite.state.entry import SCHEMA, seal
 from crewlite.state.lineage import whole
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit, Head
@@ -21,7 +19,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
     head = _head(store, run_id, branch)
     while head:
         try:
-            store.append([_commit(run_id, branch, head)])
+            store.append([Commit.saying(run_id, branch, head, {"released": True, "cancelled": True})])
         except BranchConflictError as faster:
             if time.monotonic() > until:
                 raise StoreBusy(store.location, _PATIENCE) from faster
@@ -32,7 +30,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
             return
 
 
-def refusal(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
+def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
     """What to tell a run whose commit after the one numbered `after` was refused: RunCancelled, if that is why."""
     if isinstance(error, BranchConflictError) and any(
         entry.seq > after and "cancelled" in entry.facts for entry in store.read(run_id, branch)
@@ -46,10 +44,4 @@ def _head(store: Store, run_id: str, branch: str) -> Head | None:
     record = Record.of(whole(store, run_id, branch))
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
-    return None if record.cancelled else (record.seq, record.sum)
-
-
-def _commit(run_id: str, branch: str, head: Head) -> Commit:
-    seq, total = head
-    facts = {"schema": SCHEMA, "seq": seq + 1, "at": now().isoformat(), "released": True, "cancelled": True}
-    return Commit(run_id, branch, seq, total, (seal(facts, after=total),))
+    return None if record.cancelled else record.head

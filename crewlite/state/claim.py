@@ -42,9 +42,9 @@ def holds(claim: Facts, touched: float) -> bool:
     return heard
 
 
-def holder(claim: Facts) -> str:
-    """A holder as an error names it."""
-    return f"process {claim['pid']} on {claim['host']}"
+def held_by(claim: Facts | None, touched: float) -> str | None:
+    """Who, alive, holds a claim, such as "process 7 on lamp"; None if nobody does."""
+    return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:

@@ -14,14 +14,15 @@ from pydantic import BaseModel
 from crewlite import codec
 from crewlite.errors import ConfigError, RefError
 from crewlite.secrets import Secrets
+from crewlite.state.addresses import outers
 from crewlite.state.answer import check
-from crewlite.state.entry import Facts
-from crewlite.state.record import Outcome, Record, outers
+from crewlite.state.entry import Facts, given_up
+from crewlite.state.record import Outcome, Record
 from crewlite.tools.base import as_text
 
 
-def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
-    """What a fork of this record begins with.
+def changed_steps(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
+    """The steps that the first commit of a fork of this record puts in the place of others, or takes back.
 
     Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
     ConfigError.
@@ -40,7 +41,7 @@ def changes(record: Record, edits: Mapping[str, Any], rerun: Collection[str], se
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())
-        facts.append({"address": address, "kind": ended.kind, "again": True, "ms": 0.0, "edited": True})
+        facts.append(given_up(address, ended.kind) | {"edited": True})
     return facts
 
 

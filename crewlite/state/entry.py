@@ -66,6 +66,11 @@ class Unsound(Exception):
     """Bytes that are not the entry that ought to follow. Not for users: readers turn it into JournalCorrupt."""
 
 
+def given_up(address: str, kind: str) -> Facts:
+    """A finished step as it is recorded when its outcome counts no more, and it is to be done again."""
+    return {"address": address, "kind": kind, "again": True, "ms": 0.0}
+
+
 def seal(facts: Facts, *, after: str) -> Entry:
     """Make the entry that follows the one whose sum is `after` ("" for the first)."""
     body = dumps(facts)

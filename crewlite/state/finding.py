@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewlite.state.claim import holder, holds
+from crewlite.state.claim import held_by
 from crewlite.state.entry import Entry, Facts, Unsound
 from crewlite.state.providers.reading import check_follows
 from crewlite.state.writer import at_work
@@ -73,7 +73,7 @@ def writer_of(location: str, run_id: str, branch: str, said: Iterable[object], t
         if isinstance(facts, dict):
             claim = facts.get("claim", None if "released" in facts or _ends(facts) else claim)
     try:
-        return holder(claim) if claim and holds(claim, touched) else None
+        return held_by(claim, touched)
     except (LookupError, TypeError, ValueError):
         return None  # a claim among what is damaged
 

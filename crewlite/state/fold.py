@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from crewlite.state import values
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
-from crewlite.state.record import Outcome, Record, outer
+from crewlite.state.addresses import around
+from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
+from crewlite.state.record import Outcome, Record
+from crewlite.state.references import resolved
+from crewlite.state.values.current import merged_changes
 from crewlite.usage import Usage
 
 _LISTS = ("steps", "intents", "asked", "answers", "events", "drops")
@@ -33,7 +35,7 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
         for entry in part:
             live.apply(entry)
         facts = _merged(part, held, live, record)
-        facts |= {"values": changed} if (changed := values.folded(part, restored, live)) else {}
+        facts |= {"values": changed} if (changed := merged_changes(part, restored, live)) else {}
         merged = seal(facts, after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
@@ -54,10 +56,7 @@ def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     """The outcomes before these entries of the steps that they are about, or are inside of."""
     about = {step["address"] for entry in part for step in entry.facts.get("steps", ())}
     about |= {address for entry in part for address, _ in entry.facts.get("intents", ())}
-    for address in list(about):
-        while address := outer(address):
-            about.add(address)
-    return {address: live.outcomes[address] for address in about if address in live.outcomes}
+    return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
 def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Facts:
@@ -71,13 +70,13 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
             lists[name] += _dated(entry, last) if name == "steps" else entry.facts.get(name, ())
     first = part[0].facts["folded"]["first"] if "folded" in part[0].facts else part[0].seq
     facts["folded"] = {"first": first, "sum": last.sum}
-    gone = {step["address"] for step in lists["steps"] if _is_inside(step["address"], live)}
+    gone = {step["address"] for step in lists["steps"] if live.is_inside(step["address"])}
     for step in lists["steps"]:
         usage += Usage(**(step.get("usage") or {})) if step["address"] in gone else Usage()
     again = [
-        {"address": address, "kind": outcome.kind, "again": True, "ms": 0.0}
+        given_up(address, outcome.kind)
         for address, outcome in held.items()
-        if _is_inside(address, live) and live.outcomes.get(address) is not outcome
+        if live.is_inside(address) and live.outcomes.get(address) is not outcome
     ]  # what was done again, and is left out now, must not answer as it did before
     kept = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
     lists["steps"] = [*again, *kept]
@@ -103,27 +102,11 @@ def _dated(entry: Entry, last: Entry) -> list[Facts]:
     return steps if at == last.facts["at"] else [{"at": at, **step} for step in steps]
 
 
-def _is_inside(address: str, live: Record) -> bool:
-    """Whether a step is part of one that has finished."""
-    while address := outer(address):
-        if address in live.outcomes:
-            return True
-    return False
-
-
 def _whole(step: Facts, gone: set[str], live: Record) -> Facts:
     """A step with the texts in it that it shared with steps that are gone."""
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, list):
-            return [filled(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if value.get("$") == "of" and value["v"] in gone:
-            return live.outcomes[value["v"]].value["text"]
-        return {key: filled(item) for key, item in value.items()}
-
-    return {**step, "value": filled(step["value"])} if "value" in step else step
+    if "value" not in step:
+        return step
+    return {**step, "value": resolved(step["value"], lambda at: live.outcomes[at].value["text"], gone)}
 
 
 def size(entries: Iterable[Entry]) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import events
-from crewlite.codec import digest, encode
+from crewlite.codec import digest, encode, laid_over
+from crewlite.definition import check_inputs
 from crewlite.errors import (
     BranchConflictError,
     BranchExists,
@@ -18,15 +19,15 @@ from crewlite.errors import (
     StoreError,
 )
 from crewlite.events.event_bus import event_bus
-from crewlite.ids import new_id, now, short
+from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
-from crewlite.state.edit import changes
-from crewlite.state.entry import SCHEMA, Facts, seal
+from crewlite.state.edit import changed_steps
+from crewlite.state.entry import Facts, given_up
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
-from crewlite.state.record import Record, laid_over
+from crewlite.state.record import Record
 from crewlite.state.transfer import commits
 
 _TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
@@ -46,8 +47,7 @@ class Changes:
         cls, edits: Mapping[str, Any] | None, rerun: Iterable[str], inputs: Mapping[str, Any] | None = None
     ) -> Changes:
         """As callers give them. Raises ConfigError."""
-        if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
-            raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+        check_inputs(inputs)
         return cls(dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun), dict(inputs or {}))
 
     def named(self, operation_id: str) -> str:
@@ -107,7 +107,7 @@ def tried(found: Located, changed: Changes) -> Located:
     kept, provider = found.provider.open(found.location), InMemoryProvider()
     try:
         there = provider.open(found.location)
-        there.append(commits(kept, found.run_id))
+        there.append(commits(kept, found.run_id, found.branch))
     finally:
         kept.close()
     made = Located(provider, found.location, found.run_id, f"fork/{short(new_id())}")
@@ -191,18 +191,17 @@ def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: 
         return {}  # the journal need not be read
     entries = whole(store, run_id, base["branch"])
     record = Record.of([entry for entry in entries if entry.seq <= base["seq"]])
-    steps, facts = changes(record, changed.edits, changed.rerun, secrets), Facts()
+    steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):
         facts["inputs"] = inputs
         if record.finished:  # the result answers what was asked, not what is
-            steps.append({"address": "", "kind": record.outcomes[""].kind, "again": True, "ms": 0.0})
+            steps.append(given_up("", record.outcomes[""].kind))
     return facts | ({"steps": steps} if steps else {})
 
 
 def _beginning(origin: BranchInfo, name: str, base: Facts, changed: Facts) -> Commit:
     run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
     run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
-    facts = {"schema": SCHEMA, "seq": base["seq"] + 1, "at": now().isoformat(), "run": run, **changed}
-    return Commit(origin.run_id, name, base["seq"], base["sum"], (seal(facts, after=base["sum"]),))
+    return Commit.saying(origin.run_id, name, (base["seq"], base["sum"]), {"run": run, **changed})

@@ -25,8 +25,8 @@ from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
 from crewlite.state.cancel import cancel
-from crewlite.state.checkpoint import Checkpoint, checkpoints
-from crewlite.state.claim import holder, holds
+from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
+from crewlite.state.claim import held_by
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.fork import Changes, fork
@@ -91,17 +91,16 @@ class RunHistory:
             return "finished"
         if self._record.cancelled:
             return "cancelled"
-        if self._record.waiting:
-            return "waiting"
-        return "failed" if any(attempt.final for attempt in self._record.attempts.get("", ())) else "unfinished"
+        if self._record.failed:
+            return "failed"
+        return "waiting" if self._record.waiting else "unfinished"
 
     @property
     def at_work(self) -> str | None:
         """Who, alive, is at work on it, such as "process 7 on lamp"; None if nobody is."""
         if at_work(self._store.location, self.run_id, self.branch):
             return "this process"
-        claim = self._record.claim
-        return holder(claim) if claim and holds(claim, self._store.touched(self.run_id, self.branch)) else None
+        return held_by(self._record.claim, self._store.touched(self.run_id, self.branch))
 
     @property
     def started_at(self) -> datetime:

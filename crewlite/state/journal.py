@@ -22,10 +22,10 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
 from crewlite.state.providers import Store
 from crewlite.state.record import Record
-from crewlite.state.values import Values
+from crewlite.state.values.current import Values
 from crewlite.state.writer import Done, Lane, Writer
 from crewlite.usage import Usage
 
@@ -57,6 +57,7 @@ class Journal:
     entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store."""
     _values: Values | None = None
+    _first: threading.Lock = field(default_factory=threading.Lock)
     _refused: str | None = None
     """Why values could not be recorded the last time they were looked at."""
     _riding: list[list[Any]] = field(default_factory=list)
@@ -93,8 +94,9 @@ class Journal:
     @property
     def values(self) -> Values:
         """What is kept beside the run, as it is now. Runs that never ask for it pay nothing."""
-        if self._values is None:
-            self._values = Values(self.record)
+        with self._first:  # any thread may be the first to ask, and all are given the same
+            if self._values is None:
+                self._values = Values(self.record)
         return self._values
 
     def ride(self, event: BaseEvent) -> None:
@@ -108,7 +110,7 @@ class Journal:
 
         Until then it stands, as it is paid for: whoever takes back what made it run again has it back.
         """
-        self._again.append({"address": address, "kind": kind, "again": True, "ms": 0.0})
+        self._again.append(given_up(address, kind))
 
     def commit(
         self,
@@ -180,6 +182,8 @@ class Journal:
 
         Announces the checkpoint it names, and failures.
         """
+        if self.closed:  # what was left behind is no failed save of the run
+            raise self.ended()
         place, started = facts.get("place"), time.perf_counter()
         if place:
             self.say(events.CheckpointStartedEvent, **naming(place))
@@ -227,7 +231,12 @@ class Journal:
             except Exception as stop:  # noqa: BLE001 - raised where the run asks for the next save
                 self.broken = stop
 
-        if self.commit(facts, settle, self.loop):
+        try:
+            stored = self.commit(facts, settle, self.loop)
+        except NotCodable as error:
+            self._not_saved(error)
+            return
+        if stored:
             self._behind += 1
             if self._behind >= _FARTHEST_BEHIND:
                 await self.flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from crewlite.errors import RefError
 from crewlite.refs import Ref, parse
+from crewlite.state.checkpoints.choose import meant
 from crewlite.state.entry import Facts
 from crewlite.state.lineage import whole
 from crewlite.state.providers import (
@@ -22,6 +23,7 @@ from crewlite.state.providers import (
     provider_for,
 )
 from crewlite.state.providers.json import JsonStore
+from crewlite.state.providers.reading import place_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.record import Record
 
@@ -157,20 +159,16 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
 
 def _walk(record: Record, ref: Ref, text: str) -> str:
     """The id of the place that `@...` names, `~n` places back."""
-    places: list[Facts] = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
-    if ref.at is None:
-        found = places[-1:]
-    elif ref.at.startswith("label:"):
-        found = [place for place in places if place.get("label") == ref.at.removeprefix("label:")]
-    else:
-        found = [p for p in places if p["address"] == ref.at][-1:] or [p for p in places if ref.at in p["id"]]
+    along = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
+    places = [place_info(record.run, place) for place in along]
+    found = meant(places, ref.at)
     if len(found) != 1 or ref.back >= len(places):
-        named = [f"{place['id'][-8:]} ({place['address'] or place['trigger']})" for place in places]
+        named = [f"{place.id[-8:]} ({place.address or place.trigger})" for place in places]
         raise RefError(text, f"names {len(found)} places" if not ref.back else f"goes {ref.back} places back", named)
-    place: Facts | None = found[0]
+    place: Facts | None = record.places[found[0].id]
     for _ in range(ref.back):
         place = record.places.get(record.parent(place) or "") if place else None
     if place is None:
-        raise RefError(text, f"goes {ref.back} places back, beyond the first", [p["id"][-8:] for p in places])
+        raise RefError(text, f"goes {ref.back} places back, beyond the first", [place.id[-8:] for place in places])
     identifier: str = place["id"]
     return identifier

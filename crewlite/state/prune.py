@@ -11,8 +11,8 @@ from itertools import groupby
 from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.ids import now
 from crewlite.state.cache import remembers
-from crewlite.state.claim import holder, holds
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.claim import held_by
+from crewlite.state.entry import Entry, Facts
 from crewlite.state.fold import size
 from crewlite.state.lineage import whole
 from crewlite.state.providers import BranchInfo, Commit, Store
@@ -83,10 +83,9 @@ def delete(store: Store, run_id: str) -> Pruned:
     run = _Run(store, run_id, store.branches(run_id))
     if not run.branches:
         raise RefError(run_id, f"names no run in {store.location} any more")
-    for branch, record in run.records.items():
-        if run.is_busy(branch):
-            by = "this process" if at_work(store.location, run_id, branch) or not record.claim else holder(record.claim)
-            raise BranchConflictError(run_id, branch, holder=by)
+    for branch in run.records:
+        if holder := run.holder(branch):
+            raise BranchConflictError(run_id, branch, holder=holder)
     return run.removed(dry_run=False)
 
 
@@ -111,13 +110,13 @@ class _Run:
 
     @property
     def finished(self) -> bool:
-        return all(record.finished for record in self.records.values()) and not any(map(self.is_busy, self.records))
+        return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
 
-    def is_busy(self, branch: str) -> bool:
+    def holder(self, branch: str) -> str | None:
+        """Who, alive, is at work on a branch."""
         if at_work(self.store.location, self.run_id, branch):
-            return True
-        claim = self.records[branch].claim
-        return bool(claim and holds(claim, self.store.touched(self.run_id, branch)))
+            return "this process"
+        return held_by(self.records[branch].claim, self.store.touched(self.run_id, branch))
 
     def removed(self, *, dry_run: bool) -> Pruned:
         if not dry_run:
@@ -126,17 +125,17 @@ class _Run:
 
     def thinned(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
         """Drop all but the newest places of a branch, but for labelled ones and those that forks stand on."""
-        if self.is_busy(branch):
+        if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
         kept = bases(store, self.run_id, branch) | record.inherited
         places = [p for p in record.places.values() if not p.get("label") and p["id"] not in kept]
         gone = places[:-keep_last]
         if gone:
-            entry = _dropping(gone, record)
+            commit = _dropping(gone, record)
             if not dry_run:
-                store.append([Commit(self.run_id, branch, *_head(own), (entry,))])
-            own = [*own, entry]
+                store.append([commit])
+            own = [*own, *commit.entries]
         elif record.dropped and not dry_run:
             store.append([_end(self.run_id, branch, own)])
         kept_entries = folded(branch, self._before(branch), own, self.branches)
@@ -154,11 +153,10 @@ class _Run:
         return [*self._before(base["branch"]), *(e for e in self.journals[base["branch"]] if e.seq <= base["seq"])]
 
 
-def _dropping(places: Iterable[Facts], record: Record) -> Entry:
-    drops = [[place["id"], place["parent"]] for place in places]
-    facts: Facts = {"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), "drops": drops}
+def _dropping(places: Iterable[Facts], record: Record) -> Commit:
+    facts: Facts = {"drops": [[place["id"], place["parent"]] for place in places]}
     facts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
-    return seal(facts, after=record.sum)
+    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, facts)
 
 
 def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:

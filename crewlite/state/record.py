@@ -6,23 +6,21 @@ wrote it knew.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
-from crewlite.codec import decode
+from crewlite.codec import Json
 from crewlite.errors import JournalCorrupt
+from crewlite.state.addresses import around, outer, outers
 from crewlite.state.entry import Entry, Facts
+from crewlite.state.references import resolved
 from crewlite.usage import Usage
 
-Json = Any
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a place that was named for the values."""
-_TRY = re.compile(r"!\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +116,8 @@ class Record:
     """Who writes; None if nobody does, as the run has ended or was given back."""
     cancelled: bool = False
     """Somebody stopped the run, and nobody has taken it up since."""
+    failed: bool = False
+    """The run has given up, and nobody has taken it up since."""
     edited: frozenset[str] = frozenset()
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
@@ -142,6 +142,11 @@ class Record:
         return record
 
     @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the sum of the last entry."""
+        return self.seq, self.sum
+
+    @property
     def finished(self) -> bool:
         """Whether the run has its result."""
         return "" in self.outcomes
@@ -160,11 +165,11 @@ class Record:
 
     def settled(self, address: str) -> bool:
         """Whether a step has its outcome, or is part of one that has."""
-        while address not in self.outcomes:
-            address = outer(address)
-            if not address:
-                return False
-        return True
+        return address in self.outcomes or self.is_inside(address)
+
+    def is_inside(self, address: str) -> bool:
+        """Whether a step is part of one that has its outcome."""
+        return not self.outcomes.keys().isdisjoint(outers(address))
 
     @property
     def base(self) -> int:
@@ -175,8 +180,7 @@ class Record:
     @property
     def ended(self) -> bool:
         """Whether the run has its result, or has given up."""
-        tries = self.attempts.get("")
-        return self.finished or bool(tries and tries[-1].final and tries[-1].seq == self.seq)
+        return self.finished or self.failed
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -203,7 +207,9 @@ class Record:
         if place := facts.get("place"):
             self._place(place)
             self.restored = None if place["trigger"] == SNAPSHOT else self.restored
-        if self.ended and "claim" not in facts:
+        if "claim" in facts:
+            self.failed = False
+        elif self.ended:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
@@ -224,7 +230,7 @@ class Record:
     def value(self, address: str) -> Json:
         """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
         try:
-            return self._resolve(self.outcomes[address].value)
+            return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
         except (LookupError, TypeError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
@@ -276,7 +282,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
-        self.claim, self.cancelled, self.fresh = None, False, True
+        self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
         if place := base["place"]:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
@@ -297,25 +303,10 @@ class Record:
             return
         if usage:
             self.usage = self.usage + Usage(**usage)
-        common = (address, step["kind"], step.get("attempt", 1))
         if error := step.get("error"):
-            ended = datetime.fromisoformat(at)
-            attempt = Attempt(
-                *common,
-                error["type"],
-                error["message"],
-                error["traceback"],
-                step["ms"],
-                error.get("cause"),
-                error["failure"],
-                error["final"],
-                self.seq,
-                ended - timedelta(milliseconds=step["ms"]),
-                ended,
-                step.get("fingerprint"),
-                error.get("raised"),
-            )
+            attempt = _attempt(step, self.seq, at)
             self.attempts.setdefault(address, []).append(attempt)
+            self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
                 self.failures.pop(cause, None)
             if attempt.final and attempt.fingerprint:
@@ -325,19 +316,7 @@ class Record:
             self.tasks[address] = None
         self._replace(address)
         self.failures.pop(address, None)
-        self.outcomes[address] = Outcome(
-            *common,
-            step["fingerprint"],
-            step["value"],
-            step["digest"],
-            usage,
-            step.get("means", {}),
-            step["ms"],
-            self.seq,
-            at,
-            step.get("label"),
-            step.get("reused"),
-        )
+        self.outcomes[address] = _outcome(step, self.seq, at)
         if step["kind"] == "human":
             self._bind(address)
 
@@ -367,52 +346,45 @@ class Record:
         while self.outcomes.pop(address, None):
             address = outer(address)
 
-    def _resolve(self, value: Json) -> Json:
-        if isinstance(value, dict):
-            if value.get("$") == "of":
-                return self.outcomes[value["v"]].value["text"]
-            return {key: self._resolve(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._resolve(item) for item in value]
-        return value
+
+def _attempt(step: Facts, seq: int, at: str) -> Attempt:
+    error, ended = step["error"], datetime.fromisoformat(at)
+    return Attempt(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        error["type"],
+        error["message"],
+        error["traceback"],
+        step["ms"],
+        error.get("cause"),
+        error["failure"],
+        error["final"],
+        seq,
+        ended - timedelta(milliseconds=step["ms"]),
+        ended,
+        step.get("fingerprint"),
+        error.get("raised"),
+    )
+
+
+def _outcome(step: Facts, seq: int, at: str) -> Outcome:
+    return Outcome(
+        step["address"],
+        step["kind"],
+        step.get("attempt", 1),
+        step["fingerprint"],
+        step["value"],
+        step["digest"],
+        step.get("usage"),
+        step.get("means", {}),
+        step["ms"],
+        seq,
+        at,
+        step.get("label"),
+        step.get("reused"),
+    )
 
 
 def _along(place: Facts) -> tuple[int, str]:
     return place["seq"], place["id"]
-
-
-def outer(address: str) -> str:
-    """The step that a step is part of; "" for the run itself."""
-    return _TRY.sub("", address.rpartition("/")[0])
-
-
-def outers(address: str) -> Iterator[str]:
-    """The steps that a step is part of, from the inside out, without the run itself."""
-    while address := outer(address):
-        yield address
-
-
-def around(addresses: Iterable[str]) -> set[str]:
-    """The steps that any of these are part of."""
-    return {at for address in addresses for at in outers(address)}
-
-
-def laid_over(recorded: Facts, given: Facts) -> Facts:
-    """Coded inputs with others over them. Where a name is unusual, the codec writes pairs instead of a dict."""
-    if "$" not in recorded and "$" not in given:
-        return {**recorded, **given}
-    both = [pair for coded in (recorded, given) for pair in (coded["v"] if "$" in coded else coded.items())]
-    return {"$": "dict", "v": list({decode(name): [name, value] for name, value in both}.values())}
-
-
-def by_reference(value: Json, references: dict[str, str]) -> Json:
-    """`value` with each text that is recorded elsewhere replaced by where that is. Nothing is stored twice."""
-    if not references:
-        return value
-    if isinstance(value, str):
-        return {"$": "of", "v": references[value]} if value in references else value
-    if isinstance(value, dict):
-        return {key: by_reference(item, references) for key, item in value.items()}
-    if isinstance(value, list):
-        return [by_reference(item, references) for item in value]
-    return value

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from crewlite import background
 from crewlite.codec import decode
 from crewlite.state import by_hand
-from crewlite.state.bag import Bag
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
-from crewlite.state.opened import opened, wait_for
 from crewlite.state.providers import BaseProvider
 from crewlite.state.record import SNAPSHOT, Record
 from crewlite.state.subscriber import new_place
+from crewlite.state.values.bag import Bag
+from crewlite.state.values.opened import opened, wait_for
 from crewlite.usage import Usage
 
 

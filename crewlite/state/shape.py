@@ -29,9 +29,13 @@ def check(facts: object) -> None:
     try:
         _whole().validate_python(facts)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the commit"
-        raise ValueError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise ValueError(first_problem(error, "the commit")) from None
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """Where, in what, data first has not its format, and how; nothing of the data itself. `whole`: all of it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg'].removeprefix('Value error, ')}"
 
 
 class Commit(TypedDict):

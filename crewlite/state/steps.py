@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crewlite.codec import decode
-from crewlite.state.record import Attempt, Record, outer
+from crewlite.state.addresses import leaf, outer, try_of
+from crewlite.state.record import Attempt, Record
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]
-_TRY = re.compile(r"!(\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def steps_of(record: Record) -> list[StepView]:
             spent = sum(attempt.milliseconds for attempt in attempts)
             views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, attempts))
     views += [
-        StepView(address, address.rpartition("/")[2].partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
+        StepView(address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
         for address in record.intents
         if address not in record.outcomes and address not in record.attempts
     ]
@@ -99,8 +98,7 @@ def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage
     for outcome in record.outcomes.values():
         inside = outcome.address if outcome.usage else ""
         while inside:
-            number = _TRY.search(inside.rpartition("/")[0])
-            inside = outer(inside)
-            paid = (outcome.seq, Usage(**outcome.usage))
-            spent.setdefault((inside, int(number[1]) if number else 1), []).append(paid)
+            within = outer(inside), try_of(inside)
+            spent.setdefault(within, []).append((outcome.seq, Usage(**outcome.usage)))
+            inside = within[0]
     return spent

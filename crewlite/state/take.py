@@ -8,7 +8,7 @@ from collections.abc import Callable
 from crewlite import background
 from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
 from crewlite.ids import short
-from crewlite.state.claim import claim, holder, holds
+from crewlite.state.claim import claim, held_by
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
@@ -80,9 +80,9 @@ def _read(store: Store, lane: Lane, target: Located) -> Record:
             newest = record.newest_place
             problem = f"it ends at commit {record.seq}, though checkpoint {short(place.id)} was made at {place.seq}"
             raise JournalCorrupt(where, problem, store.ref(newest) if newest else None)
-    if record.claim and holds(record.claim, store.touched(target.run_id, target.branch)):
-        raise BranchConflictError(target.run_id, target.branch, holder=holder(record.claim))
-    lane.seq, lane.sum = record.seq, record.sum
+    if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
+        raise BranchConflictError(target.run_id, target.branch, holder=holder)
+    lane.seq, lane.sum = record.head
     try:
         lane.bases = bases(store, target.run_id, target.branch)
     except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped

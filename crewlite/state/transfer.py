@@ -71,9 +71,13 @@ def import_run(store: Store, path: Path) -> str:
     return run_id
 
 
-def commits(store: Store, run_id: str) -> list[Commit]:
-    """All of a run, as it is brought to a store that has nothing of it."""
-    return [_commit(run_id, name, entries, only_last=False) for name, entries in _journals(store, run_id).items()]
+def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
+    """A branch with all it stands on, as it is brought to a store that has nothing of it."""
+    found: dict[str, Commit] = {}
+    while branch not in found and (entries := store.read(run_id, branch)):
+        found[branch] = _commit(run_id, branch, entries, only_last=False)
+        branch = (entries[0].facts["run"].get("base") or {}).get("branch", branch)
+    return list(reversed(found.values()))
 
 
 def _journals(store: Store, run_id: str) -> dict[str, list[Entry]]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from crewlite.errors import BranchConflictError
-from crewlite.state.cancel import refusal
+from crewlite.state.cancel import why_refused
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
 from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
@@ -203,7 +203,7 @@ class Writer:
         if not isinstance(error, BranchConflictError):
             return error
         with contextlib.suppress(Exception):  # why it was refused cannot be read: then that it was has to do
-            error = refusal(self.store, lane.run_id, lane.branch, lane.seq, error)
+            error = why_refused(self.store, lane.run_id, lane.branch, lane.seq, error)
         lane.lost = True
         if lane.on_lost:
             lane.on_lost(error)

@@ -11,15 +11,9 @@ from typing import Any
 from crewlite import background, codec, durable, events
 from crewlite.durable import Effect, Intent, Step, Voice
 from crewlite.errors import (
-    AnswerRefused,
-    BranchConflictError,
     InDoubt,
-    JournalCorrupt,
-    RunCancelled,
     RunMismatch,
     StepTimeout,
-    StoreError,
-    Suspended,
     text_of,
 )
 from crewlite.llm.base import ToolCall
@@ -27,16 +21,6 @@ from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.result import ToolResult, key_of
 
 log = logging.getLogger("crewlite.tools")
-_STOPS = (
-    AnswerRefused,
-    BranchConflictError,
-    InDoubt,
-    JournalCorrupt,
-    RunCancelled,
-    RunMismatch,
-    StoreError,
-    Suspended,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +82,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except _STOPS:
+    except (*durable.STOPS, InDoubt, RunMismatch):
         raise  # a step inside the tool stops the run; it is not the model's to mend
     except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
         return await _failed(tool, error, traceback.format_exc(), about)

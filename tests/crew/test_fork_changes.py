@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.errors import (
     AnswerRefused,
     BranchExists,
@@ -16,15 +16,7 @@ from crewlite.errors import (
     Suspended,
 )
 from crewlite.flow import ask, flow, step
-from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
-
-
-@pytest.fixture
-def memory():
-    provider = InMemoryProvider()
-    return lambda **fields: CheckpointConfig(location="x", provider=provider, **fields)
-
 
 ran = []
 
@@ -105,7 +97,7 @@ def test_inputs_that_a_flow_does_not_take_are_refused_before_a_branch_is_made(me
         both.fork("r", branch="x", inputs={"third": 1})
     with pytest.raises(RefError):
         both.kickoff(from_checkpoint="r/x")
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         history.fork("r", branch="x", inputs={"third": 1})
     with pytest.raises(ConfigError, match=r"is given third; it takes \(one, other=2\)"):
         both.kickoff(from_checkpoint="r/x")
@@ -171,40 +163,12 @@ def test_a_secret_of_the_crew_is_not_written_with_what_a_fork_changes(memory):
     )
     crew.kickoff({"a": 1}, run_id="r")
     crew.fork("r", branch="x", inputs={"a": "abcdefgh-very-secret"}, edits={"task:a": "an ivory-tower"})
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         assert history.run("r/x").inputs == {"a": "[secret]"}
         assert {s.address: s.value for s in history.run("r/x").steps}["task:a"]["raw"] == "an [secret]"
 
 
 # edits
-
-
-def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
-    @tool
-    def look(where: str) -> str:
-        """Look."""
-        return "rain"
-
-    def crew():
-        def replies(messages):
-            heard = [m["content"] for m in messages if m["role"] == "tool"]
-            return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
-
-        agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=memory())
-
-    crew().kickoff(run_id="r")
-    forked = crew().fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})
-    with pytest.raises(
-        RefError, match="'task:t/tool:look' was edited, and this branch comes to its end without"
-    ) as told:
-        forked.kickoff()
-    assert "Fork again without that edit" in str(told.value)
-    with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is changed as a whole"):
-        crew().fork("r", edits={"task:t/llm#1": "x", "task:t": "y"})
-    with pytest.raises(ConfigError, match="is part of task:t"):
-        crew().fork("r", edits={"task:t/llm#1": "x"}, rerun=["task:t"])
-    assert crew().fork("r", rerun=["task:t", "task:t/llm#1"]).kickoff().raw == "take rain"
 
 
 def test_an_edited_answer_must_fit_its_question_when_the_fork_is_made(memory):
@@ -302,7 +266,7 @@ def test_what_failed_before_the_place_spends_no_budget_of_the_fork(memory):
     fails[0] = 3
     with pytest.raises(ConnectionError):
         patient.fork("r", branch="y", rerun=["step:shaky"]).kickoff()
-    with History("x", memory().provider, make=True) as history:
+    with History(memory().location, memory().provider, make=True) as history:
         assert [a.number for a in history.run("r/x").attempts] == [1, 2, 3, 4]
 
 

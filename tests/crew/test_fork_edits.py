@@ -25,6 +25,22 @@ def team(config, life):
     return Crew(tasks=[a, b, c, task("d", b, c)], checkpoint=config), llm
 
 
+def scout(config):
+    """An agent that looks out, and takes what it sees."""
+
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        return "rain"
+
+    def replies(messages):
+        heard = [m["content"] for m in messages if m["role"] == "tool"]
+        return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
+
+    agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
+    return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config)
+
+
 def outputs(result):
     return [output.raw for output in result.tasks_output]
 
@@ -139,21 +155,23 @@ def test_structured_answers_are_edited_as_data_and_must_fit(config):
 
 
 def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):
-    @tool
-    def look(where: str) -> str:
-        """Look."""
-        return "rain"
+    assert scout(config()).kickoff(run_id="r").raw == "take rain"
+    assert scout(config()).fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
 
-    def crew():
-        def replies(messages):
-            heard = [m["content"] for m in messages if m["role"] == "tool"]
-            return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
 
-        agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
-        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config())
-
-    assert crew().kickoff(run_id="r").raw == "take rain"
-    assert crew().fork("r", branch="x", edits={"task:t/tool:look": "sun"}).kickoff().raw == "take sun"
+def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
+    scout(memory()).kickoff(run_id="r")
+    forked = scout(memory()).fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})
+    with pytest.raises(
+        RefError, match="'task:t/tool:look' was edited, and this branch comes to its end without"
+    ) as told:
+        forked.kickoff()
+    assert "Fork again without that edit" in str(told.value)
+    with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is changed as a whole"):
+        scout(memory()).fork("r", edits={"task:t/llm#1": "x", "task:t": "y"})
+    with pytest.raises(ConfigError, match="is part of task:t"):
+        scout(memory()).fork("r", edits={"task:t/llm#1": "x"}, rerun=["task:t"])
+    assert scout(memory()).fork("r", rerun=["task:t", "task:t/llm#1"]).kickoff().raw == "take rain"
 
 
 # flows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 from typing import Literal
 
@@ -194,6 +196,35 @@ def test_what_runs_beside_a_question_ends_and_is_recorded(on_disk):
         both.kickoff(run_id="one")
     assert both.kickoff(run_id="one", answers={"step:asks/human:well": "yes"}) == ("yes", [1, 2, 3])
     assert done == [1, 2, 3]
+
+
+def test_what_is_not_done_again_behind_a_question_stands_as_it_was_recorded(on_disk):
+    word, ran, go = ["a"], [], threading.Event()
+
+    @step
+    def work(text):
+        ran.append(text)
+
+    @step
+    def beside():
+        assert go.wait(20)
+
+    @flow(checkpoint=on_disk(on_drift="rerun"))
+    def report():
+        if word == ["b"]:
+            go.clear()
+            beside.submit()
+            with contextlib.suppress(Suspended):
+                ask("Go on?")
+        with contextlib.suppress(Suspended):
+            work(word[0])
+        go.set()
+        ask("Go on?")
+
+    for word[0] in ("a", "b", "a"):
+        with pytest.raises(Suspended):
+            report.kickoff(run_id="one")
+    assert ran == ["a"]
 
 
 def test_several_questions_wait_together(on_disk):

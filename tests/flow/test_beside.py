@@ -160,6 +160,49 @@ def test_when_one_line_fails_the_others_end_and_are_recorded(config):
     assert ran == [0, 1, 2]
 
 
+def test_when_one_of_gathered_steps_fails_the_others_end_and_are_recorded(config):
+    ran, broken = [], [True]
+
+    @step
+    async def work(n):
+        await asyncio.sleep(0.02)
+        ran.append(n)
+        return n
+
+    @step
+    async def fails():
+        if broken:
+            raise KeyError
+        return "well"
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return await asyncio.gather(work(1), fails(), work(2))
+
+    with pytest.raises(KeyError):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == [1, "well", 2]
+    assert ran == [1, 2]
+
+
+def test_a_flow_ends_when_the_steps_that_nobody_awaited_have_ended(config):
+    tasks = []
+
+    @step
+    async def work():
+        await asyncio.sleep(0.02)
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        tasks.append(asyncio.ensure_future(work()))
+        await asyncio.sleep(0)
+
+    pipeline.kickoff(run_id="one")
+    with History(config().location, config().provider) as history:
+        assert [found.address for found in history.run("one").steps] == ["step:work", ""]
+
+
 def test_questions_of_lines_are_told_apart_whichever_comes_first(on_disk):
     order = ["a", "b"]
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task
+from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import RunCancelled, RunEnded, Suspended
 from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
 from crewlite.flow import ask, flow, step
@@ -34,6 +34,21 @@ def history(config):
 def status(config, ref="one"):
     with history(config) as found:
         return found.run(ref).status
+
+
+class Thinker(ScriptedLLM):
+    """A model that says when it begins to think, and when that is cut."""
+
+    def __init__(self):
+        super().__init__([])
+        self.thinks, self.cut = threading.Event(), threading.Event()
+
+    async def acall(self, messages, **context):
+        try:
+            self.thinks.set()
+            await asyncio.sleep(60)
+        finally:
+            self.cut.set()
 
 
 # from another process
@@ -159,19 +174,11 @@ def test_a_run_that_never_pauses_is_stopped_too(on_disk):
 
 @pytest.mark.parametrize("config", ["memory"], indirect=True)
 def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
-    thinks, cut = threading.Event(), threading.Event()
-
-    class Thinker(ScriptedLLM):
-        async def acall(self, messages, **context):
-            try:
-                thinks.set()
-                await asyncio.sleep(60)
-            finally:
-                cut.set()
+    llm = Thinker()
 
     async def main():
-        run = asyncio.create_task(make_crew(Thinker([]), checkpoint=config()).akickoff(run_id="one"))
-        await asyncio.to_thread(thinks.wait)
+        run = asyncio.create_task(make_crew(llm, checkpoint=config()).akickoff(run_id="one"))
+        await asyncio.to_thread(llm.thinks.wait)
         with history(config) as found:
             found.cancel("one")
         with pytest.raises(RunCancelled):
@@ -179,7 +186,7 @@ def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
 
     with EventRecorder() as heard:
         asyncio.run(main())
-    assert cut.is_set()
+    assert llm.cut.is_set()
     assert [event.error_type for event in heard.of(CrewKickoffFailedEvent)] == ["RunCancelled"]
     assert make_crew(["a", "b", "c"], checkpoint=config()).kickoff(run_id="one").raw == "c"
 
@@ -188,15 +195,18 @@ def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
 @pytest.mark.parametrize("way", ["task", "handle"])
 @pytest.mark.parametrize("kind", ["plain", "awaited"])
 def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to_go_on_with(on_disk, kind, way):
-    first, ran, hang = threading.Event(), [], [True]
+    both, ran, cut, hang = threading.Event(), [], [], [True]
 
     @step
     async def work(n):
         ran.append(n)
         if n and hang:
-            first.set()
-            await asyncio.sleep(0.1)
-            ran.append("ran on")
+            if len(ran) == 3:
+                both.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cut.append(n)
         return n
 
     @flow(checkpoint=on_disk())
@@ -211,20 +221,19 @@ def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to
 
     async def task():
         run = asyncio.create_task(pipeline.akickoff(run_id="one"))
-        await asyncio.to_thread(first.wait)
+        await asyncio.to_thread(both.wait)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
-        await asyncio.sleep(0.15)
 
     if way == "task":
         asyncio.run(task())
     else:
         handle = pipeline.submit(run_id="one")
-        first.wait()
+        both.wait()
         handle.cancel()
-        time.sleep(0.15)
-    assert ran == [0, 1, 2]
+        until(lambda: status(on_disk) == "cancelled")
+    assert (ran, sorted(cut)) == ([0, 1, 2], [1, 2])
     assert status(on_disk) == ("unfinished" if way == "task" else "cancelled")
     hang.clear()
     assert pipeline.kickoff(run_id="one") == (0, [1, 2])
@@ -232,23 +241,14 @@ def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to
 
 
 def test_a_crew_in_the_thread_of_a_flow_is_cut_with_it(on_disk):
-    thinks, cut = threading.Event(), threading.Event()
-
-    class Thinker(ScriptedLLM):
-        async def acall(self, messages, **context):
-            try:
-                thinks.set()
-                await asyncio.sleep(60)
-            finally:
-                cut.set()
-
-    agent = Agent(role="Poet", goal="rhyme", llm=Thinker([]))
+    llm = Thinker()
+    agent = Agent(role="Poet", goal="rhyme", llm=llm)
     crew = Crew(tasks=[Task(name="write", description="Write", expected_output="a poem", agent=agent)])
     pipeline = flow(name="pipeline", checkpoint=on_disk())(lambda: crew.kickoff().raw)
     handle = pipeline.submit(run_id="one")
-    thinks.wait()
+    llm.thinks.wait()
     handle.cancel()
-    assert cut.wait(5)
+    assert llm.cut.wait(5)
 
 
 # where nobody is at work
@@ -289,3 +289,23 @@ def test_what_has_ended_cannot_be_cancelled(config, ends):
         pipeline.kickoff(run_id="one")
     with history(config) as found, pytest.raises(RunEnded, match=ends):
         found.cancel("one")
+
+
+@pytest.mark.parametrize("change", ["values", "checkpoint"])
+def test_a_run_that_has_failed_has_ended_also_where_a_handler_records_more_of_it(config, change):
+    @flow(checkpoint=config())
+    def pipeline():
+        raise KeyError
+
+    @event_bus.on(FlowFailedEvent)
+    def note(source, event, state):
+        if change == "values":
+            state["why"] = event.error_type
+        else:
+            state.checkpoint()
+
+    with pytest.raises(KeyError):
+        pipeline.kickoff(run_id="one")
+    with history(config) as found, pytest.raises(RunEnded, match="has failed"):
+        found.cancel("one")
+    assert status(config) == "failed"

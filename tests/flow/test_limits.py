@@ -6,26 +6,22 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
 import pytest
 
 from crewlite import FailurePolicy, History
-from crewlite.errors import ConfigError, DeadlineExceeded, StepTimeout
+from crewlite.errors import ConfigError, DeadlineExceeded, StepTimeout, Suspended
 from crewlite.events import FlowFailedEvent, RecoveryStartedEvent
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, step
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
 
 
 class Boom(Exception):
     """What goes wrong here."""
-
-
-@pytest.fixture
-def ran():
-    return []
 
 
 # deadlines
@@ -92,6 +88,21 @@ def test_a_deadline_is_counted_over_the_lives_of_a_run_and_anew_on_a_fork(config
 
 
 @pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_run_that_has_failed_waits_for_nobody_and_its_fork_has_not_failed(config):
+    def patient(timeout):
+        return flow(name="patient", checkpoint=config(), timeout=timeout)(lambda: ask("Publish?"))
+
+    with pytest.raises(Suspended):
+        patient(60).kickoff(run_id="one")
+    with pytest.raises(DeadlineExceeded):
+        patient(0.0001).kickoff(run_id="one")
+    patient(60).fork("one", branch="again")
+    with History(config().location, config().provider) as history:
+        assert history.run("one").status == "failed"
+        assert history.run("one/again").status == "waiting"
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
 def test_a_flow_in_a_flow_has_a_deadline_of_its_own_which_a_longer_one_takes_back(config):
     limit, waits = [0.1], [0.3]
 
@@ -153,6 +164,69 @@ def test_a_killed_run_is_late_when_its_deadline_has_passed_meanwhile(on_disk, tm
 def test_a_deadline_that_is_none_is_told_when_the_function_is_decorated(wrong):
     with pytest.raises(ConfigError, match="wanted seconds or a timedelta, more than 0"):
         flow(timeout=wrong)(lambda: None)
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_thread_that_outlives_its_step_begins_nothing_more(config, ran):
+    go, over = threading.Event(), threading.Event()
+
+    @step
+    def late():
+        ran.append("late")
+
+    @step(timeout=0.05)
+    def slow():
+        go.wait(20)
+        try:
+            late()
+        finally:
+            over.set()
+
+    @flow(checkpoint=config())
+    def pipeline():
+        with pytest.raises(StepTimeout):
+            slow()
+        go.set()
+        assert over.wait(20)
+
+    pipeline.kickoff(run_id="one")
+    assert ran == []
+    with History(config().location, config().provider) as history:
+        assert [found.address for found in history.run("one").steps] == ["", "step:slow"]
+
+
+@pytest.mark.parametrize("config", ["memory"], indirect=True)
+def test_a_task_that_outlives_its_step_is_cut_at_its_step_and_begins_nothing_more(config, ran):
+    tasks = []
+
+    @step
+    async def work(name, go):
+        ran.append(name)
+        await go.wait()
+        ran.append("ran on")
+
+    @step(timeout=0.05)
+    async def slow():
+        go = asyncio.Event()
+
+        async def between():
+            await go.wait()
+            await work("late", go)
+
+        tasks.extend([asyncio.ensure_future(work("in time", go)), asyncio.ensure_future(between())])
+        tasks.append(go)
+        await asyncio.sleep(20)
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        with pytest.raises(StepTimeout):
+            await slow()
+        tasks.pop().set()
+        await asyncio.wait(tasks)
+
+    pipeline.kickoff()
+    assert ran == ["in time"]
+    assert all(task.cancelled() for task in tasks)
 
 
 # policies

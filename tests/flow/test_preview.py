@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
-from crewlite.errors import ConfigError, NonDeterminism, RefError, Suspended
+from crewlite.errors import ConfigError, NonDeterminism, OnLoopThread, RefError, Suspended
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
+from crewlite.runtime.fork import Fork
 from crewlite.state import InMemoryProvider
+from crewlite.state.answer import Typed
 from crewlite.testing import ScriptedLLM
 
 ran = []
@@ -206,6 +208,40 @@ def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
     assert told(publish.fork("r", branch="x", inputs={"text": "b"}).preview()) == waits
 
 
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [('{"a": 1}', "reused: was answered"), ("a", "runs: waits for an answer")]
+)
+def test_an_answer_that_was_typed_ahead_is_read_as_the_run_will_read_it(config, typed, wanted):
+    broken = [True]
+
+    @flow(checkpoint=config())
+    def counts():
+        if broken:
+            raise KeyError
+        return ask("How many?", dict[str, int], name="count")
+
+    with pytest.raises(KeyError):
+        counts.kickoff(run_id="r")
+    broken.clear()
+    with History("x", config().provider, make=True) as history:
+        history.answer("r", "human:count", Typed(typed))
+    assert told(counts.preview(from_checkpoint="r")) == {"human:count": wanted}
+
+
+def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
+    location = tmp_path / "x"
+
+    @flow(checkpoint=CheckpointConfig(location=str(location)))
+    def sums(n):
+        return add(n, n)
+
+    sums.kickoff(1, run_id="r")
+    sums.fork("r", branch="b")
+    (location / "journal" / "r" / "b.jsonl").write_text("no journal\n")
+    forked = Fork(sums, type(sums)).tried(CheckpointConfig(restore_from="r/main"), {}, (), {"n": 2})
+    assert told(forked.preview()) == {"step:add": "runs: asks something else than was recorded"}
+
+
 def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
     @flow(checkpoint=config())
     def counts(n):
@@ -288,6 +324,15 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
 
     with pytest.raises(NonDeterminism):
         ends.preview(from_checkpoint=f"s/{stopped._bound.restore_from.partition('/')[2]}")
+
+
+def test_on_the_loop_that_would_do_it_one_is_told_what_to_await():
+    @flow
+    async def pipeline():
+        pipeline.preview(from_checkpoint="r")
+
+    with pytest.raises(OnLoopThread, match=r"preview\(\) was called on the loop.*: await apreview\(\)"):
+        pipeline.kickoff()
 
 
 class Life:

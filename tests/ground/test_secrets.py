@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from uuid import UUID
+
 import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr
 
 from crewlite import BaseLLM, BaseTool
+from crewlite.codec import decode, encode
 from crewlite.secrets import MASK, Secrets
 
 KEY = "sk-0123456789"
@@ -143,6 +149,17 @@ def test_masking_twice_changes_nothing_more(monkeypatch):
     secrets = Secrets.of(extra=["[secret", KEY])
     once = secrets.mask(f"the secret is {KEY}")
     assert secrets.mask(once) == once
+
+
+@pytest.mark.parametrize("value", [UUID(int=7), Decimal("123456.789"), datetime(2026, 11, 21, tzinfo=UTC)])
+def test_what_is_no_text_is_masked_as_a_whole_so_that_it_can_be_read(value):
+    coded = encode({"held": value})
+    masked = Secrets([coded["held"]["v"]]).mask_data(coded)
+    assert decode(masked)["held"] == MASK
+
+
+def test_a_path_with_a_secret_in_it_stays_a_path():
+    assert decode(Secrets([KEY]).mask_data(encode(Path("run") / KEY))) == Path("run") / MASK
 
 
 def test_data_keeps_its_shape():

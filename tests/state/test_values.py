@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -35,6 +39,19 @@ def test_a_state_is_a_mutable_mapping(state):
             state[missing]
         with pytest.raises(KeyError, match=missing):
             del state[missing]
+
+
+def test_threads_that_are_the_first_to_set_something_set_it_in_the_same_state():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+            with RuntimeState.open("threads") as state, ThreadPoolExecutor(4) as pool:
+                meet = threading.Barrier(4)
+                list(pool.map(lambda n, meet=meet, state=state: (meet.wait(), state.update({f"{n}": n})), range(4)))
+                assert len(state) == 4
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_what_was_recorded_is_deleted_and_set_again(state):
@@ -75,6 +92,18 @@ def test_a_secret_is_masked_in_what_is_recorded(location, monkeypatch, caplog):
     assert "state['header'] held a configured secret, which was masked" in caplog.text
     stored = [path.read_bytes() for path in Path(location).parent.rglob("*") if path.is_file()]
     assert not any(b"sk-very-secret" in data for data in stored)
+
+
+def test_a_secret_that_is_no_text_is_masked_and_the_rest_is_still_there(location, monkeypatch):
+    token = UUID(int=7)
+    monkeypatch.setenv("SERVICE_TOKEN", str(token))
+    with RuntimeState.open("work", location) as state:
+        state["token"] = token
+        state.snapshot(metadata={"token": token})
+        state["more"] = 1
+        state.snapshot()
+    with RuntimeState.open("work", location) as state:
+        assert dict(state) == {"token": "[secret]", "more": 1}
 
 
 def test_a_name_that_holds_a_secret_is_refused_without_telling_it(state, monkeypatch):

@@ -174,13 +174,16 @@ def test_a_value_that_cannot_be_recorded_degrades_a_run_and_is_told_once(config)
         assert history.checkpoint("r").values == {"good": "task:t2/llm#1"}
 
 
-def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(config):
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_value_that_cannot_be_recorded_stops_a_run_that_wants_it_so(config, durability):
     @event_bus.on(LLMCallCompletedEvent)
     def note(source, event, state):
         state["bad"] = threading.Lock()
 
     with pytest.raises(StoreError, match=r"a save failed: state\['bad'\] is a lock"):
-        crew_of(3, ScriptedLLM(lambda messages: "x"), config(on_save_error="raise")).kickoff(run_id="r")
+        crew_of(3, ScriptedLLM(lambda messages: "x"), config(on_save_error="raise", durability=durability)).kickoff(
+            run_id="r"
+        )
 
 
 @dataclass

@@ -11,6 +11,7 @@ from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
+from crewlite.state.addresses import is_question
 from crewlite.state.history import RunHistory, Waiting
 
 recorded = lazy("crewlite.state.answer")
@@ -58,7 +59,7 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
     """The address of the one question that waits, and the answer. Raises UsageError if it cannot be told."""
     if not run.waiting:
         raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer")
-    if value is None or recorded.asks(value) or len(run.waiting) > 1:
+    if value is None or is_question(value) or len(run.waiting) > 1:
         lines = ways.questions_of(opened, run)
         raise click.UsageError("\n".join(["to which question, and what? It waits for", *lines]))
     return run.waiting[0].address, value

@@ -18,7 +18,7 @@ from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
 
 Json = Any

@@ -13,7 +13,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
     from crewlite.usage import Usage
 

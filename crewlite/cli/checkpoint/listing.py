@@ -16,7 +16,7 @@ from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
     from crewlite.state.providers import PlaceInfo
 

@@ -12,14 +12,12 @@ from crewlite.cli.checkpoint.info import compact, name_of, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, aside
-from crewlite.lazy import lazy
+from crewlite.state.addresses import leaf, outer
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
     from crewlite.state.record import Attempt
     from crewlite.state.steps import StepView
-
-record = lazy("crewlite.state.record")
 
 _STEPS = (
     Column("step", least=16),
@@ -130,8 +128,8 @@ def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]
     for address in views:
         while address not in seen:
             seen.add(address)
-            below.setdefault(record.outer(address), []).append(address)
-            address = record.outer(address)  # noqa: PLW2901 - up to what is known
+            below.setdefault(outer(address), []).append(address)
+            address = outer(address)  # noqa: PLW2901 - up to what is known
     waiting = [""] if views else []
     while waiting:
         address = waiting.pop()
@@ -141,7 +139,7 @@ def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]
 
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -> list[Part]:
     depth = address.count("/") + 1 if address else 0
-    own = address.rpartition("/")[2] if screen.terminal else address  # a pipe has room for the whole address
+    own = leaf(address) if screen.terminal else address  # a pipe has room for the whole address
     name = "  " * depth + (own or _root(run))
     if step is None:
         return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]

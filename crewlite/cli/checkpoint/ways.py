@@ -12,7 +12,7 @@ from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoint import Checkpoint
+    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
 
 definitions = lazy("crewlite.cli.definitions")

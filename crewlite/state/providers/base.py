@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from crewlite.ids import now
 from crewlite.refs import check_name
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.entry import SCHEMA, Entry, Facts, seal
 
 Head = tuple[int, str]
 """Where a branch is: the seq and the sum of its last entry."""
@@ -35,6 +36,13 @@ class Commit:
     def __post_init__(self) -> None:
         check_name("run_id", self.run_id)
         check_name("branch", self.branch, slashes=True)
+
+    @classmethod
+    def saying(cls, run_id: str, branch: str, after: Head, facts: Facts) -> Commit:
+        """One entry with these facts, at the head of a branch; of now, unless they say otherwise."""
+        seq, total = after
+        whole = {"schema": SCHEMA, "seq": seq + 1, "at": now().isoformat(), **facts}
+        return cls(run_id, branch, seq, total, (seal(whole, after=total),))
 
     @property
     def run(self) -> Facts | None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
 from crewlite.state.providers.json_places import PlaceFiles, is_of_another, load
+from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.reading import (
     check_bases,
     check_remove,
@@ -35,9 +34,6 @@ from crewlite.state.providers.reading import (
     newest_sound_place,
     told_at,
 )
-
-log = logging.getLogger("crewlite.state")
-
 
 _SEALED = 40  # bytes of a line that hold its seal
 
@@ -82,7 +78,7 @@ class JsonStore:
         self._root = root
         self._places = PlaceFiles(root)
         self._journals = JournalFiles(root, self.ref)
-        self._cache = root / "cache"
+        self._results = ResultFiles(root, self._make)
         self._ends: dict[tuple[str, str], _End] = {}
         self._read: dict[tuple[str, str], list[Entry]] = {}
         """Journals that were read and not yet written to: first and named entries."""
@@ -179,25 +175,15 @@ class JsonStore:
 
     def recall(self, key: str) -> bytes | None:
         """See Store.recall."""
-        try:
-            return (self._cache / f"{key}.json").read_bytes()
-        except FileNotFoundError:
-            return None
+        return self._results.recall(key)
 
     def remember(self, key: str, data: bytes) -> None:
         """See Store.remember."""
-        if not (self._cache / ".gitignore").exists():
-            self._make()
-            disk.make_directory(self._cache)
-            disk.replace(self._cache / ".gitignore", b"*\n")
-        disk.replace(self._cache / f"{key}.json", data)
+        self._results.remember(key, data)
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
         """See Store.forget."""
-        old = [path for path in self._cache.glob("*.json") if _remembered(path) < before]
-        for path in old if not dry_run else ():
-            disk.remove(path)
-        return len(old)
+        return self._results.forget(before, dry_run=dry_run)
 
     def close(self) -> None:
         """Nothing is held open between writes."""
@@ -388,13 +374,6 @@ class JsonStore:
 def _names(entry: Entry) -> bool:
     """Whether an entry has a part in which checkpoint files there are."""
     return not entry.facts.keys().isdisjoint(("run", "place", "drops"))
-
-
-def _remembered(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:  # somebody else has taken it away
-        return math.inf
 
 
 def _lines(entries: Sequence[Entry]) -> bytes:

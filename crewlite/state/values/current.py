@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from crewlite.codec import Json, declare, decode, digest, encode
+from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.secrets import MASK, Secrets
 from crewlite.state.entry import Entry, Facts
@@ -21,7 +21,6 @@ from crewlite.state.record import Record
 from crewlite.usage import Usage
 
 log = logging.getLogger("crewlite.state")
-_IMMUTABLE = (str, int, float, bool, type(None))
 _NOTHING = object()
 _TRIES = 5
 
@@ -152,7 +151,7 @@ class Values(MutableMapping[str, Any]):
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
         plain = _encoded(key, value)
         coded = secrets.mask_data(plain)
-        total, fixed = digest(coded), value if type(value) in _IMMUTABLE else _NOTHING
+        total, fixed = digest(coded), value if type(value) in IMMUTABLE else _NOTHING
         if recorded is not _NOTHING and total == self._digest(key):
             self._known[key] = recorded, total, fixed
             return _NOTHING
@@ -170,7 +169,7 @@ class Values(MutableMapping[str, Any]):
         return known[1]
 
 
-def folded(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
+def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
     """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
     said = [entry.facts["values"] for entry in part if "values" in entry.facts]
     names = {name: None for changed in said for name in changed.get("versions", ())}

@@ -13,8 +13,8 @@ from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
 from crewlite.state import by_hand
-from crewlite.state.checkpoint import Checkpoint, checkpoints, newest
-from crewlite.state.choose import chosen
+from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints, newest
+from crewlite.state.checkpoints.choose import chosen
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import trace

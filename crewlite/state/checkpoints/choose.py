@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from crewlite.errors import ConfigError, RefError
 from crewlite.refs import parse
-from crewlite.state.checkpoint import Checkpoint
+from crewlite.state.checkpoints.checkpoint import Checkpoint
+
+
+class Place(Protocol):
+    """What refs tell a place by."""
+
+    @property
+    def id(self) -> str:
+        """Names it."""
+
+    @property
+    def address(self) -> str:
+        """The step it is about."""
+
+    @property
+    def label(self) -> str | None:
+        """What people call it."""
+
+
+P = TypeVar("P", bound=Place)
 
 
 def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
@@ -19,16 +39,21 @@ def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
     if exact := [place for place in places if target in (place.ref, place.id)]:
         return exact[-1]
     ref = parse(target)
-    if ref.at is None:
-        found = list(places[-1:]) if ref.path == "latest" else [place for place in places if ref.path in place.id]
-    elif ref.at.startswith("label:"):
-        found = [place for place in places if place.label == ref.at.removeprefix("label:")]
-    else:
-        found = [p for p in places if p.address == ref.at][-1:] or [p for p in places if ref.at in p.id]
+    by_id = ref.at is None and ref.path != "latest"
+    found = [place for place in places if ref.path in place.id] if by_id else meant(places, ref.at)
     place = _only(found, target, places)
     for _ in range(ref.back):
         place = _only([p for p in places if p.id == place.parent_id], target, places)
     return place
+
+
+def meant(places: Sequence[P], at: str | None) -> list[P]:
+    """Those of these places that what a ref says behind its @ may mean; the newest, if it says nothing."""
+    if at is None:
+        return list(places[-1:])
+    if at.startswith("label:"):
+        return [place for place in places if place.label == at.removeprefix("label:")]
+    return [place for place in places if place.address == at][-1:] or [place for place in places if at in place.id]
 
 
 def _only(found: Sequence[Checkpoint], target: str, places: Sequence[Checkpoint]) -> Checkpoint:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from crewlite.codec import Json, decode, encode
 from crewlite.errors import JournalCorrupt, NotCodable
-from crewlite.state import written
-from crewlite.state.diff import Diff, diff
+from crewlite.state.checkpoints import written
+from crewlite.state.checkpoints.diff import Diff, diff
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.record import LightEvent, Record
 from crewlite.usage import Usage

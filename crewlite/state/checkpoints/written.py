@@ -51,8 +51,7 @@ def checked(data: object) -> dict[str, Any]:
     try:
         return {**_whole().validate_python(data)}
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise misfit(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise misfit(shape.first_problem(error, "the checkpoint")) from None
 
 
 def misfit(problem: str) -> ConfigError:

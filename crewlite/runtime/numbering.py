@@ -20,7 +20,7 @@ _asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextV
 """The coroutine that asks, and what it is known by; None in what it has led to."""
 
 
-class Addresses:
+class Numbering:
     """Gives each step its address, once."""
 
     __slots__ = ("_counts", "prefix")
@@ -46,7 +46,7 @@ class Addresses:
         return count
 
 
-def counted(address: str) -> bool:
+def is_counted(address: str) -> bool:
     """Whether an address follows from the order of the calls."""
     kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
     return not kind_and_name.startswith("human:") and (not mark or (mark.isdecimal() and len(mark) < _TOLD_APART))

@@ -1,0 +1,50 @@
+"""The results that runs leave to others: a small file each, which nothing relies on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from crewlite import disk
+
+
+class ResultFiles:
+    """The results of one location; `make` makes that, before the first of them."""
+
+    def __init__(self, root: Path, make: Callable[[], None]) -> None:
+        self._root = root / "cache"
+        self._make = make
+
+    def recall(self, key: str) -> bytes | None:
+        """See Store.recall."""
+        try:
+            return self._path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def remember(self, key: str, data: bytes) -> None:
+        """See Store.remember."""
+        if not (self._root / ".gitignore").exists():
+            self._make()
+            disk.make_directory(self._root)
+            disk.replace(self._root / ".gitignore", b"*\n")
+        disk.replace(self._path(key), data)
+
+    def forget(self, before: float, *, dry_run: bool) -> int:
+        """See Store.forget."""
+        old = [path for path in self._root.glob("*.json") if _written(path) < before]
+        for path in old if not dry_run else ():
+            disk.remove(path)
+        return len(old)
+
+    def _path(self, key: str) -> Path:
+        return self._root / f"{key}.json"
+
+
+def _written(path: Path) -> float:
+    """When, in seconds since the epoch."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # somebody else has taken it away
+        return math.inf

@@ -1,0 +1,273 @@
+"""What failed and was handled has failed in every life; what failed the run is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from crewlite import History
+from crewlite.errors import ConfigError, NonDeterminism, StepRaised, StepTimeout, Suspended
+from crewlite.flow import ask, bound, flow, step
+
+
+class Declined(Exception):
+    def __init__(self, card: str, code: int) -> None:
+        super().__init__(f"{card} was declined")
+        self.card, self.code = card, code
+
+
+class Odd(Exception):
+    """Holds what nobody can write down."""
+
+    def __init__(self) -> None:
+        super().__init__(threading.Lock())
+
+
+@pytest.fixture
+def shop(on_disk, ran):
+    """A flow that pays with a card, else otherwise, and then asks."""
+    trouble = [Declined("visa", 51)]
+
+    @step
+    def card():
+        if trouble:
+            raise trouble[0]
+        ran.append("card")
+        return "card"
+
+    @step
+    def voucher():
+        ran.append("voucher")
+        return "voucher"
+
+    def pay():
+        try:
+            return card()
+        except (Declined, ConnectionError, StepTimeout) as error:
+            return f"{voucher()} after {type(error).__name__} {error.args} {getattr(error, 'card', '')}".strip()
+
+    @flow(checkpoint=on_disk())
+    def order():
+        return pay(), ask("Ship?", bool, name="ship")
+
+    order.trouble = trouble
+    return order
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Declined("visa", 51), "voucher after Declined ('visa was declined',) visa"),
+        (ConnectionError(111, "no line"), "voucher after ConnectionError (111, 'no line')"),
+        (TimeoutError("late"), "voucher after TimeoutError ('late',)"),
+    ],
+    ids=["own", "of the system", "built in"],
+)
+def test_a_failure_that_the_flow_has_handled_is_raised_again_and_not_tried_again(shop, ran, error, told):
+    if isinstance(error, TimeoutError):
+        error = StepTimeout("card", 3)
+        told = f"voucher after StepTimeout {error.args}"
+    shop.trouble[0] = error
+    with pytest.raises(Suspended):
+        shop.kickoff(run_id="one")
+    shop.trouble.clear()
+    assert shop.kickoff(run_id="one", answers={"human:ship": True}) == (told, True)
+    assert ran == ["voucher"]
+
+
+def test_a_fork_hears_of_it_too_and_may_have_it_tried_again(shop, ran):
+    with pytest.raises(Suspended):
+        shop.kickoff(run_id="one")
+    shop.trouble.clear()
+    answers = {"human:ship": True}
+    assert shop.fork("one", branch="as-it-was").kickoff(answers=answers)[0].startswith("voucher")
+    assert "Declined" in str(shop.fork("one", branch="seen").preview())
+    assert shop.fork("one", branch="anew", rerun=["step:card"]).kickoff(answers=answers) == ("card", True)
+    assert shop.kickoff(run_id="one", rerun=["step:card"], answers=answers) == ("card", True)
+
+
+def test_an_error_that_cannot_be_written_down_comes_back_as_one_that_stands_for_it(on_disk, ran):
+    broken = [True]
+
+    @step
+    def odd():
+        if broken:
+            raise Odd
+        return "never"
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        try:
+            odd()
+        except Odd:
+            ran.append("odd")
+        except StepRaised as error:
+            assert error.error_type == "Odd"
+            ran.append("stood for")
+        return ask("On?", name="on")
+
+    with pytest.raises(Suspended):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    assert pipeline.kickoff(run_id="one", answers={"human:on": "yes"}) == "yes"
+    assert ran == ["odd", "stood for"]
+
+
+@pytest.mark.parametrize("how", ["itself", "from", "while handling", "group", "of others that nobody heard of"])
+def test_what_the_run_has_failed_with_is_tried_again(on_disk, ran, how):
+    broken = [True]
+
+    @step
+    def fetch(n):
+        ran.append(n)
+        if broken and n > 1:
+            raise ConnectionError(n)
+        return n
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        found = fetch.map([1, 2, 3])
+        try:
+            return found.result()
+        except ConnectionError as error:
+            if how == "from":
+                raise RuntimeError("no figures") from error
+            if how == "while handling":
+                raise RuntimeError("no figures")
+            if how == "group":
+                raise ExceptionGroup("no figures", [error])
+            raise
+
+    with pytest.raises((ConnectionError, RuntimeError, ExceptionGroup)):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == [1, 2, 3]
+    assert sorted(ran) == [1, 2, 2, 3, 3]
+
+
+def test_a_flow_that_is_tried_again_keeps_what_it_has_handled(ran):
+    broken = [True]
+
+    @step
+    def first():
+        if len(broken) == 1:
+            raise ConnectionError
+        return "first"
+
+    @step
+    def last():
+        broken.append(True)
+        if len(broken) < 3:
+            raise ConnectionError
+        return "last"
+
+    @flow(retries=1)
+    def pipeline():
+        try:
+            found = first()
+        except ConnectionError:
+            found = "second"
+        return found, last()
+
+    assert pipeline.kickoff() == ("second", "last")
+
+
+def test_other_code_is_told_before_it_does_something_new(on_disk, ran):
+    @step
+    def pay():
+        ran.append("pay")
+
+    @step
+    def refund():
+        ran.append("refund")
+
+    @flow(checkpoint=on_disk(), name="order")
+    def before():
+        pay()
+        return ask("On?", name="on")
+
+    @flow(checkpoint=on_disk(), name="order")
+    def after():
+        refund()
+        return ask("On?", name="on")
+
+    with pytest.raises(Suspended):
+        before.kickoff(run_id="one")
+    with pytest.raises(NonDeterminism, match="step:pay.*step:refund"):
+        after.kickoff(run_id="one", answers={"human:on": "yes"})
+    assert ran == ["pay"]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["coroutines", "threads"])
+def test_helpers_that_ask_alike_side_by_side_keep_what_is_theirs(on_disk, threads):
+    order, numbers, charged = ["alice", "bob"], iter(range(9)), []
+
+    @step
+    def number():
+        return next(numbers)
+
+    @step
+    def charge(who, key):
+        charged.append((who, key))
+        return who, key
+
+    async def one(who):
+        while order[0] != who:
+            await asyncio.sleep(0.001)
+        key = await number.submit()
+        order.append(order.pop(0))
+        return await charge.submit(who, key)
+
+    def one_in_a_thread(who):
+        while order[0] != who:
+            threading.Event().wait(0.001)
+        key = number()
+        order.append(order.pop(0))
+        return charge(who, key)
+
+    if threads:
+        from concurrent.futures import ThreadPoolExecutor
+
+        @flow(checkpoint=on_disk())
+        def shop():
+            with ThreadPoolExecutor(2) as pool:
+                found = list(pool.map(bound(one_in_a_thread), ["alice", "bob"]))
+            return found, ask("Ship?", name="ship")
+    else:
+
+        @flow(checkpoint=on_disk())
+        async def shop():
+            found = await asyncio.gather(one("alice"), one("bob"))
+            return found, await ask("Ship?", name="ship")
+
+    with pytest.raises(Suspended):
+        shop.kickoff(run_id="one")
+    order.reverse()
+    found, _ = shop.kickoff(run_id="one", answers={"human:ship": "yes"})
+    assert sorted(charged) == sorted([tuple(each) for each in found]) == [("alice", 0), ("bob", 1)]
+
+
+def test_a_step_that_nobody_awaits_is_told():
+    @step
+    async def write():
+        return 1
+
+    @flow
+    async def pipeline():
+        forgotten.append(write())
+        return 2
+
+    forgotten = []
+    with pytest.raises(ConfigError, match="step:write was asked for .* not awaited"):
+        pipeline.kickoff()
+    forgotten[0].close()
+
+
+def test_history_shows_a_failure_that_was_handled(shop):
+    with pytest.raises(Suspended):
+        shop.kickoff(run_id="one")
+    with History(shop.checkpoint.location) as history:
+        (card,) = [each for each in history.run("one").steps if each.address == "step:card"]
+    assert (card.status, [attempt.error_type for attempt in card.attempts]) == ("failed", ["Declined"])
