@@ -242,12 +242,16 @@ class StepDeadlock(CrewliteError, RuntimeError):
 
 
 class StepRaised(CrewliteError, RuntimeError):
-    """What a step raised in a process of its own; `error_type` names the class, `trace` is the traceback there."""
+    """Stands for what a step raised, in a process of its own or an earlier life, that cannot be had as it was.
+
+    Its class is not here, or what it holds cannot be written down. `error_type` names the class, `trace` is the
+    traceback.
+    """
 
     code = "step_raised"
 
     def __init__(self, step: str, error_type: str, message: str, trace: str = "") -> None:
-        super().__init__(f"{error_type} in the process of step {step!r}: {message}")
+        super().__init__(f"{error_type} in step {step!r}: {message}")
         self.step, self.error_type, self.trace = step, error_type, trace
 
 

@@ -7,8 +7,6 @@ attempt that failed, and not the end of the run.
 from __future__ import annotations
 
 import asyncio
-import builtins
-import contextlib
 import importlib
 import inspect
 import json
@@ -23,7 +21,8 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol
 
 from crewlite import background, codec, durable
-from crewlite.errors import ConfigError, NotCodable, StepCrashed, StepRaised, text_of
+from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
+from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import settled
 from crewlite.tools.base import is_async
@@ -84,7 +83,7 @@ class Isolated:
             raise _unfit(name, f"{func.__qualname__}, which is defined inside {where}")
 
     async def run(self, job: Job) -> Any:
-        """Make the call there. Raises StepCrashed if the process ended without an answer, StepRaised, NotCodable."""
+        """Make the call there. Raises what it raises, or StepRaised for it; StepCrashed if it died; NotCodable."""
         module, called = job.func.__module__, job.func.__name__
         known = getattr(sys.modules.get(module), called, None)
         if getattr(known, "func", known) is not job.func:
@@ -111,7 +110,7 @@ class Isolated:
             raise StepCrashed(job.name, child.exitcode)
         told = json.loads(answer)
         if "error" in told:
-            raise _raised(job.name, **told["error"])
+            raise raised(job.name, Told(**told["error"]))
         return codec.decode(told["value"])
 
 
@@ -155,8 +154,8 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
         answer = {"value": codec.encode(value, f"the result of {name}")}
     except Exception as error:  # noqa: BLE001 - the border: told to the run, as its own
-        where = f"{type(error).__module__}.{type(error).__qualname__}"
-        answer = {"error": {"kind": where, "message": text_of(error), "trace": traceback.format_exc()}}
+        told = {"message": text_of(error), "traceback": traceback.format_exc(), "raised": written(error)}
+        answer = {"error": {"error_type": type(error).__qualname__, **told}}
     pipe.send_bytes(codec.dumps(answer))
     pipe.close()
 
@@ -173,16 +172,6 @@ def _found(module: str, name: str) -> Any:
         module = "__mp_main__" if "__mp_main__" in sys.modules else module
     found = getattr(importlib.import_module(module), name)
     return getattr(found, "func", found)  # of the step that was made of it
-
-
-def _raised(name: str, kind: str, message: str, trace: str) -> Exception:
-    """The error of a call: a built-in one as itself, as it needs nothing else; another as StepRaised, with its name."""
-    module, _, qualname = kind.rpartition(".")
-    cls = getattr(builtins, qualname, None) if module == "builtins" else None
-    if isinstance(cls, type) and issubclass(cls, Exception):
-        with contextlib.suppress(TypeError):
-            return cls(message)
-    return StepRaised(name, qualname, message, trace)
 
 
 def _end_with_parent() -> None:

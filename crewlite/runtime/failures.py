@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from crewlite import codec
 from crewlite.errors import NotCodable, StepRaised
 from crewlite.state.entry import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How something failed elsewhere."""
+
+    error_type: str
+    message: str
+    traceback: str
+    raised: Facts | None
 
 
 class Failure(Protocol):

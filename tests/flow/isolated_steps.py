@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -62,6 +63,10 @@ def hangs(flag):
 
 @step(runtime="isolated")
 def raises(kind):
+    if kind == "live":
+        raise Odd("no", threading.Lock())
+    if kind == "file":
+        Path("/nowhere/to/be/found").read_text()
     raise {"key": KeyError, "odd": Odd}[kind]("no")
 
 

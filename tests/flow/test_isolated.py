@@ -73,18 +73,24 @@ def test_time_that_is_up_kills_the_process(tmp_path):
 
 
 def test_what_it_raises_keeps_its_name():
-    with pytest.raises(KeyError, match="no"):
+    with pytest.raises(KeyError, match="no") as caught:
         run(lambda: far.raises("key"))
-    with pytest.raises(StepRaised, match="no") as caught:
+    assert caught.value.args == ("no",)
+    with pytest.raises(FileNotFoundError) as caught:
+        run(lambda: far.raises("file"))
+    assert (caught.value.errno, caught.value.filename) == (2, "/nowhere/to/be/found")
+    with pytest.raises(far.Odd, match="no"):
         run(lambda: far.raises("odd"))
+    with pytest.raises(StepRaised, match="no") as caught:
+        run(lambda: far.raises("live"))
     assert caught.value.error_type == "Odd"
-    assert "raise {" in caught.value.trace
+    assert "raise Odd" in caught.value.trace
 
 
 def test_what_cannot_travel_is_told_with_its_place():
     with pytest.raises(NotCodable, match="cannot travel"):
         run(lambda: far.anything(threading.Lock()))
-    with pytest.raises(StepRaised, match="result of anything"):
+    with pytest.raises(NotCodable, match="result of anything"):
         run(lambda: far.anything("object"))
 
 

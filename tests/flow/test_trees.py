@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from crewlite import CheckpointConfig, durable
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
+from crewlite.state.record import Record
 
 RUN = "tree"
 
@@ -62,6 +63,7 @@ def holds(tree, blocking):
         again, made = grown(tree, cut(entries, at), blocking=blocking)
         assert again == result
         assert not recorded & made.keys(), "a recorded step ran again"
+        assert not Record.of(entries[:at]).failures.keys() & made.keys(), "a step that had failed ran again"
         left = ended - recorded
         assert {a: made[a] for a in left} == {a: runs[a] - tried[a] for a in left}, "tries were lost, or made twice"
     return len(entries) - 1
