@@ -30,6 +30,7 @@ from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, id
 from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
+from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -273,7 +274,8 @@ class FlowFunction(Generic[P, R]):
         bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
 
         async def work() -> _Result:
-            return _Result(value=await EXECUTORS["inline"].run(Job(self.name, self.func, bound.args, bound.kwargs)))
+            job = Job(self.name, self.func, is_async(self.func), bound.args, bound.kwargs)
+            return _Result(value=await EXECUTORS["inline"].run(job))
 
         return Step(
             kind="flow",

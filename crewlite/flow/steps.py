@@ -153,7 +153,9 @@ class StepFunction(Generic[P, R]):
         return Step(
             kind="step",
             name=self.name,
-            work=lambda: self._executor.run(Job(self.name, self.func, args, kwargs, durable.scope().idempotency_key)),
+            work=lambda: self._executor.run(
+                Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)
+            ),
             question=question,
             voice=_Voice(self),
             encode=codec.encode,

@@ -128,12 +128,11 @@ class Execution(Generic[T]):
 
     def _begun(self) -> datetime:
         """When the step began first: the branch, if it is the whole run."""
-        record = self.outer.run.record
-        branch = datetime.fromisoformat(record.started_at)
+        run = self.outer.run
+        branch = datetime.fromisoformat(run.record.started_at)
         if not self.address:
             return branch
-        starts = (e.timestamp for e in record.events if e.address == self.address and e.type.endswith("_started"))
-        return max(branch, datetime.fromisoformat(next(starts, now().isoformat())))
+        return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now().isoformat())))
 
     def _remedies(self, frame: Frame, error: Exception) -> durable.Remedies | None:
         """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""

@@ -25,7 +25,6 @@ from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import settled
-from crewlite.tools.base import is_async
 
 Runtime = Literal["inline", "isolated"]
 
@@ -37,6 +36,7 @@ class Job:
     name: str
     """What errors call it."""
     func: Callable[..., Any]
+    is_async: bool
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     idempotency_key: str = ""
@@ -60,7 +60,7 @@ class Inline:
 
     async def run(self, job: Job) -> Any:
         """Make the call."""
-        if is_async(job.func):
+        if job.is_async:
             if isinstance(frame := durable.scope(), Frame):
                 frame.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)

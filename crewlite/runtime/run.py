@@ -72,6 +72,12 @@ class Run:
     pools: Pools = field(default_factory=Pools)
 
     @cached_property
+    def first_starts(self) -> dict[str, str]:
+        """When each step was begun first, of those that an earlier life began or that somebody has asked about."""
+        starts = (event for event in reversed(self.record.events) if event.type.endswith("_started"))
+        return {event.address: event.timestamp for event in starts}
+
+    @cached_property
     def cache(self) -> Cache:
         """What other runs came to, and what this one leaves to them."""
         return Cache(self.journal)
@@ -106,7 +112,8 @@ class Run:
 
     def emit(self, source: object, event: BaseEvent) -> None:
         """Let the bus hear of an event, and handlers have the run at this moment."""
-        event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or ""))
+        if event_bus.hears(type(event)):
+            event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or ""))
 
     def idempotency_key(self, address: str) -> str:
         """The same for every try of a step, another for every other step, run and branch."""
