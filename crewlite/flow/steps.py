@@ -30,7 +30,7 @@ from crewlite.flow.options import (
 )
 from crewlite.flow.reuse import Reuse
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
-from crewlite.runtime.future import StepFuture, StepFutures, on, settled
+from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
@@ -92,7 +92,7 @@ class StepFunction(Generic[P, R]):
             return StepFuture[R](scope, step).result()
         if not self._async:
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
-        return scope.step(step)  # type: ignore[return-value]  # an async function's R is awaitable
+        return Awaited(f"{self.name}(...)", scope.step(step))  # type: ignore[return-value]  # R is awaitable
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
         """Begin the step and go on: its result is asked for later. Raises ConfigError outside a flow."""

@@ -14,7 +14,7 @@ from crewlite import codec, durable, events
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
-from crewlite.runtime.future import StepFuture, on
+from crewlite.runtime.future import Awaited, StepFuture, on
 
 
 def sleep_for(seconds: float) -> Any:
@@ -30,7 +30,7 @@ def sleep_for(seconds: float) -> Any:
         return _wait(now() + timedelta(seconds=seconds))
     timer = _timer(seconds)
     if on(scope.loop):
-        return _awaited(scope.step(timer))
+        return Awaited("sleep_for(...)", scope.step(timer), _awaited)
     return _wait(StepFuture[datetime](scope, timer).result())
 
 
@@ -58,7 +58,7 @@ def _wait(until: datetime) -> Any:
     """Wait on the spot; on a loop, as something to await."""
     with contextlib.suppress(RuntimeError):
         asyncio.get_running_loop()
-        return asyncio.sleep(_left(until))
+        return Awaited("sleep_for(...)", asyncio.sleep(_left(until)))
     time.sleep(_left(until))
     return None
 

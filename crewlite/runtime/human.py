@@ -24,7 +24,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.future import StepFuture, on
+from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.state.addresses import can_be_name, is_question
 from crewlite.state.answer import refusal, said, typed
@@ -65,7 +65,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         return asked.at_terminal()
     step = _step(asked, name)
     if on(scope.loop):
-        return _in_time(scope.step(step), asked)
+        return Awaited("ask(...)", scope.step(step), lambda answer: _in_time(answer, asked))
     return asked.in_time(StepFuture[Any](scope, step).result())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 import tests.flow.isolated_steps as far
 from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, sleep_for, step
 
 
 @step
@@ -172,3 +173,68 @@ def test_what_has_another_name_in_its_module_is_told_before_a_process_is_started
 
 def test_what_another_decorator_adds_is_there_in_the_process_too():
     assert flow(lambda: far.doubled(4)).kickoff() == 8
+
+
+# awaiting
+
+
+async def passed_on(work):
+    return await work
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: ask("Publish?", bool), r"`await ask\(\.\.\.\)`"),
+        (lambda: sleep_for(0), r"`await sleep_for\(\.\.\.\)`"),
+        (lambda: aadd(0), r"`await aadd\(\.\.\.\)`"),
+    ],
+    ids=["ask", "sleep_for", "step"],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_gate_whose_await_was_forgotten_is_not_open(call, match):
+    passed = []
+
+    @flow
+    async def gate():
+        if call():
+            passed.append(1)
+
+    with pytest.raises(ConfigError, match=match):
+        gate.kickoff(answers={"human#1": False})
+    assert passed == []
+
+
+def test_a_timer_outside_a_run_is_not_taken_for_true_either():
+    async def wait():
+        return bool(sleep_for(0))
+
+    with pytest.raises(ConfigError, match=r"`await sleep_for\(\.\.\.\)`"):
+        asyncio.run(wait())
+
+
+def test_whatever_takes_coroutines_takes_calls_of_steps():
+    @flow
+    async def beside():
+        async with asyncio.TaskGroup() as group:
+            grouped = group.create_task(aadd(1))
+        waited = await asyncio.wait_for(aadd(3), 5)
+        task = asyncio.create_task(aadd(4))
+        return grouped.result(), waited, await task, await asyncio.gather(aadd(5), aadd(6)), await passed_on(aadd(7))
+
+    assert beside.kickoff() == (1, 3, 4, [5, 6], 7)
+
+
+def test_an_error_of_an_awaited_step_is_raised_where_it_is_awaited():
+    @step
+    async def fails():
+        raise LookupError("gone")
+
+    @flow
+    async def handles():
+        try:
+            await fails()
+        except LookupError as error:
+            return str(error)
+
+    assert handles.kickoff() == "gone"
