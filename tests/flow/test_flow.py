@@ -35,6 +35,7 @@ from crewlite.events import (
 )
 from crewlite.flow import flow, sleep_for, step
 from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.usage import Usage
 
 
 class Boom(Exception):
@@ -904,3 +905,21 @@ def test_whoever_waits_for_a_step_on_a_loop_of_their_own_may_give_up_and_the_ste
         return asyncio.run(patient()), future.result(), future.done()
 
     assert pipeline.kickoff() == ("slow", "slow", True)
+
+
+def test_what_a_crew_or_agent_came_to_comes_back_as_itself_without_being_named(config, caplog):
+    @step
+    def both():
+        poet = Agent(role="Poet", goal="rhyme", llm=ScriptedLLM(["a poem"] * 2))
+        crew = Crew(tasks=[Task(name="write", description="Write", expected_output="a poem", agent=poet)])
+        return crew.kickoff(), poet.kickoff("Rhyme")
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return both()
+
+    first, again = pipeline.kickoff(run_id="one"), pipeline.kickoff(run_id="one")
+    assert first == again
+    crew, agent = again
+    assert (crew["write"].raw, agent.raw, type(crew.token_usage)) == ("a poem", "a poem", Usage)
+    assert "not declared" not in caplog.text
