@@ -227,7 +227,7 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
             f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and no store in which the run "
             f"could wait. Give it checkpoint=True"
         )
-    raise Suspended(run.run_id, run.journal.location, {address: asked.text})
+    raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch)
 
 
 async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> Facts:

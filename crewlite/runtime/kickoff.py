@@ -270,7 +270,7 @@ async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
         await frame.announce(root.holds[0], partial(root.paused, waiting))
     tell_unasked(run)
     await run.journal.flush()
-    return Suspended(run.run_id, run.journal.location or "", waiting)
+    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:

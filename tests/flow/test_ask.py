@@ -465,8 +465,10 @@ def test_an_answer_is_to_one_question_and_not_to_another_at_its_place(on_disk):
     with History(pay.checkpoint.location) as found:
         found.answer("one", "human:pay", True)
     assert pay.kickoff(run_id="one") == (1, True)
-    with pytest.raises(Suspended, match="Pay 1000000"):
+    with pytest.raises(Suspended, match="Pay 1000000") as caught:
         pay.fork("one", branch="dear").kickoff(1_000_000)
+    for advice in ("from_checkpoint='one/dear'", "answer('one/dear'"):
+        assert advice in str(caught.value)
     with pytest.raises(Suspended, match="Pay 1\\?"):
         pay.fork("one", branch="again", rerun=["human:pay"]).kickoff()
     with History(pay.checkpoint.location) as found:
