@@ -232,7 +232,9 @@ def test_a_cancelled_task_or_handle_cuts_the_steps_in_flight_and_leaves_a_run_to
         handle = pipeline.submit(run_id="one")
         both.wait()
         handle.cancel()
-        until(lambda: status(on_disk) == "cancelled")
+        with pytest.raises(RunCancelled):
+            handle.result(20)
+        assert handle.status == "cancelled"
     assert (ran, sorted(cut)) == ([0, 1, 2], [1, 2])
     assert status(on_disk) == ("unfinished" if way == "task" else "cancelled")
     hang.clear()
