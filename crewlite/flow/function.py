@@ -19,7 +19,7 @@ from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks_people
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
@@ -118,6 +118,10 @@ class FlowFunction(Generic[P, R]):
         returning("flow", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
+        if not isinstance(checkpoint, CheckpointConfig | bool | None):
+            raise ConfigError(
+                f"@flow {self.name!r}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
+            )
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
         self._bound: Any = None
@@ -321,6 +325,7 @@ def flow(
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow of a function, sync or async."""
+    known("flow", FlowFunction, options)
     if func is not None:
         return FlowFunction(func, **options)
     return lambda fn: FlowFunction(fn, **options)

@@ -20,6 +20,7 @@ from crewlite.flow.options import (
     called,
     dependencies,
     integers,
+    known,
     lifetime,
     named,
     one_of,
@@ -206,6 +207,7 @@ def step(
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step of a function, sync or async."""
+    known("step", StepFunction, options)
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -21,9 +22,9 @@ def sleep_for(seconds: float) -> Any:
     """Wait so many seconds, in all lives of the run together. In a coroutine it is awaited.
 
     When to go on is recorded before the wait begins: a run that is resumed waits what is left, or not at all. Outside a
-    run it is a plain wait. Raises ConfigError for less than 0.
+    run it is a plain wait. Raises ConfigError for what is no number of seconds, or less than 0.
     """
-    if not seconds >= 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise ConfigError(f"sleep_for({seconds!r}): wanted seconds, 0 or more")
     scope = durable.scope()
     if scope.loop is None:

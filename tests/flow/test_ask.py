@@ -360,6 +360,36 @@ def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     assert shown.count("Your age?") == 2
 
 
+LEFT = """
+from crewlite.flow import ask, flow
+
+def greet():
+    return ask("Your name?", name="name")
+
+for begin in (lambda: flow(checkpoint=True)(greet).kickoff(run_id="one"), flow(greet).kickoff, greet):
+    try:
+        begin()
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
+    (tmp_path / "left.py").write_text(LEFT)
+    main, side = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "left.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    )
+    os.close(side)
+    os.write(main, b"\x04" * 3)
+    out, _ = child.communicate(timeout=30)
+    os.close(main)
+    stored, unstored, outside = out.splitlines()
+    assert stored.startswith("Suspended Run 'one' waits for an answer: human:name")
+    assert unstored.startswith("ConfigError ask('Your name?'): nobody could ever answer")
+    assert outside.startswith("ConfigError ask('Your name?'): nobody answered at the terminal")
+
+
 TOGETHER = """
 from crewlite.flow import ask, flow, step
 

@@ -175,6 +175,40 @@ def test_what_another_decorator_adds_is_there_in_the_process_too():
     assert flow(lambda: far.doubled(4)).kickoff() == 8
 
 
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (lambda: step(retry=3), r"@step has no option 'retry' \(did you mean 'retries'\?\); it takes name, retries, "),
+        (lambda: flow(retry=3), r"@flow has no option 'retry' \(did you mean 'retries'\?\); it takes name, checkpoint"),
+        (lambda: step(xyz=3), r"@step has no option 'xyz'; it takes"),
+    ],
+)
+def test_an_option_that_is_none_is_told_with_those_there_are(made, match):
+    with pytest.raises(ConfigError, match=match):
+        made()
+
+
+@pytest.mark.parametrize("checkpoint", ["runs.db", {"location": "runs.db"}, 1], ids=str)
+def test_what_is_no_setting_for_checkpoints_is_told_when_the_function_is_decorated(checkpoint):
+    with pytest.raises(ConfigError, match=r"wanted True, or CheckpointConfig\(location=\.\.\.\)"):
+        flow(checkpoint=checkpoint)(lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("work", "match"),
+    [
+        (lambda: ask("?", {"a": 1}), r"schema \{'a': 1\}; wanted a type, or a list of choices"),
+        (lambda: ask("?", timeout="5"), "timeout is '5'; wanted seconds, more than 0"),
+        (lambda: ask("?", timeout=0), "timeout is 0; wanted seconds, more than 0"),
+        (lambda: sleep_for("1"), r"sleep_for\('1'\): wanted seconds"),
+        (lambda: sleep_for(float("inf")), r"sleep_for\(inf\): wanted seconds"),
+    ],
+)
+def test_arguments_of_ask_and_sleep_for_that_cannot_be_are_told(work, match):
+    with pytest.raises(ConfigError, match=match):
+        flow(name="pipeline")(work).kickoff(answers={"human#1": "a"})
+
+
 # awaiting
 
 
