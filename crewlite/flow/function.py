@@ -25,10 +25,12 @@ from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.fork import Fork
+from crewlite.runtime.future import on
 from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
+from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,6 +126,7 @@ class FlowFunction(Generic[P, R]):
             )
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
+        self._async = is_async(func)
         self._bound: Any = None
         integers("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         seconds("flow", self.name, retry_delay=retry_delay)
@@ -138,7 +141,18 @@ class FlowFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, without a run of its own: its steps are plain calls, or belong to the enclosing run."""
-        return self.func(*args, **kwargs)
+        loop = durable.scope().loop
+        if loop is None or on(loop) == self._async:
+            return self.func(*args, **kwargs)
+        if self._async:
+            raise ConfigError(
+                f"{self.name}(...) is a coroutine, and was called in a function, which cannot await it: call "
+                f"{self.name}.kickoff(...)"
+            )
+        try:
+            return self.func(*args, **kwargs)
+        except OnLoopThread as error:
+            raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
     def kickoff(
         self,

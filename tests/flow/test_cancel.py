@@ -173,7 +173,7 @@ def test_a_run_that_never_pauses_is_stopped_too(on_disk):
 
 
 @pytest.mark.parametrize("config", ["memory"], indirect=True)
-def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
+def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config, caplog):
     llm = Thinker()
 
     async def main():
@@ -188,6 +188,7 @@ def test_a_crew_is_stopped_while_its_model_thinks(make_crew, config):
         asyncio.run(main())
     assert llm.cut.is_set()
     assert [event.error_type for event in heard.of(CrewKickoffFailedEvent)] == ["RunCancelled"]
+    assert "no sign of life" not in caplog.text
     assert make_crew(["a", "b", "c"], checkpoint=config()).kickoff(run_id="one").raw == "c"
 
 

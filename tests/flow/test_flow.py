@@ -962,3 +962,8 @@ def test_a_handle_tells_that_its_run_waits_for_people(on_disk, monkeypatch):
         with pytest.raises(Suspended):
             handle.result(20)
     assert handle.status == "waiting"
+
+
+def test_a_result_of_the_flow_that_cannot_be_recorded_is_told_as_the_flows(on_disk, caplog):
+    assert len(flow(name="pipeline", checkpoint=on_disk())(lambda: [object()]).kickoff(run_id="one")) == 1
+    assert "one/main: the flow itself cannot be recorded" in caplog.text

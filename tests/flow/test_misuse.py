@@ -138,6 +138,16 @@ def test_what_blocks_on_the_loop_names_what_to_write_there():
     assert told(waits, "result", OnLoopThread).endswith("await the future itself")
 
 
+def test_a_flow_that_is_called_as_it_cannot_be_names_what_to_write_there():
+    child, achild = flow(name="child")(lambda: add(1)), flow(name="achild")(aadd.func)
+
+    async def calls():
+        return child()
+
+    assert told(calls, "child", OnLoopThread).endswith("await child.akickoff(...)")
+    assert told(lambda: achild(1), "achild").endswith("call achild.kickoff(...)")
+
+
 # a process of its own
 
 
