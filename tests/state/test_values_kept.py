@@ -267,10 +267,11 @@ def test_a_closed_state_can_be_read_and_no_more(anywhere):
     state["a"] = 1
     state.close()
     state.close()
-    assert state["a"] == 1
-    for act in (state.snapshot, state.checkpoints, lambda: state.restore(1)):
-        with pytest.raises(StoreError, match="has ended"):
+    changes = (lambda: state.update(a=2), lambda: state.pop("a"), lambda: state.add_usage(requests=1))
+    for act in (*changes, state.snapshot, state.checkpoints, lambda: state.restore(1)):
+        with pytest.raises(StoreError, match="the state was closed"):
             act()
+    assert (state["a"], state.usage) == (1, Usage())
 
 
 def test_a_state_is_used_from_a_thread_with_a_loop_of_its_own(anywhere):
