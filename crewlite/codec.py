@@ -84,7 +84,8 @@ def declare_hints(func: Callable[..., Any]) -> None:
 
 def class_name(cls: type) -> str:
     """How a record names a class: `module:Qualified.Name`."""
-    return f"{cls.__module__}:{cls.__qualname__}"
+    module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
+    return f"{module}:{cls.__qualname__}"
 
 
 def dumps(data: Json) -> bytes:

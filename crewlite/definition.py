@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 
 
 class Described(BaseModel):
@@ -87,8 +86,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     for item in error.errors():
         name = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(name, list(cls.model_fields), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(cls.model_fields)}"
+            hint = meant(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
             problems.append(f"it has no field {name!r}; {hint}")
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")

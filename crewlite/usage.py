@@ -6,7 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from crewlite import codec
 
+
+@codec.register
 class Usage(BaseModel):
     """What model calls used. Counts are tokens, `requests` are calls, `cost` is in US dollars, None if unknown."""
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from crewlite import codec
 from crewlite.runtime.run import Durability
 from crewlite.usage import Usage
 
 
+@codec.register
 class LiteAgentOutput(BaseModel):
     """An agent's answer."""
 

@@ -6,11 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from crewlite import codec
 from crewlite.runtime.run import Durability
 from crewlite.task.output import TaskOutput
 from crewlite.usage import Usage
 
 
+@codec.register
 class CrewOutput(BaseModel):
     """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task."""
 

@@ -56,7 +56,7 @@ from crewlite.errors.record import (
     StoreError,
     StoreUnusable,
 )
-from crewlite.errors.root import CrewliteError, text_of
+from crewlite.errors.root import CrewliteError, meant, text_of
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
@@ -132,5 +132,6 @@ __all__ = [
     "TaskDrifted",
     "TaskGone",
     "UnknownProvider",
+    "meant",
     "text_of",
 ]

@@ -97,14 +97,22 @@ class BranchConflictError(CrewliteError, RuntimeError):
         expected: int | None = None,
         found: int | str | None = None,
         holder: str = "this process",
+        kind: str = "run",
     ) -> None:
+        self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
+        if kind == "state":
+            name = run_id if branch == "main" else f"{run_id}/{branch}"
+            super().__init__(
+                f"State {name!r} is held by {holder}, and nobody else can write to it until it is let go: with "
+                f"close(), or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
+            )
+            return
         where = f"is being run by {holder}" if found is None else f"is at {found}, not at {expected}"
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         super().__init__(
             f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. Wait for it to end, then "
             f"kick off again with {again}; or fork the run, to go on beside it."
         )
-        self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
 
 
 class BranchExists(CrewliteError, ValueError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -17,3 +19,9 @@ def text_of(error: BaseException) -> str:
         return str(error)
     except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
         return f"(its text cannot be read: {type(failure).__name__})"
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """For a message about a misspelt name: "did you mean 'x'?"; empty where none is like it."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""

@@ -99,7 +99,7 @@ class NonDeterminism(RunMismatch):
 
 
 class RunCancelled(CrewliteError, RuntimeError):
-    """Somebody stopped the run, from another place: `History.cancel`, `crewlite checkpoint cancel`."""
+    """Somebody stopped the run: `FlowHandle.cancel`, `History.cancel`, `crewlite checkpoint cancel`."""
 
     code = "run_cancelled"
 
@@ -140,14 +140,16 @@ class Suspended(CrewliteError, RuntimeError):
 
     code = "suspended"
 
-    def __init__(self, run_id: str, location: str, waiting: Mapping[str, str]) -> None:
+    def __init__(self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main") -> None:
         questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
         first = next(iter(waiting))
+        where = run_id if branch == "main" else f"{run_id}/{branch}"
+        again = f"{'run_id' if branch == 'main' else 'from_checkpoint'}={where!r}"
         super().__init__(
-            f"Run {run_id!r} waits for an answer: {questions} It goes on with kickoff(run_id={run_id!r}, "
-            f"answers={{{first!r}: ...}}), or once History({location!r}).answer({run_id!r}, {first!r}, ...) was told."
+            f"Run {where!r} waits for an answer: {questions} It goes on with kickoff({again}, "
+            f"answers={{{first!r}: ...}}), or once History({location!r}).answer({where!r}, {first!r}, ...) was told."
         )
-        self.run_id, self.location, self.waiting = run_id, location, dict(waiting)
+        self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 
 
 class AnswerRefused(CrewliteError, ValueError):

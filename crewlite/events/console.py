@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from crewlite import events
+from crewlite.codec import decode
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.events.live import foot_of
@@ -147,7 +148,7 @@ def _of_flow(event: BaseEvent, state: Any) -> _Line:
         case events.HumanFeedbackRequestedEvent():
             return "waits", f"{event.address} asks: {_short(event.question)}"
         case events.HumanFeedbackReceivedEvent():
-            answer = event.answer if isinstance(event.answer, str) else repr(event.answer)
+            answer = event.answer if isinstance(event.answer, str) else repr(decode(event.answer))
             return "done", f"{event.address} is answered: {_short(answer)}"
     return None
 

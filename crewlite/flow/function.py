@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import copy
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
@@ -17,15 +16,16 @@ from pydantic import BaseModel, ConfigDict
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
-from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
+from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended
 from crewlite.events.console import shown
 from crewlite.flow.asking import asks_people
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.fork import Fork
+from crewlite.runtime.future import on
 from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
@@ -34,7 +34,7 @@ from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Status = Literal["running", "finished", "failed", "cancelled"]
+Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
 
 
 class _Result(BaseModel):
@@ -47,14 +47,16 @@ class _Result(BaseModel):
 
 
 class FlowHandle:
-    """A run that was begun with `submit`."""
+    """A run that was begun with `submit`: `await` it, or, in code that is no coroutine, ask for its `result()`."""
 
-    def __init__(self, future: concurrent.futures.Future[_Result], progress: Progress) -> None:
-        self._future, self._progress = future, progress
-        future.add_done_callback(lambda _: progress.known.set())
+    def __init__(self, work: Coroutine[Any, Any, _Result], progress: Progress) -> None:
+        self._progress = progress
+        self._task: asyncio.Task[_Result] | None = None
+        self._future = background.submit(self._run(work))
+        self._future.add_done_callback(lambda _: progress.known.set())
         progress.known.wait()
         if progress.run_id is None:
-            future.result()
+            self._future.result()
 
     @property
     def run_id(self) -> str:
@@ -63,28 +65,40 @@ class FlowHandle:
 
     @property
     def status(self) -> Status:
-        """running, finished, failed, or cancelled."""
+        """running, waiting (for people), finished, failed, or cancelled. It runs until it has let go of its branch."""
         if not self._future.done():
             return "running"
-        if self._future.cancelled():
-            return "cancelled"
         error = self._future.exception()
+        if isinstance(error, Suspended):
+            return "waiting"
         return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the flow returned. Raises what it raised, or TimeoutError after `timeout` seconds; it goes on then."""
+        """What the flow returned, once the run has let go of its branch.
+
+        Raises what the flow raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
+        goes on.
+        """
         return self._future.result(timeout).value
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._whole().__await__()
 
     async def _whole(self) -> Any:
-        return (await asyncio.wrap_future(self._future)).value
+        return (await asyncio.shield(asyncio.wrap_future(self._future))).value
 
     def cancel(self) -> None:
-        """Stop the run where it is; it can be gone on with. No harm if it has ended."""
+        """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""
         self._progress.cancelled = True
-        self._future.cancel()
+        assert self._task
+        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    async def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        self._task = asyncio.current_task()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            raise RunCancelled(self.run_id, self._progress.branch) from None
 
 
 class FlowFunction(Generic[P, R]):
@@ -106,8 +120,13 @@ class FlowFunction(Generic[P, R]):
         returning("flow", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
+        if not isinstance(checkpoint, CheckpointConfig | bool | None):
+            raise ConfigError(
+                f"@flow {self.name!r}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
+            )
         self.checkpoint = checkpoint
         self._signature = inspect.signature(func)
+        self._async = is_async(func)
         self._bound: Any = None
         integers("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
         seconds("flow", self.name, retry_delay=retry_delay)
@@ -122,7 +141,18 @@ class FlowFunction(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, without a run of its own: its steps are plain calls, or belong to the enclosing run."""
-        return self.func(*args, **kwargs)
+        loop = durable.scope().loop
+        if loop is None or on(loop) == self._async:
+            return self.func(*args, **kwargs)
+        if self._async:
+            raise ConfigError(
+                f"{self.name}(...) is a coroutine, and was called in a function, which cannot await it: call "
+                f"{self.name}.kickoff(...)"
+            )
+        try:
+            return self.func(*args, **kwargs)
+        except OnLoopThread as error:
+            raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
     def kickoff(
         self,
@@ -167,7 +197,7 @@ class FlowFunction(Generic[P, R]):
         if background.on_loop_thread():
             raise OnLoopThread("submit", "await akickoff()")
         request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
-        return FlowHandle(background.submit(self._kickoff(request)), request.progress)
+        return FlowHandle(self._kickoff(request), request.progress)
 
     def preview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
         """What `kickoff` would do with these arguments: see `Crew.preview`. Code between the steps runs."""
@@ -310,6 +340,7 @@ def flow(
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow of a function, sync or async."""
+    known("flow", FlowFunction, options)
     if func is not None:
         return FlowFunction(func, **options)
     return lambda fn: FlowFunction(fn, **options)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule
 from crewlite.state.addresses import can_be_name
@@ -21,6 +21,15 @@ _MAY_BE_NONE = ("retries", "max_concurrency")
 def again(retries: int, delay: float) -> FailurePolicy | None:
     """Up to `retries` more tries, the first after about `delay` seconds, each later one after twice as many."""
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
+
+
+def known(kind: str, made: type, options: Iterable[str]) -> None:
+    """Raises ConfigError for an option that what is `made` does not take."""
+    names = list(inspect.signature(made).parameters)[1:]
+    for option in options:
+        if option not in names:
+            hint = f" ({close})" if (close := meant(option, names)) else ""
+            raise ConfigError(f"@{kind} has no option {option!r}{hint}; it takes {', '.join(names)}")
 
 
 def integers(kind: str, name: str, **options: tuple[object, int]) -> None:

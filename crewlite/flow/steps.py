@@ -20,6 +20,7 @@ from crewlite.flow.options import (
     called,
     dependencies,
     integers,
+    known,
     lifetime,
     named,
     one_of,
@@ -30,7 +31,7 @@ from crewlite.flow.options import (
 )
 from crewlite.flow.reuse import Reuse
 from crewlite.runtime.executors import EXECUTORS, Job, Runtime
-from crewlite.runtime.future import StepFuture, StepFutures, on, settled
+from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
@@ -92,7 +93,7 @@ class StepFunction(Generic[P, R]):
             return StepFuture[R](scope, step).result()
         if not self._async:
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
-        return scope.step(step)  # type: ignore[return-value]  # an async function's R is awaitable
+        return Awaited(f"{self.name}(...)", scope.step(step))  # type: ignore[return-value]  # R is awaitable
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
         """Begin the step and go on: its result is asked for later. Raises ConfigError outside a flow."""
@@ -208,6 +209,7 @@ def step(
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step of a function, sync or async."""
+    known("step", StepFunction, options)
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)

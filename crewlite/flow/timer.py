@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -14,23 +15,23 @@ from crewlite import codec, durable, events
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
-from crewlite.runtime.future import StepFuture, on
+from crewlite.runtime.future import Awaited, StepFuture, on
 
 
 def sleep_for(seconds: float) -> Any:
     """Wait so many seconds, in all lives of the run together. In a coroutine it is awaited.
 
     When to go on is recorded before the wait begins: a run that is resumed waits what is left, or not at all. Outside a
-    run it is a plain wait. Raises ConfigError for less than 0.
+    run it is a plain wait. Raises ConfigError for what is no number of seconds, or less than 0.
     """
-    if not seconds >= 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise ConfigError(f"sleep_for({seconds!r}): wanted seconds, 0 or more")
     scope = durable.scope()
     if scope.loop is None:
         return _wait(now() + timedelta(seconds=seconds))
     timer = _timer(seconds)
     if on(scope.loop):
-        return _awaited(scope.step(timer))
+        return Awaited("sleep_for(...)", scope.step(timer), _awaited)
     return _wait(StepFuture[datetime](scope, timer).result())
 
 
@@ -58,7 +59,7 @@ def _wait(until: datetime) -> Any:
     """Wait on the spot; on a loop, as something to await."""
     with contextlib.suppress(RuntimeError):
         asyncio.get_running_loop()
-        return asyncio.sleep(_left(until))
+        return Awaited("sleep_for(...)", asyncio.sleep(_left(until)))
     time.sleep(_left(until))
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,16 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from crewlite import background, durable
-from crewlite.errors import ConfigError, LLMError, LLMTimeout, LLMUnavailable, MissingKey, OnLoopThread, UnknownProvider
+from crewlite.errors import (
+    ConfigError,
+    LLMError,
+    LLMTimeout,
+    LLMUnavailable,
+    MissingKey,
+    OnLoopThread,
+    UnknownProvider,
+    meant,
+)
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, whole_reply
 from crewlite.llm.models import named
@@ -285,8 +293,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
     """Raise ConfigError for what cannot be. Values are shown only where none is a secret."""
     for name in unknown:
-        close = difflib.get_close_matches(name, list(settings), n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "for arguments of litellm.acompletion there is extra={...}"
+        hint = meant(name, settings) or "for arguments of litellm.acompletion there is extra={...}"
         raise ConfigError(f"LLM has no argument {name!r}: {hint}")
     for name, (fits, wanted) in _WANTED.items():
         value = settings[name]

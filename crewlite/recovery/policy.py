@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from crewlite.errors import ConfigError, meant
 from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind
 
 
@@ -36,8 +38,12 @@ class Rule:
     cap: float = LONGEST_WAIT
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise ValueError(f"retries is {self.retries}; wanted 0 or more")
+        object.__setattr__(self, "kinds", _kinds(self.kinds))
+        if type(self.retries) is not int or self.retries < 0:
+            raise ConfigError(f"Rule: retries is {self.retries!r}; wanted a whole number, 0 or more")
+        for name, value in (("base", self.base), ("cap", self.cap)):
+            if type(value) not in (int, float) or not 0 <= value < math.inf:
+                raise ConfigError(f"Rule: {name} is {value!r}; wanted seconds, 0 or more")
 
     def covers(self, failure: Failure) -> bool:
         """Whether this rule speaks of such a failure."""
@@ -62,6 +68,11 @@ class FailurePolicy:
 
     rules: tuple[Rule, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.rules, tuple | list) or not all(isinstance(rule, Rule) for rule in self.rules):
+            raise ConfigError(f"FailurePolicy: rules is {self.rules!r}; wanted a tuple of rules, such as (Rule(...),)")
+        object.__setattr__(self, "rules", tuple(self.rules))
+
     def decide(self, failure: Failure, past: Sequence[Remedy], *, key: str = "") -> Remedy:
         """The remedy. `past` holds those already applied to this step; `key` seeds the jitter, so that it replays."""
         for rule in self.rules:
@@ -85,6 +96,17 @@ class FailurePolicy:
         """Whether a failure of this kind is tried again, after failures of those kinds were."""
         found = [known for known in get_args(FailureKind) if known == kind]
         return any(isinstance(self.decide(Failure(known, "", ""), _retried(past)), Retry) for known in found)
+
+
+def _kinds(given: object) -> frozenset[FailureKind]:
+    known = get_args(FailureKind)
+    if not isinstance(given, frozenset | set | tuple | list):
+        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of them, such as {{'timeout'}}")
+    for kind in given:
+        if kind not in known:
+            hint = f" ({close})" if (close := meant(str(kind), known)) else ""
+            raise ConfigError(f"Rule: {kind!r} is no kind of failure{hint}; wanted some of {', '.join(known)}")
+    return frozenset(given)
 
 
 def _retried(past: Sequence[str]) -> list[Remedy]:

@@ -24,6 +24,7 @@ from crewlite.runtime.resumption import (
     lived,
     masked,
     secrets_of,
+    tell_done,
     told,
 )
 from crewlite.runtime.run import Run
@@ -109,6 +110,7 @@ async def _resume(
         finished = not others and has_its_result(root, record, inputs, config)
         doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
         answers = told(journal, request, changed=bool(others))
+        tell_done(journal, request.rerun)
         if not finished:
             check_newest(root, record, target)
             if record.finished:

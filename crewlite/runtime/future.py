@@ -1,12 +1,11 @@
-"""What `submit`, `map` and `product` return: results that are on their way, as plain values."""
+"""What `submit`, `map` and `product` return, and every call on a loop: results on their way, as plain values."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import contextvars
-import inspect
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from crewlite.durable import Scope, Step
@@ -110,6 +109,41 @@ class StepFutures(Sequence[StepFuture[T]]):
         return iter(self._futures)
 
 
+class Awaited(Coroutine[Any, Any, T]):
+    """A coroutine that cannot be taken for its result: `if ask(...)` would be true whatever the answer."""
+
+    __slots__ = ("_asked", "_call", "_work")
+
+    def __init__(
+        self, call: str, asked: Awaitable[Any], then: Callable[[Awaitable[Any]], Coroutine[Any, Any, T]] | None = None
+    ) -> None:
+        assert isinstance(asked, Coroutine)
+        self._call = call
+        """What to await, as an error says it."""
+        self._asked = asked
+        self._work: Coroutine[Any, Any, T] = then(asked) if then else asked
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        """As of any coroutine."""
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As of any coroutine."""
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """As of any coroutine."""
+        self._work.close()
+        self._asked.close()  # of work that was never begun, it is not closed with that
+
+    def __bool__(self) -> bool:
+        self.close()  # else Python would warn of it as well
+        raise ConfigError(f"{self._call} was called in a coroutine without await: wanted `await {self._call}`")
+
+
 def settled(value: Any, what: str) -> Any:
     """`value`, unless it is, or holds, what is still on its way. Raises ConfigError, which says what to write."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
@@ -119,7 +153,7 @@ def settled(value: Any, what: str) -> Any:
                 f"{what} is, or holds, the future of a step; wanted its value: call .result() of it, or, in a "
                 f"coroutine, await it"
             )
-        if inspect.iscoroutine(item):
+        if isinstance(item, Coroutine):
             item.close()  # else Python would warn of it later, and far from here
             raise ConfigError(f"{what} is, or holds, a coroutine; wanted its value: await it")
     return value

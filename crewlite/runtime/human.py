@@ -7,6 +7,7 @@ and the run goes on, anywhere and at any time, once somebody has answered.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import sys
@@ -24,7 +25,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.future import StepFuture, on
+from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.state.addresses import can_be_name, is_question
 from crewlite.state.answer import refusal, said, typed
@@ -62,10 +63,13 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
     scope = durable.scope()
     asked = Question(question, schema, timeout)
     if not isinstance(scope, Frame):
-        return asked.at_terminal()
+        try:
+            return asked.at_terminal()
+        except EOFError:
+            raise ConfigError(f"ask({question!r}): nobody answered at the terminal, as its input has ended") from None
     step = _step(asked, name)
     if on(scope.loop):
-        return _in_time(scope.step(step), asked)
+        return Awaited("ask(...)", scope.step(step), lambda answer: _in_time(answer, asked))
     return asked.in_time(StepFuture[Any](scope, step).result())
 
 
@@ -86,6 +90,9 @@ class Question:
     """The JSON schema of the answer; None for any text."""
 
     def __post_init__(self) -> None:
+        seconds = self.timeout
+        if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
+            raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted seconds, more than 0")
         try:
             adapter = _adapter(self.schema)
             shown = None if self.schema is None else adapter.json_schema()
@@ -141,7 +148,7 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
     """What checks an answer. Raises TypeError or ValueError, or what pydantic raises, for what is no schema."""
     if schema is None:
         return TypeAdapter(str)
-    if isinstance(schema, str | bytes | BaseModel):
+    if isinstance(schema, str | bytes | dict | BaseModel):
         raise TypeError("this is a value")
     if not isinstance(schema, list | tuple):
         return TypeAdapter(schema)
@@ -220,14 +227,16 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
         over = threading.Event()
         try:
             return await _within(background.in_thread(asked.at_terminal, over), left)
+        except EOFError:
+            pass  # whoever was there has left: as if nobody had been
         finally:
             over.set()
     if run.journal.location is None:
         raise ConfigError(
-            f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and no store in which the run "
-            f"could wait. Give it checkpoint=True"
+            f"ask({asked.text!r}): nobody could ever answer, as nobody is at a terminal, and there is no store in "
+            f"which the run could wait. Give it checkpoint=True"
         )
-    raise Suspended(run.run_id, run.journal.location, {address: asked.text})
+    raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch)
 
 
 async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> Facts:

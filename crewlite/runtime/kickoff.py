@@ -236,7 +236,7 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
                     run.emit(step.voice.source, event)
                 raise
-            tell_unasked(run)
+            _tell_unused(run)
             await run.journal.flush()
             return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
         finally:
@@ -244,6 +244,16 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 await event_bus.aflush(listener.patience)
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
+
+
+def _tell_unused(run: Run) -> None:
+    """Warn of what the caller said to questions and steps that were never asked for: an address may be misspelt."""
+    tell_unasked(run)
+    record = run.record
+    begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else ()
+    if left := sorted(run.rerun - record.outcomes.keys() - set(begun)):
+        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
+        run.journal.warn(f"rerun: nobody has asked for {', '.join(left)}; the steps so far are {steps}")
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
@@ -268,9 +278,9 @@ async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.paused:
         await frame.announce(root.holds[0], partial(root.paused, waiting))
-    tell_unasked(run)
+    _tell_unused(run)
     await run.journal.flush()
-    return Suspended(run.run_id, run.journal.location or "", waiting)
+    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:

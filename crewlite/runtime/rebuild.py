@@ -7,13 +7,12 @@ plain field, or the definition refuses it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crewlite.definition import Definition, Described
-from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch
+from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
 from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import MASK
@@ -192,8 +191,7 @@ class Rebuild:
     def _hint(self, key: str) -> str:
         live = [name for part in self._parts if part.wanted for name in (part.name, part.path[-1])]
         names = list(dict.fromkeys([*live, *(part.name for part in self._parts)]))
-        close = difflib.get_close_matches(key, names, n=1)
-        known = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(live[::2]) or 'nothing'}"
+        known = meant(key, names) or f"it takes {', '.join(live[::2]) or 'nothing'}"
         return f"{key!r} is nothing to bind here; {known}"
 
 

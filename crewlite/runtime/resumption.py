@@ -127,6 +127,16 @@ def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
     return doubts
 
 
+def tell_done(journal: Journal, rerun: Iterable[str]) -> None:
+    """Warn of steps that are to run again, and have finished without ever being in doubt: they answer as before."""
+    record = journal.record
+    if done := sorted(set(rerun) & record.outcomes.keys() - record.intents.keys()):
+        journal.warn(
+            f"rerun: {', '.join(done)} finished before, and is not done again in this run. Have a fork do it: "
+            f"fork({journal.run_id!r}, rerun={done!r})"
+        )
+
+
 def told(journal: Journal, request: Request, *, changed: bool) -> Facts:
     """What people have answered, by the word of whoever kicks off. `changed`: its inputs are not those recorded."""
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)

@@ -127,7 +127,8 @@ class Run:
 
     def undurable(self, address: str, error: NotCodable) -> None:
         """An outcome that cannot be recorded: the step runs again on resume. Raises with on_save_error="raise"."""
-        self.journal.warn(f"{address} cannot be recorded and will run again on resume: {error}")
+        what = address or f"the {self.record.run['definition']['kind']} itself"
+        self.journal.warn(f"{what} cannot be recorded and will run again on resume: {error}")
         self.journal.failed(error)
         if self.journal.on_save_error == "raise":
             raise error

@@ -263,7 +263,9 @@ class Journal:
 
     def ended(self) -> StoreError:
         """What to raise when somebody still asks something of a run that is over."""
-        return StoreError(self.location or self.run_id, "the run has ended, so nothing more of it can be recorded")
+        state = self.record.run.get("definition", {}).get("kind") == "state"
+        why = "the state was closed; open it again" if state else "the run has ended"
+        return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
     def completed(self, facts: Facts, started: float) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""

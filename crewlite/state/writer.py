@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from crewlite.errors import BranchConflictError
+from crewlite.errors import BranchConflictError, RunCancelled
 from crewlite.state.cancel import why_refused
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
@@ -195,7 +195,7 @@ class Writer:
                 lane.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 why = self._lose(lane, error)
-                if due or lane.lost:
+                if (due or lane.lost) and not isinstance(why, RunCancelled):  # which its kickoff tells
                     log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, why)
 
     def _lose(self, lane: Lane, error: BaseException) -> BaseException:

@@ -6,7 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from crewlite import codec
 
+
+@codec.register
 class TaskOutput(BaseModel):
     """A finished task's result. `str()` gives the text; `["key"]` looks into `json_dict` or `pydantic`."""
 

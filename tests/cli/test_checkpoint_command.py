@@ -15,7 +15,8 @@ from crewlite.cli import exits
 from crewlite.cli.checkpoint import complete
 from crewlite.cli.late import LateGroup
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, Suspended
+from crewlite.flow import ask as asked, flow
 from crewlite.testing import ScriptedLLM
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
@@ -220,6 +221,19 @@ def test_an_answer_in_json_is_one_document_and_nothing_else(tmp_path):
         done = ask(*words, "--json")
         assert done.exit_code == 0, words
         assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_an_answer_may_be_a_negative_number(tmp_path):
+    @flow(checkpoint=True)
+    def pay():
+        return asked("How much?", int, name="n")
+
+    with pytest.raises(Suspended):
+        pay.kickoff(run_id="one")
+    assert "No such option" in ask("answer", "one", "human:n", "--jsn").stderr
+    done = ask("answer", "one", "human:n", -5, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert pay.kickoff(run_id="one") == -5
 
 
 def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):

@@ -5,6 +5,7 @@ import io
 import sys
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.errors import Suspended
@@ -13,6 +14,10 @@ from crewlite.events.console import shown, watched
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
+
+
+class Amount(BaseModel):
+    euro: int
 
 
 @tool
@@ -156,6 +161,18 @@ def test_a_question_its_wait_and_its_answer_are_shown(capsys, tmp_path, monkeypa
         "✓ human:on is answered: True",
         "✓ flow asks has finished",
     ]
+
+
+def test_an_answer_is_shown_as_what_it_is_and_not_as_it_is_recorded(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path))
+    def asks():
+        return ask("How much?", Amount, name="amount")
+
+    with watched():
+        asks.kickoff(run_id="r", answers={"human:amount": Amount(euro=3)})
+    assert "✓ human:amount is answered: Amount(euro=3)" in told(capsys)
 
 
 def test_an_error_is_told_in_short_as_each_step_it_goes_through_tells_it(capsys):

@@ -255,3 +255,28 @@ def test_secrets_among_the_choices_are_not_written(on_disk):
 def test_a_schema_that_is_none_is_told_where_it_is_given(on_disk, schema):
     with pytest.raises(ConfigError, match="a type, or a list of choices"):
         flow(name="asks", checkpoint=on_disk())(lambda: ask("q", schema)).kickoff(run_id="one")
+
+
+# rerun
+
+
+def test_a_step_to_run_again_that_nobody_asked_for_is_told_with_the_steps_there_are(config, caplog):
+    @step
+    def pay():
+        return 1
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return pay()
+
+    assert pipeline.kickoff(run_id="one", rerun=["step:payy"]) == 1
+    assert "nobody has asked for step:payy; the steps so far are step:pay" in caplog.text
+    caplog.clear()
+    assert pipeline.kickoff(run_id="one", rerun=["step:pay"]) == 1
+    assert "step:pay finished before, and is not done again in this run" in caplog.text
+    assert "fork('one', rerun=['step:pay'])" in caplog.text
+    caplog.clear()
+    with pytest.raises(RefError, match="step:payy"):
+        pipeline.kickoff(run_id="one", rerun=["step:payy"])
+    assert pipeline.kickoff(run_id="two", rerun=["step:pay"]) == 1
+    assert caplog.text == ""

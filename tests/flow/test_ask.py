@@ -360,6 +360,36 @@ def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     assert shown.count("Your age?") == 2
 
 
+LEFT = """
+from crewlite.flow import ask, flow
+
+def greet():
+    return ask("Your name?", name="name")
+
+for begin in (lambda: flow(checkpoint=True)(greet).kickoff(run_id="one"), flow(greet).kickoff, greet):
+    try:
+        begin()
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
+    (tmp_path / "left.py").write_text(LEFT)
+    main, side = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "left.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    )
+    os.close(side)
+    os.write(main, b"\x04" * 3)
+    out, _ = child.communicate(timeout=30)
+    os.close(main)
+    stored, unstored, outside = out.splitlines()
+    assert stored.startswith("Suspended Run 'one' waits for an answer: human:name")
+    assert unstored.startswith("ConfigError ask('Your name?'): nobody could ever answer")
+    assert outside.startswith("ConfigError ask('Your name?'): nobody answered at the terminal")
+
+
 TOGETHER = """
 from crewlite.flow import ask, flow, step
 
@@ -465,8 +495,10 @@ def test_an_answer_is_to_one_question_and_not_to_another_at_its_place(on_disk):
     with History(pay.checkpoint.location) as found:
         found.answer("one", "human:pay", True)
     assert pay.kickoff(run_id="one") == (1, True)
-    with pytest.raises(Suspended, match="Pay 1000000"):
+    with pytest.raises(Suspended, match="Pay 1000000") as caught:
         pay.fork("one", branch="dear").kickoff(1_000_000)
+    for advice in ("from_checkpoint='one/dear'", "answer('one/dear'"):
+        assert advice in str(caught.value)
     with pytest.raises(Suspended, match="Pay 1\\?"):
         pay.fork("one", branch="again", rerun=["human:pay"]).kickoff()
     with History(pay.checkpoint.location) as found:

@@ -19,9 +19,11 @@ from crewlite.errors import (
     InputsChanged,
     NonDeterminism,
     OnLoopThread,
+    RunCancelled,
     RunMismatch,
     StepDeadlock,
     StepTimeout,
+    Suspended,
 )
 from crewlite.events import (
     CrewKickoffStartedEvent,
@@ -33,8 +35,9 @@ from crewlite.events import (
     StepReplayedEvent,
     StepStartedEvent,
 )
-from crewlite.flow import flow, sleep_for, step
+from crewlite.flow import ask, flow, sleep_for, step
 from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.usage import Usage
 
 
 class Boom(Exception):
@@ -607,17 +610,16 @@ def test_a_run_may_be_stopped_and_gone_on_with(on_disk, ran):
     while "waits" not in ran:
         time.sleep(0.005)
     handle.cancel()
-    while handle.status == "running":
-        time.sleep(0.005)
+    with pytest.raises(RunCancelled, match="run_id='one'"):
+        handle.result(20)
     assert handle.status == "cancelled"
-    time.sleep(0.05)
     assert pipeline.kickoff(run_id="one") == [0, 1, 2, 3]
     assert ran == [0, 1, "waits", 2, 3]
 
 
 PROGRAM = """
 import os, sys, time
-from crewlite.flow import flow, sleep_for, step
+from crewlite.flow import ask, flow, sleep_for, step
 
 @step
 def extract(n):
@@ -904,3 +906,64 @@ def test_whoever_waits_for_a_step_on_a_loop_of_their_own_may_give_up_and_the_ste
         return asyncio.run(patient()), future.result(), future.done()
 
     assert pipeline.kickoff() == ("slow", "slow", True)
+
+
+def test_what_a_crew_or_agent_came_to_comes_back_as_itself_without_being_named(config, caplog):
+    @step
+    def both():
+        poet = Agent(role="Poet", goal="rhyme", llm=ScriptedLLM(["a poem"] * 2))
+        crew = Crew(tasks=[Task(name="write", description="Write", expected_output="a poem", agent=poet)])
+        return crew.kickoff(), poet.kickoff("Rhyme")
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return both()
+
+    first, again = pipeline.kickoff(run_id="one"), pipeline.kickoff(run_id="one")
+    assert first == again
+    crew, agent = again
+    assert (crew["write"].raw, agent.raw, type(crew.token_usage)) == ("a poem", "a poem", Usage)
+    assert "not declared" not in caplog.text
+
+
+def test_a_handle_is_awaited_and_who_gives_up_waiting_does_not_stop_the_run(config):
+    go = threading.Event()
+
+    @step
+    def work():
+        go.wait(20)
+        return 7
+
+    @flow(checkpoint=config())
+    def pipeline():
+        return work()
+
+    handle = pipeline.submit(run_id="one")
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(handle, 0.01)
+        assert handle.status == "running"
+        go.set()
+        return await handle
+
+    assert asyncio.run(main()) == 7
+    assert handle.status == "finished"
+
+
+def test_a_handle_tells_that_its_run_waits_for_people(on_disk, monkeypatch):
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        return ask("Publish?", bool, name="publish")
+
+    with open(os.devnull) as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        handle = pipeline.submit(run_id="one")
+        with pytest.raises(Suspended):
+            handle.result(20)
+    assert handle.status == "waiting"
+
+
+def test_a_result_of_the_flow_that_cannot_be_recorded_is_told_as_the_flows(on_disk, caplog):
+    assert len(flow(name="pipeline", checkpoint=on_disk())(lambda: [object()]).kickoff(run_id="one")) == 1
+    assert "one/main: the flow itself cannot be recorded" in caplog.text

@@ -105,30 +105,59 @@ PROGRAM = """
 import asyncio
 import multiprocessing
 import os
+from dataclasses import dataclass
+from pydantic import BaseModel
 from crewlite.flow import flow, step
+
+class Model(BaseModel):
+    n: int
+
+@dataclass
+class Data:
+    n: int
 
 @step(runtime="isolated")
 def work(n):
     return n + 1
 
+@step(runtime="isolated")
+def shaped(model: Model) -> Data:
+    assert isinstance(model, Model), model
+    return Data(model.n + 1)
+
 @flow(checkpoint=True)
 def pipeline():
     return work(1)
 
+@flow
+def shapes():
+    data = shaped(Model(n=1))
+    return isinstance(data, Data), data
+
 if {guard}:
-    print(pipeline.kickoff(run_id="one"))
+    print({kickoff})
 """
 
 
-def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(tmp_path):
-    def script(guard):
-        (tmp_path / "script.py").write_text(PROGRAM.format(guard=guard))
+@pytest.fixture
+def script(tmp_path):
+    def run_it(kickoff="pipeline.kickoff(run_id='one')", guard="__name__ == '__main__'"):
+        (tmp_path / "script.py").write_text(PROGRAM.format(guard=guard, kickoff=kickoff))
         return subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
-    done = script("__name__ == '__main__'")
+    return run_it
+
+
+def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(script, tmp_path):
+    done = script()
     assert done.stdout == "2\n", done.stderr
     (tmp_path / ".checkpoints").rename(tmp_path / "before")
-    assert "if __name__ == '__main__':" in script("True").stderr
+    assert "if __name__ == '__main__':" in script(guard="True").stderr
+
+
+def test_classes_of_the_script_itself_are_the_same_on_both_sides(script):
+    done = script("shapes.kickoff()")
+    assert (done.stdout, done.stderr) == ("(True, Data(n=2))\n", "")
 
 
 def test_a_step_that_is_cut_in_its_first_moments_leaves_no_process_behind(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 import tests.flow.isolated_steps as far
 from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, sleep_for, step
 
 
 @step
@@ -137,6 +138,16 @@ def test_what_blocks_on_the_loop_names_what_to_write_there():
     assert told(waits, "result", OnLoopThread).endswith("await the future itself")
 
 
+def test_a_flow_that_is_called_as_it_cannot_be_names_what_to_write_there():
+    child, achild = flow(name="child")(lambda: add(1)), flow(name="achild")(aadd.func)
+
+    async def calls():
+        return child()
+
+    assert told(calls, "child", OnLoopThread).endswith("await child.akickoff(...)")
+    assert told(lambda: achild(1), "achild").endswith("call achild.kickoff(...)")
+
+
 # a process of its own
 
 
@@ -172,3 +183,102 @@ def test_what_has_another_name_in_its_module_is_told_before_a_process_is_started
 
 def test_what_another_decorator_adds_is_there_in_the_process_too():
     assert flow(lambda: far.doubled(4)).kickoff() == 8
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (lambda: step(retry=3), r"@step has no option 'retry' \(did you mean 'retries'\?\); it takes name, retries, "),
+        (lambda: flow(retry=3), r"@flow has no option 'retry' \(did you mean 'retries'\?\); it takes name, checkpoint"),
+        (lambda: step(xyz=3), r"@step has no option 'xyz'; it takes"),
+    ],
+)
+def test_an_option_that_is_none_is_told_with_those_there_are(made, match):
+    with pytest.raises(ConfigError, match=match):
+        made()
+
+
+@pytest.mark.parametrize("checkpoint", ["runs.db", {"location": "runs.db"}, 1], ids=str)
+def test_what_is_no_setting_for_checkpoints_is_told_when_the_function_is_decorated(checkpoint):
+    with pytest.raises(ConfigError, match=r"wanted True, or CheckpointConfig\(location=\.\.\.\)"):
+        flow(checkpoint=checkpoint)(lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("work", "match"),
+    [
+        (lambda: ask("?", {"a": 1}), r"schema \{'a': 1\}; wanted a type, or a list of choices"),
+        (lambda: ask("?", timeout="5"), "timeout is '5'; wanted seconds, more than 0"),
+        (lambda: ask("?", timeout=0), "timeout is 0; wanted seconds, more than 0"),
+        (lambda: sleep_for("1"), r"sleep_for\('1'\): wanted seconds"),
+        (lambda: sleep_for(float("inf")), r"sleep_for\(inf\): wanted seconds"),
+    ],
+)
+def test_arguments_of_ask_and_sleep_for_that_cannot_be_are_told(work, match):
+    with pytest.raises(ConfigError, match=match):
+        flow(name="pipeline")(work).kickoff(answers={"human#1": "a"})
+
+
+# awaiting
+
+
+async def passed_on(work):
+    return await work
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: ask("Publish?", bool), r"`await ask\(\.\.\.\)`"),
+        (lambda: sleep_for(0), r"`await sleep_for\(\.\.\.\)`"),
+        (lambda: aadd(0), r"`await aadd\(\.\.\.\)`"),
+    ],
+    ids=["ask", "sleep_for", "step"],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_gate_whose_await_was_forgotten_is_not_open(call, match):
+    passed = []
+
+    @flow
+    async def gate():
+        if call():
+            passed.append(1)
+
+    with pytest.raises(ConfigError, match=match):
+        gate.kickoff(answers={"human#1": False})
+    assert passed == []
+
+
+def test_a_timer_outside_a_run_is_not_taken_for_true_either():
+    async def wait():
+        return bool(sleep_for(0))
+
+    with pytest.raises(ConfigError, match=r"`await sleep_for\(\.\.\.\)`"):
+        asyncio.run(wait())
+
+
+def test_whatever_takes_coroutines_takes_calls_of_steps():
+    @flow
+    async def beside():
+        async with asyncio.TaskGroup() as group:
+            grouped = group.create_task(aadd(1))
+        waited = await asyncio.wait_for(aadd(3), 5)
+        task = asyncio.create_task(aadd(4))
+        return grouped.result(), waited, await task, await asyncio.gather(aadd(5), aadd(6)), await passed_on(aadd(7))
+
+    assert beside.kickoff() == (1, 3, 4, [5, 6], 7)
+
+
+def test_an_error_of_an_awaited_step_is_raised_where_it_is_awaited():
+    @step
+    async def fails():
+        raise LookupError("gone")
+
+    @flow
+    async def handles():
+        try:
+            await fails()
+        except LookupError as error:
+            return str(error)
+
+    assert handles.kickoff() == "gone"

@@ -167,10 +167,39 @@ def test_a_very_late_try_has_a_delay_all_the_same():
     assert mine.delay(LLMUnavailable("429"), ["unavailable"] * 5_000, "k") <= 60
 
 
-def test_a_negative_number_of_retries_is_refused():
-    with pytest.raises(ValueError, match="wanted 0 or more"):
-        Rule(frozenset({"timeout"}), -1)
+def test_a_rule_without_retries_gives_up():
     assert policy(("timeout", 0, {})).delay(TimeoutError(), [], "k") is None
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (
+            lambda: Rule(frozenset({"timeuot"}), 1),
+            r"'timeuot' is no kind of failure \(did you mean 'timeout'\?\); wanted some of unavailable, later",
+        ),
+        (lambda: Rule({3}, 1), "3 is no kind of failure; wanted"),
+        (lambda: Rule("unavailable", 1), r"'unavailable'; wanted a set of them, such as \{'timeout'\}"),
+        (lambda: Rule(None, 1), "kinds is None"),
+        (lambda: Rule({"timeout"}, -1), "retries is -1; wanted a whole number, 0 or more"),
+        (lambda: Rule({"timeout"}, "5"), "retries is '5'"),
+        (lambda: Rule({"timeout"}, True), "retries is True"),
+        (lambda: Rule({"timeout"}, 1, base=-1), "base is -1; wanted seconds"),
+        (lambda: Rule({"timeout"}, 1, cap="9"), "cap is '9'; wanted seconds"),
+        (lambda: Rule({"timeout"}, 1, cap=float("nan")), "cap is nan"),
+        (lambda: FailurePolicy(Rule({"timeout"}, 1)), r"wanted a tuple of rules, such as \(Rule\(\.\.\.\),\)"),
+        (lambda: FailurePolicy(({"timeout"},)), "wanted a tuple of rules"),
+    ],
+)
+def test_what_cannot_be_a_rule_or_policy_is_told_when_it_is_made(made, match):
+    with pytest.raises(ConfigError, match=match):
+        made()
+
+
+def test_kinds_and_rules_may_be_given_in_any_collection():
+    lists = FailurePolicy([Rule(["timeout"], 1)])
+    assert lists == policy(("timeout", 1, {}))
+    assert hash(lists) == hash(policy(("timeout", 1, {})))
 
 
 def test_policies_are_values():

@@ -183,6 +183,24 @@ def test_usage_is_added_up_and_is_in_the_snapshots(state):
         state.add_usage({"prompt_tokens": 1})
 
 
+@pytest.mark.parametrize(
+    ("usage", "match"),
+    [
+        ({"prompt_tokens": -3}, "prompt_tokens is -3; wanted a whole number, 0 or more"),
+        ({"requests": "1"}, "requests is '1'; wanted a whole number"),
+        ({"cached_tokens": 1.5}, "cached_tokens is 1.5; wanted a whole number"),
+        ({"cost": "1"}, "cost is '1'; wanted US dollars, 0 or more"),
+        ({"cost": -0.5}, "cost is -0.5; wanted US dollars"),
+        ({"cost": float("nan")}, "cost is nan; wanted US dollars"),
+        ({"usage": Usage(completion_tokens=-1)}, "completion_tokens is -1"),
+    ],
+)
+def test_what_no_usage_can_be_is_refused(state, usage, match):
+    with pytest.raises(ConfigError, match=match):
+        state.add_usage(**usage)
+    assert state.usage == Usage()
+
+
 def test_a_checkpoint_is_made_by_coroutines_too(state):
     async def work():
         state["a"] = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from crewlite.cli import questions
@@ -15,6 +17,7 @@ from crewlite.state.addresses import is_question
 from crewlite.state.history import RunHistory, Waiting
 
 recorded = lazy("crewlite.state.answer")
+_NEGATIVE = re.compile(r"-\.?\d")
 
 
 def _addresses(
@@ -23,7 +26,15 @@ def _addresses(
     return complete_question(location_of(ctx), ctx.params.get("ref"), incomplete)
 
 
-@click.command()
+class _TakesNumbers(click.Command):
+    """A command to which a negative number is a value, as it has no such option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(_NEGATIVE.match(word) for word in args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_TakesNumbers)
 @ref_argument("ref", "REF", required=True)
 @click.argument("address", metavar="[ADDRESS]", required=False, shell_complete=_addresses)
 @click.argument("value", metavar="VALUE", required=False)

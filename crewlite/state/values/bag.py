@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from concurrent.futures import Future
@@ -37,10 +38,10 @@ class Bag(MutableMapping[str, Any]):
         return self._journal.values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._journal.values[key] = value
+        self._open().values[key] = value
 
     def __delitem__(self, key: str) -> None:
-        del self._journal.values[key]
+        del self._open().values[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._journal.values
@@ -68,20 +69,24 @@ class Bag(MutableMapping[str, Any]):
         """Count tokens, requests and cost (in US dollars) of calls that crewlite did not make. Recorded as values are.
 
         What was paid stays paid: neither `restore` nor `rollback_on_error` takes it back.
+
+        Raises ConfigError for what is no number, or below 0.
         """
         if usage is not None and not isinstance(usage, Usage):
             raise ConfigError(f"usage is {usage!r}; wanted a Usage, or add_usage(prompt_tokens=..., cost=...)")
-        more = Usage(
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
-            cached_tokens=cached_tokens,
-            reasoning_tokens=reasoning_tokens,
-            requests=requests,
-            cost=cost,
-        )
-        paid = more + usage if usage else more
+        more: dict[str, Any] = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "cached_tokens": cached_tokens,
+            "reasoning_tokens": reasoning_tokens,
+            "requests": requests,
+            "cost": cost,
+        }
+        for given in (more, usage.__dict__ if usage else {}):
+            _check_counts(given)
+        paid = Usage(**more) + (usage or Usage())
+        self._open().values.pay(paid)
         self._paid = self._paid + paid
-        self._journal.values.pay(paid)
 
     def snapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
         """Name a checkpoint of the values as they are now, and wait until it is on disk if there is a store.
@@ -149,6 +154,12 @@ class Bag(MutableMapping[str, Any]):
                     error.add_note(f"What the values were before is not recorded: {problem}")
             raise
 
+    def _open(self) -> Journal:
+        """The journal, to change what it will record. Raises StoreError if it will record nothing any more."""
+        if self._journal.closed:
+            raise self._journal.ended()
+        return self._journal
+
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
         """A place at the very commit that has what changed of the values."""
         journal, record = self._journal, self._journal.record
@@ -199,3 +210,13 @@ class Bag(MutableMapping[str, Any]):
 
 def _id(place: Facts) -> str:
     return str(place["id"])
+
+
+def _check_counts(usage: Mapping[str, Any]) -> None:
+    for name, value in usage.items():
+        if name == "cost":
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value < math.inf):
+                raise ConfigError(f"cost is {value!r}; wanted US dollars, 0 or more, or None if it is not known")
+        elif type(value) is not int or value < 0:
+            raise ConfigError(f"{name} is {value!r}; wanted a whole number, 0 or more")

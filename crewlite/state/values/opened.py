@@ -39,8 +39,7 @@ async def opened(name: str, location: str | os.PathLike[str] | None, provider: B
         try:
             _, writer, lane, record = await taken(lambda: kept)
         except BranchConflictError as conflict:
-            conflict.add_note("A state is at work until it is let go: with close(), or at the end of its `with`.")
-            raise
+            raise BranchConflictError(run_id, kept.branch, holder=conflict.holder, kind="state") from None
         journal = Journal(run_id, kept.branch, record, secrets, "raise", writer=writer, lane=lane)
     try:
         await claimed(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
