@@ -190,8 +190,11 @@ class Writer:
         for lane in lanes:
             try:
                 if due or not (lane.moved or self.store.touched(lane.run_id, lane.branch) == lane.touched):
-                    self.store.append([Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())])
+                    sign = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())
+                    self.store.append([sign])
                     lane.touched = self.store.touched(lane.run_id, lane.branch)
+                    if self.store.sum_at(lane.run_id, lane.branch, lane.seq + 1):  # it came between those two
+                        self.store.append([sign])
                 lane.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 why = self._lose(lane, error)
