@@ -39,6 +39,7 @@ IMMUTABLE = (str, int, float, bool, type(None))
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
+_MAIN = "__main__"
 _MAX_DEPTH = 100  # one level may become three of JSON, and all who walk them must stay within Python's stack
 _LONG = 2_000  # bits; Python refuses to read back the decimal digits of much longer numbers
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -309,7 +310,7 @@ def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
 def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
     """The instance that a record describes; its plain data if the class is not declared, or fits no more."""
     tag, name = data["$"], data["c"]
-    cls: Any = known.get(name) or _registered.get(name)
+    cls: Any = known.get(name) or _registered.get(name) or _namesake(name, known)
     if cls is None:
         log.warning(
             "%s is not declared in this program: its value stays plain data. To change that, codec.register(it), or "
@@ -334,6 +335,15 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     for field, item in value.items():
         object.__setattr__(made, field, item)
     return made
+
+
+def _namesake(name: str, known: Mapping[str, type]) -> type | None:
+    """The only class of that qualified name, where the program's own file may have two names: run, it is __main__."""
+    module, _, qualified = name.partition(":")
+    if module != _MAIN:
+        return known.get(f"{_MAIN}:{qualified}") or _registered.get(f"{_MAIN}:{qualified}")
+    found = {cls for cls in (*_registered.values(), *known.values()) if cls.__qualname__ == qualified}
+    return found.pop() if len(found) == 1 else None
 
 
 def _model(cls: Any, data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:

@@ -224,6 +224,23 @@ def test_a_configuration_secret_is_never_written():
 # Classes
 
 
+def _twin(module, name="Twin"):
+    return dataclasses.make_dataclass(name, [("n", int)], namespace={"__module__": module})
+
+
+@pytest.mark.parametrize(("recorded", "known"), [("__main__", "app"), ("app", "__main__")])
+def test_a_class_of_a_program_that_is_run_is_that_of_the_same_file_imported(recorded, known):
+    data, cls = codec.encode(_twin(recorded)(1)), _twin(known)
+    assert codec.decode(data, [cls]) == cls(1)
+
+
+def test_a_namesake_is_taken_for_a_class_only_if_one_of_the_two_is_the_programs_own_file_and_there_is_but_one():
+    data = codec.encode(_twin("app")(1))
+    assert codec.decode(data, [_twin("other")]) == {"n": 1}
+    data = codec.encode(_twin("__main__")(1))
+    assert codec.decode(data, [_twin("app"), _twin("other")]) == {"n": 1}
+
+
 def test_a_registered_class_comes_back_as_itself():
     @codec.register
     @dataclasses.dataclass
