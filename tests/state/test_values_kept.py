@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, History, background
+from crewlite import Agent, CheckpointConfig, History, background, codec
 from crewlite.cli.main import main
 from crewlite.errors import (
     BranchConflictError,
@@ -40,6 +41,29 @@ def test_without_a_location_no_file_is_made(tmp_path):
         state["a"] = 1
         state.restore(state.snapshot())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_whose_class_is_not_known_here_keeps_its_form_until_it_is_changed(location):
+    class Strange(NamedTuple):  # within a list, so that setting it declares it not
+        n: list
+
+    with RuntimeState.open("bag", location) as state:
+        state["a"], state["b"] = [Strange([1])], [Strange([1])]
+        state.snapshot()
+    with RuntimeState.open("bag", location) as state:
+        assert state["a"] == state["b"] == [([1],)]
+        with pytest.raises(ZeroDivisionError), state.rollback_on_error():
+            state["b"][0][0].append(2)
+            state.snapshot()
+            1 / 0  # noqa: B018
+        first = state.snapshot()
+        state.restore(state.checkpoints()[1])
+        state["b"][0][0].append(3)
+        last = state.snapshot()
+    assert first.versions == {"a": 1, "b": 3}
+    codec.register(Strange)
+    assert first.values == {"a": [Strange([1])], "b": [Strange([1])]}
+    assert last.values == {"a": [Strange([1])], "b": [([1, 2, 3],)]}
 
 
 def test_opening_again_goes_on_from_the_last_snapshot(location):

@@ -32,6 +32,9 @@ class Values(MutableMapping[str, Any]):
         self._record = record
         self._lent: dict[str, Any] = {}
         """What was set, or asked for."""
+        self._read: dict[str, tuple[Json, str | None]] = {}
+        """Those that came out of a record and may still be as they were: each as recorded, and the digest of what this
+        program makes of that, once it was looked at."""
         self._gone: set[str] = set()
         self._known: dict[str, tuple[Json, str, object]] = {}
         """Recorded values that were looked at: each as recorded, its digest, and what it is now if that cannot change
@@ -44,7 +47,7 @@ class Values(MutableMapping[str, Any]):
             if key not in self._lent:
                 if key in self._gone:
                     raise KeyError(key)
-                self._lent[key] = decode(self._record.values[key])
+                self._lend(key, self._record.values[key])
             return self._lent[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -53,6 +56,7 @@ class Values(MutableMapping[str, Any]):
         declare(type(value))
         with self._lock:
             self._lent[key] = value
+            self._read.pop(key, None)
             self._gone.discard(key)
 
     def __delitem__(self, key: str) -> None:
@@ -60,6 +64,7 @@ class Values(MutableMapping[str, Any]):
             if key not in self:
                 raise KeyError(key)
             self._lent.pop(key, None)
+            self._read.pop(key, None)
             self._gone.add(key)
 
     def __contains__(self, key: object) -> bool:
@@ -128,18 +133,36 @@ class Values(MutableMapping[str, Any]):
         """All of them, as `put_back` takes them. Raises NotCodable."""
         with self._lock:
             kept = {key: coded for key, coded in self._record.values.items() if key not in self._gone}
-            return kept | {key: _encoded(key, value) for key, value in self._lent.items()}
+            return kept | {key: self._coded(key, value) for key, value in self._lent.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
         """Make these the values, and nothing else. Whatever was handed out before is no part of them any more."""
         with self._lock:
             recorded = self._record.values
             self._gone = {key for key in recorded if key not in coded}
-            self._lent = {
-                key: decode(value)
-                for key, value in coded.items()
-                if key not in recorded or digest(value) != self._digest(key)
-            }
+            self._lent, self._read = {}, {}
+            for key, value in coded.items():
+                if key not in recorded or digest(value) != self._digest(key):
+                    self._lend(key, value)
+
+    def _lend(self, key: str, coded: Json) -> None:
+        self._lent[key] = decode(coded)
+        self._read[key] = coded, None
+
+    def _coded(self, key: str, value: Any) -> Json:
+        """The value coded. One that was read, and is as it was, keeps its form, though its class is not known here."""
+        coded = _encoded(key, value)
+        if key not in self._read:
+            return coded
+        source, as_read = self._read[key]
+        if coded == source:
+            return coded
+        as_read = as_read or digest(_encoded(key, decode(source)))
+        if digest(coded) == as_read:
+            self._read[key] = source, as_read
+            return source
+        del self._read[key]
+        return coded
 
     def _changed(self, key: str, value: Any, secrets: Secrets) -> Json:
         """The value as it is to be recorded; nothing if that is how it is recorded already."""
@@ -149,7 +172,7 @@ class Values(MutableMapping[str, Any]):
             return _NOTHING
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
-        plain = _encoded(key, value)
+        plain = self._coded(key, value)
         coded = secrets.mask_data(plain)
         total, fixed = digest(coded), value if type(value) in IMMUTABLE else _NOTHING
         if recorded is not _NOTHING and total == self._digest(key):
