@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
 
 _CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
-_EDIT = "What a finished step is to have come to; ADDRESS:=JSON for data, =@FILE for what a file holds."
+_EDIT = (
+    "What a finished step is to have come to, read as what it came to before; ADDRESS:=JSON for JSON in any case, "
+    "=@FILE for what a file holds."
+)
 _RERUN = "A finished step to run again, with all that is made from it; or a call in doubt to make again."
 
 
@@ -82,7 +85,7 @@ def fork(
     recorded before is shared and not paid again, except what --input, --edit or --rerun changes and what is made from
     that. The run itself stays as it is.
     """
-    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True)
+    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True, by_hand=True)
     only = "--preview" if preview else "--no-run" if no_run else None
     if preview and no_run:
         raise click.UsageError("--preview makes no branch, and --no-run makes only that; wanted one of the two")

@@ -55,10 +55,12 @@ def manner_options(*, rerun: str = "A call in doubt to make again.", **more: str
 _ANSWER = "The answer to a question, or the result of a call in doubt."
 
 
-def pairs(words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False) -> dict[str, Any]:
+def pairs(
+    words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False, by_hand: bool = False
+) -> dict[str, Any]:
     """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError.
 
-    `of` is how an error writes the first.
+    `of` is how an error writes the first; `by_hand`, whether its text is to be read as what is wanted there.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -68,7 +70,7 @@ def pairs(words: Sequence[str], option: str, *, of: str = "name=text", files: bo
         if files and value.startswith("@"):
             value = _read(value[1:], option, word)
         if not name.endswith(":"):
-            found[name] = value
+            found[name] = Typed(value) if by_hand else value
             continue
         try:
             found[name[:-1]] = json.loads(value)

@@ -91,7 +91,7 @@ def ask(
         question=None,
         chained=True,
         voice=voice,
-        encode=_encode,
+        encode=recorded,
         decode=_decode,
         usage=_usage,
         means={"model": llm.model, "template": template},
@@ -148,7 +148,8 @@ class _Chunks:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(tell(), self._home))
 
 
-def _encode(reply: LLMReply) -> Any:
+def recorded(reply: LLMReply) -> Any:
+    """A reply as its step's outcome."""
     data: dict[str, Any] = {"text": reply.text}
     if reply.tool_calls:
         data["tool_calls"] = [[call.name, call.arguments, call.id] for call in reply.tool_calls]

@@ -13,10 +13,13 @@ from pydantic import BaseModel
 
 from crewlite import codec
 from crewlite.errors import ConfigError, RefError
+from crewlite.llm.base import LLMReply, ToolCall, whole_reply
+from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import outers
-from crewlite.state.answer import check
+from crewlite.state.answer import Typed, check, typed
 from crewlite.state.entry import Facts, given_up
+from crewlite.state.fit import fitted, read
 from crewlite.state.record import Outcome, Record
 from crewlite.tools.base import as_text
 
@@ -34,10 +37,7 @@ def changed_steps(record: Record, edits: Mapping[str, Any], rerun: Collection[st
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
         _alone(address, changed)
-        data: Any = secrets.mask_data(_coded(outcome, value))
-        if outcome.kind == "human" and (asked := record.asked.get(address)):
-            check(asked, codec.decode(data["answer"]))
-        facts.append(_edited(outcome, data))
+        facts.append(_edited(outcome, _checked(record, outcome, value, secrets)))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())
@@ -72,6 +72,25 @@ def _edited(outcome: Outcome, data: Any) -> Facts:
     }
 
 
+def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
+    """The value as it is recorded, in the form of the outcome that it takes the place of."""
+    was, asked = record.value(outcome.address), record.asked.get(outcome.address, {})
+    meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
+    data: Any = secrets.mask_data(_coded(outcome, meant))
+    if outcome.kind == "step":
+        return fitted(data, was, f"the edit of {outcome.address}")
+    if outcome.kind == "human" and asked:
+        check(asked, codec.decode(data["answer"]))
+    return data
+
+
+def _read(outcome: Outcome, said: Typed, recorded: Any, asked: Facts) -> Any:
+    """What somebody typed, as an outcome of this kind is read."""
+    if outcome.kind == "step":
+        return read(said, recorded)
+    return typed(said, asked.get("schema")) if outcome.kind == "human" else str(said)
+
+
 def _coded(outcome: Outcome, value: Any) -> Any:
     """The value as an outcome of this kind is recorded."""
     make = _KINDS.get(outcome.kind)
@@ -82,15 +101,28 @@ def _coded(outcome: Outcome, value: Any) -> Any:
 
 def _answer_text(outcome: Outcome, value: Any) -> str:
     """Text as it is; data as the JSON that a structured answer is."""
-    if isinstance(value, str | BaseModel | dict | list):
+    if isinstance(value, str | BaseModel | dict | list) and not _is_reply(value):
         return as_text(value)
     raise ConfigError(f"The edit of {outcome.address} is a {type(value).__name__}; wanted its text, or structured data")
+
+
+def _reply(outcome: Outcome, value: Any) -> Any:
+    if _is_reply(value):
+        return recorded(whole_reply(value, "an edit"))
+    return {"text": _answer_text(outcome, value)}
+
+
+def _is_reply(value: Any) -> bool:
+    """Whether this is what a model says, or the calls that it wishes for."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(item, ToolCall) for item in value)
+    return isinstance(value, ToolCall | LLMReply)
 
 
 _KINDS: dict[str, Callable[[Outcome, Any], Any]] = {
     "step": lambda outcome, value: codec.encode(value, f"the edit of {outcome.address}"),
     "task": lambda outcome, value: {**outcome.value, "raw": _answer_text(outcome, value)},
-    "llm": lambda outcome, value: {"text": _answer_text(outcome, value)},
+    "llm": _reply,
     "tool": lambda outcome, value: {"text": as_text(value)},
     "human": lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},
 }

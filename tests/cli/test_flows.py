@@ -383,6 +383,7 @@ def until(leader, words):
 @pytest.mark.parametrize(
     ("words", "printed", "made"),
     [
+        (["--edit", "step:fetch=7"], "27", ["add 7 20"]),
         (["--edit", "step:fetch:=7"], "27", ["add 7 20"]),
         (["--edit", "step:fetch:=@seven.json"], "27", ["add 7 20"]),
         (["--edit", "step:add=by hand"], "by hand", []),

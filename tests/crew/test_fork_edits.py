@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
 from crewlite.errors import BranchExists, ConfigError, OutputInvalid, RefError, RunMismatch
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, step
+from crewlite.state.answer import Typed
 from crewlite.testing import ScriptedLLM
 
 
@@ -174,6 +183,28 @@ def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
     assert scout(memory()).fork("r", rerun=["task:t", "task:t/llm#1"]).kickoff().raw == "take rain"
 
 
+@pytest.mark.parametrize("wish", [lambda call: call, lambda call: [call], lambda call: LLMReply(tool_calls=(call,))])
+def test_a_models_reply_may_be_edited_to_be_a_call(config, wish):
+    @tool(effect="once")
+    def look(where: str) -> str:
+        """Look."""
+        return f"rain {where}"
+
+    def crew():
+        def replies(messages):
+            heard = [m["content"] for m in messages if m["role"] == "tool"]
+            return f"take {heard[0]}" if heard else ToolCall("look", {"where": "out"})
+
+        agent = Agent(role="Scout", goal="g", llm=ScriptedLLM(replies), tools=[look])
+        return Crew(tasks=[Task(name="t", description="d", expected_output="e", agent=agent)], checkpoint=config())
+
+    assert crew().kickoff(run_id="r").raw == "take rain out"
+    other = {"task:t/llm#1": wish(ToolCall("look", {"where": "west"}))}
+    assert crew().fork("r", branch="x", edits=other).kickoff().raw == "take rain west"
+    with pytest.raises(ConfigError, match="wanted its text"):
+        crew().fork("r", branch="y", edits={"task:t": wish(ToolCall("look", {}))})
+
+
 # flows
 
 
@@ -225,3 +256,117 @@ def test_an_edit_that_the_flow_never_asks_for_is_an_error(config):
     reading(3).kickoff(run_id="r")
     with pytest.raises(RefError, match="step:fetch#3 was edited, and is not asked for|'step:fetch#3' was edited"):
         reading(3).fork("r", branch="x", edits={"step:fetch#3": 9}).kickoff(2)
+
+
+# what is recorded is of a kind, and so is an edit of it
+
+
+class Rating(BaseModel):
+    stars: int
+    when: date | None = None
+
+
+class Hue(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Spot(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class Shelf:
+    ratings: list[Rating]
+    hue: Hue
+
+
+MAY = date(2026, 5, 1)
+NOON = datetime(2026, 5, 1, 12, tzinfo=ZoneInfo("Europe/Paris"))
+
+
+def giving(config, value):
+    @step
+    def give():
+        return value
+
+    @step
+    def show(what):
+        return repr(what)
+
+    return flow(name="f", checkpoint=config())(lambda: show(give()))
+
+
+@pytest.mark.parametrize(
+    ("was", "edit", "becomes"),
+    [
+        (Rating(stars=1, when=MAY), {"stars": 2, "when": "2027-01-02"}, Rating(stars=2, when=date(2027, 1, 2))),
+        (Rating(stars=1, when=MAY), {"stars": 2, "when": None}, Rating(stars=2)),
+        (Rating(stars=1), None, None),
+        (Rating(stars=1), Spot(1, 2), Spot(1, 2)),
+        (
+            Shelf([Rating(stars=1)], Hue.RED),
+            {"ratings": [{"stars": 2, "when": None}, {"stars": 3, "when": None}], "hue": "blue"},
+            Shelf([Rating(stars=2), Rating(stars=3)], Hue.BLUE),
+        ),
+        ({"best": Rating(stars=1)}, {"best": {"stars": 2, "when": None}, "n": 1}, {"best": Rating(stars=2), "n": 1}),
+        (Spot(1, 2), [3, 4], Spot(3, 4)),
+        (Spot(1, 2), {"x": 3, "y": 4}, Spot(3, 4)),
+        ((1, MAY), [2, "2027-01-02"], (2, date(2027, 1, 2))),
+        ({MAY}, ["2027-01-02", "2027-01-02"], {date(2027, 1, 2)}),
+        (NOON, "2027-01-02T03:04:05", datetime(2027, 1, 2, 3, 4, 5, tzinfo=ZoneInfo("Europe/Paris"))),
+        (Decimal("1.50"), 2.5, Decimal("2.5")),
+        (PurePosixPath("a/b"), "c", PurePosixPath("c")),
+        (b"raw", "other", b"other"),
+        # typed
+        (5, Typed("7"), 7),
+        (5, Typed("seven"), "seven"),
+        ("5", Typed("7"), "7"),
+        (True, Typed("no"), False),
+        (MAY, Typed("2027-01-02"), date(2027, 1, 2)),
+        (Decimal("1.50"), Typed("2.50"), Decimal("2.50")),
+        (Hue.RED, Typed("blue"), Hue.BLUE),
+        (Spot(1, 2), Typed("[3, 4]"), Spot(3, 4)),
+        ({"a": 1}, Typed('{"a": 2}'), {"a": 2}),
+    ],
+    ids=str,
+)
+def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
+    codec.declare(Shelf)
+    codec.declare(Spot)
+    giving(config, was).kickoff(run_id="r")
+    assert giving(config, was).fork("r", branch="x", edits={"step:give": edit}).kickoff() == repr(becomes)
+
+
+@pytest.mark.parametrize(
+    ("was", "edit", "says"),
+    [
+        (
+            Rating(stars=1),
+            {"stars": 2},
+            r"is \{\"stars\":2\}; wanted data with the fields of .*:Rating: stars, when, as was",
+        ),
+        (Rating(stars=1), "good", 'is "good"; wanted data'),
+        ([Rating(stars=1)], [7], r"step:give\[0\] is 7"),
+        (Spot(1, 2), [3], "fields of .*:Spot: x, y"),
+        (MAY, "soon", 'is "soon"; wanted a date, such as 2026-05-01'),
+        (MAY, 7, "wanted a date"),
+        (Hue.RED, "green", 'wanted a .*:Hue: "red", "blue"'),
+        ({1}, 7, "wanted a list, for a set"),
+        (Decimal("1.50"), Typed("much"), "wanted a Decimal"),
+    ],
+    ids=str,
+)
+def test_plain_data_that_cannot_be_what_was_recorded_is_refused_at_the_fork(config, was, edit, says):
+    codec.declare(Shelf)
+    giving(config, was).kickoff(run_id="r")
+    with pytest.raises(ConfigError, match=says):
+        giving(config, was).fork("r", branch="x", edits={"step:give": edit})
+
+
+@pytest.mark.parametrize(("said", "heard"), [("no", False), ("yes", True), ("false", False)])
+def test_an_answer_that_was_typed_is_edited_as_it_is_answered(config, said, heard):
+    asks = flow(name="f", checkpoint=config())(lambda: ask("Go on?", bool, name="go"))
+    asks.kickoff(run_id="r", answers={"human:go": True})
+    assert asks.fork("r", branch="x", edits={"human:go": Typed(said)}).kickoff() is heard
