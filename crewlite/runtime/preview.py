@@ -92,7 +92,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
     if not others and has_its_result(root, record, inputs, config):
-        return Preview(tuple(_told(record.outcomes[at], record) for at in _inside(record.outcomes, "")))
+        return Preview(tuple(_told(record.outcomes[at]) for at in _inside(record.outcomes, "")))
     check_newest(root, record, found)
     run = Drive(
         journal,
@@ -175,7 +175,7 @@ class DryFrame(Frame):
                 run.note(address, step.kind, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, value)
             else:
-                run.steps.append(_told(recorded, run.record))
+                run.steps.append(_told(recorded))
             self.hear(address, recorded.digest, value)
             return self._decoded(step, address, value)
         if failure := self._failed_before(address, fingerprint):
@@ -280,6 +280,5 @@ def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
     return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 
-def _told(outcome: Outcome, record: Record) -> PreviewStep:
-    edited = outcome.address in record.edited and outcome.seq == record.base + 1
-    return PreviewStep(outcome.address, outcome.kind, "reused", "was edited" if edited else "is recorded")
+def _told(outcome: Outcome) -> PreviewStep:
+    return PreviewStep(outcome.address, outcome.kind, "reused", "was edited" if outcome.edited else "is recorded")

@@ -42,6 +42,7 @@ class Outcome:
     label: str | None = None
     reused: str | None = None
     """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
+    edited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +384,7 @@ def _outcome(step: Facts, seq: int, at: str) -> Outcome:
         at,
         step.get("label"),
         step.get("reused"),
+        step.get("edited", False),
     )
 
 

@@ -35,6 +35,8 @@ class StepView:
     """When the try that succeeded began, in UTC; None without an outcome."""
     ended_at: datetime | None = None
     """When its outcome was recorded."""
+    edited: bool = False
+    """Whether a fork was given this outcome, and no step came to it."""
 
 
 def steps_of(record: Record) -> list[StepView]:
@@ -56,6 +58,7 @@ def steps_of(record: Record) -> list[StepView]:
                 outcome.reused,
                 ended - timedelta(milliseconds=outcome.milliseconds),
                 ended,
+                outcome.edited,
             )
         )
     for address, attempts in tries.items():

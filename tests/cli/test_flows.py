@@ -428,6 +428,10 @@ def test_a_fork_that_is_not_run_keeps_its_edits(flows):
     assert "Made s/b. To run it: crewlite checkpoint resume s/b --crew MODULE:sums" in done.stderr
     assert flows.ask("checkpoint", "resume", "s/b", "--crew", "flows:sums").stdout == "27\n"
     assert flows.calls() == ["add 7 20"]
+    shown = flows.ask("checkpoint", "show", "s/b", "--step", "step:fetch").stdout
+    assert shown.startswith("step:fetch  edited")
+    whole = json.loads(flows.ask("checkpoint", "show", "s/b", "--json").stdout)
+    assert [step["address"] for step in whole["steps"] if step["edited"]] == ["step:fetch"]
 
 
 def test_inputs_of_a_fork_become_what_the_flow_says_they_are_also_if_it_is_not_run(flows):

@@ -105,6 +105,18 @@ def test_a_fork_of_an_edited_fork_stands_on_the_edit(finished):
     assert outputs(forked.kickoff()) == ["mine", "b in life 2", "ours", "d in life 3"]
 
 
+def test_an_edited_outcome_is_told_from_one_that_a_step_came_to_also_in_forks_of_the_fork(on_disk):
+    crew, _ = team(on_disk(), 1)
+    crew.kickoff(run_id="r")
+    crew.fork("r", branch="one", edits={"task:a": "mine", "task:c": "mine too"}).kickoff()
+    again = crew.fork("r/one", branch="two", rerun=["task:c"])
+    assert [line.why for line in again.preview()][:2] == ["was edited", "is recorded"]
+    again.kickoff()
+    with History(on_disk().location) as history:
+        edited = [[step.address for step in history.run(f"r/{name}").steps if step.edited] for name in ("one", "two")]
+    assert edited == [["task:a", "task:c"], ["task:a"]]
+
+
 def test_the_history_makes_the_same_fork(on_disk):
     team(on_disk(), 1)[0].kickoff(run_id="r")
     with History(on_disk().location) as history:

@@ -29,6 +29,7 @@ Part = str | tuple[str, str]
 STYLES = {
     "finished": "green",
     "reused": "yellow",
+    "edited": "magenta",
     "unfinished": "yellow",
     "waiting": "magenta",
     "cancelled": "yellow",

@@ -143,12 +143,16 @@ def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -
     name = "  " * depth + (own or _root(run))
     if step is None:
         return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
-    status = "reused" if step.reused_from else step.status
+    status = _status(step)
     tries = len(step.attempts) + (status == "finished")
     tried = str(tries) if tries > 1 or not screen.terminal else ""
     tokens = f"{step.usage.total_tokens:,}" if step.usage.requests else ""
     numbers: list[Part] = [tried, duration(step.milliseconds), tokens, cost(step.usage.cost)]
     return [name, step.kind, (status, STYLES[status]), *numbers, _first_line(step)]
+
+
+def _status(step: StepView) -> str:
+    return "edited" if step.edited else "reused" if step.reused_from else step.status
 
 
 def _root(run: RunHistory) -> str:
@@ -192,7 +196,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
     if asked.as_json:
         return document.answer({"location": opened.location, "run_id": run.run_id, "branch": run.branch, "step": step})
     screen = Screen()
-    screen.line((step.address or _root(run), "bold"), "  ", (step.status, STYLES[step.status]), whole=True)
+    screen.line((step.address or _root(run), "bold"), "  ", (_status(step), STYLES[_status(step)]), whole=True)
     used = step.usage
     rows: list[tuple[str, Part]] = [
         ("kind", step.kind),
