@@ -21,6 +21,7 @@ from crewlite.cli.stage import Stage
 from crewlite.llm.models import named
 from crewlite.runtime.fork import Fork
 from crewlite.runtime.preview import Preview
+from crewlite.state.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
@@ -50,6 +51,7 @@ def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) ->
             stage.again = Again(opened.location, target, manner.model)
             if run.status == "finished" and target is None and _answer(stage, run):
                 return
+            _check_runs(run, ways.on(opened, run))
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=_exactly(opened, run))
             definition = _definition(stage, run, source, target)
         check_takes(definition, {}, None, manner.model)
@@ -104,9 +106,11 @@ def fork(
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             if no_run:
                 made = make(inputs=_typed(stage, run, source, target, given))
-                lines = stage.again if target else ways.again(opened, made)
-                stage.say(f"Made {ways.ref_of(made)}. To run it: {lines.line('resume', ways.ref_of(made))}")
+                how = ways.on(opened, made, stage.again if target else None)
+                verb = "open" if made.definition["kind"] == STATE else "run"
+                stage.say(f"Made {ways.ref_of(made)}. To {verb} it: {how}")
                 return stage.output.branch(made.run_id, made.branch)
+            _check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
             definition = _definition(stage, run, source, target)  # first: what cannot be run is not forked
             check_takes(definition, given, message, manner.model)
             given = with_types(definition, given)
@@ -118,6 +122,12 @@ def fork(
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
         stage.kickoff(definition.bound_to(None), message=message, source=there)
     return None
+
+
+def _check_runs(run: RunHistory, instead: str) -> None:
+    """Raises Failed for a state."""
+    if run.definition["kind"] == STATE:
+        raise Failed(f"{_named(run)} is no run: there is nothing to kick off. In Python: {instead}")
 
 
 def _typed(

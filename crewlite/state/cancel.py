@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, StoreBusy
+from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
+from crewlite.state.entry import STATE
 from crewlite.state.lineage import whole
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit, Head
@@ -14,7 +15,7 @@ _PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
-    """Mark a branch as cancelled. Raises RunEnded, and StoreBusy if it commits without a pause."""
+    """Mark a branch as cancelled. Raises RunMismatch, RunEnded, and StoreBusy if it commits without a pause."""
     until = time.monotonic() + _PATIENCE
     head = _head(store, run_id, branch)
     while head:
@@ -40,8 +41,10 @@ def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseE
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:
-    """Where to cancel a branch; None if that is done already. Raises RunEnded."""
+    """Where to cancel a branch; None if that is done already. Raises RunMismatch, RunEnded."""
     record = Record.of(whole(store, run_id, branch))
+    if record.run.get("definition", {}).get("kind") == STATE:
+        raise RunMismatch(f"{run_id}/{branch} is a state, which nobody runs, so there is nothing to cancel")
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
     return None if record.cancelled else record.head

@@ -33,6 +33,8 @@ from crewlite.errors import SchemaTooNew
 from crewlite.state import shape
 
 SCHEMA = 1
+STATE = "state"
+"""The kind of a run that is nothing but values, which nobody kicks off."""
 _HEAD = b'{"sum":"'
 _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
 _SUM = re.compile("[0-9a-f]{32}")

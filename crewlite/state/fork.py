@@ -23,7 +23,7 @@ from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.edit import changed_steps
-from crewlite.state.entry import Facts, given_up
+from crewlite.state.entry import STATE, Facts, given_up
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
@@ -191,6 +191,8 @@ def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: 
         return {}  # the journal need not be read
     entries = whole(store, run_id, base["branch"])
     record = Record.of([entry for entry in entries if entry.seq <= base["seq"]])
+    if changed.inputs and record.run["definition"]["kind"] == STATE:
+        raise ConfigError(f"{run_id} is a state, which has no inputs; change its values once the fork is open")
     steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)

@@ -267,7 +267,8 @@ class History:
         marked. No harm if that has been done before.
 
         Raises:
-            RefError: there is no such run. RunEnded: it is finished, or has failed. StoreBusy: it commits too fast to
+            RefError: there is no such run. RunMismatch: it is a state, which nobody runs. RunEnded: it is finished, or
+            has failed. StoreBusy: it commits too fast to
             be stopped so. StoreError: nothing was done.
         """
         found = self._find(ref)

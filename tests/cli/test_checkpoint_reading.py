@@ -11,7 +11,9 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
 from crewlite.cli.main import main
+from crewlite.errors import ConfigError
 from crewlite.events import TaskCompletedEvent
+from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM, ToolCall
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
@@ -64,10 +66,10 @@ def directory(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("terminal") / "runs")
 
 
-def ask(*words, code=0):
+def ask(*words, code=0, said="stdout"):
     done = CliRunner().invoke(main, ["checkpoint", *map(str, words)], prog_name="crewlite")
     assert done.exit_code == code, (done.output, done.exception)
-    return done.stdout
+    return str(getattr(done, said))
 
 
 def ask_json(*words):
@@ -458,3 +460,30 @@ def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
         line = rf"crewlite checkpoint resume killed {{}} --location {re.escape(location)} --crew MODULE:NAME\n"
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)
+
+
+def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):
+    location = str(tmp_path / "kept")
+    with RuntimeState.open("bag", location) as state:
+        state["log"] = "x" * 3_000_000
+        state.snapshot(label="first")
+        state["n"] = 1
+        state.snapshot()
+    opens = f"RuntimeState.open('bag', {location!r})"
+    shown = ask("show", "bag", "--location", location)
+    assert opens in shown
+    assert [line.split()[0] for line in shown.splitlines() if "log" in line] == ["1", "2"]
+    told = ask("info", "bag", "--location", location)
+    assert len(told) < 3_000
+    assert "(3,000,002 characters; --json has them all), n: 1" in told
+    assert re.search(r"version +2", told)
+    assert [one["version"] for one in ask_json("list", "bag", "--location", location)["checkpoints"]] == [2, 1]
+    made = ask("fork", "bag", "--location", location, "--no-run", "--branch", "b", said="stderr")
+    assert f"Made bag/b. To open it: RuntimeState.open('bag/b', {location!r})" in made
+    assert opens in ask("resume", "bag", "--location", location, code=1, said="stderr")
+    assert f"History({location!r}).fork(" in ask("fork", "bag", "--location", location, code=1, said="stderr")
+    assert "bag/main is a state, which nobody runs" in ask(
+        "cancel", "bag", "--location", location, code=1, said="stderr"
+    )
+    with History(location) as history, pytest.raises(ConfigError, match="bag is a state, which has no inputs"):
+        history.fork("bag", inputs={"a": 1})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crewlite.usage import Usage
 
 _TASKS = 12  # that are listed one by one
+_LONG, _FIRST = 2_000, 200  # characters of values: what is told whole; of each, if that is more
 
 
 @click.command()
@@ -52,13 +53,14 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
         ("checkpoint", (found.id, "cyan")),
         ("ref", found.ref),
         ("run", f"{found.run_id}/{found.branch}, now {now}"),
+        ("version", str(found.version)),
         ("trigger", f"{found.trigger}{at}"),
         ("created", f"{iso(found.created_at)} ({ago(found.created_at)})" if screen.terminal else iso(found.created_at)),
         ("parent", found.parent_id or "none, it is the first"),
         ("label", found.label or ""),
-        ("metadata", compact(found.metadata) if found.metadata else ""),
-        ("inputs", compact(found.inputs) if found.inputs else "none"),
-        ("values", compact(found.values) if found.versions else ""),
+        ("metadata", shortened(found.metadata) if found.metadata else ""),
+        ("inputs", shortened(found.inputs) if found.inputs else "none"),
+        ("values", shortened(found.values) if found.versions else ""),
         ("definition", name_of(found.definition)),
         ("usage", spent(found.usage)),
     ]
@@ -95,6 +97,18 @@ def _tasks(screen: Screen, found: Checkpoint) -> None:
 def compact(value: Any) -> str:
     """A value in one line."""
     return json.dumps(document.plain(value), ensure_ascii=False)
+
+
+def shortened(values: dict[str, Any]) -> str:
+    """Names and values in one line; if that is long, the beginning of each long one, and how long it is."""
+    text = compact(values)
+    if len(text) <= _LONG:
+        return text
+    return ", ".join(f"{name}: {_beginning(compact(value))}" for name, value in values.items())
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _FIRST else f"{text[:_FIRST]}... ({len(text):,} characters; --json has them all)"
 
 
 def name_of(definition: dict[str, Any]) -> str:

@@ -71,7 +71,8 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
         found = _of_run(opened, opened.ref, after)
     shown = found[:limit]
     if asked.as_json:
-        listing = [{name: getattr(one, name) for name in _NAMES} for one in shown]
+        names = _NAMES if opened.ref is None else (*_NAMES, "version")
+        listing = [{name: getattr(one, name) for name in names} for one in shown]
         return document.answer({"location": opened.location, "checkpoints": listing})
     screen = Screen()
     if shown:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite.cli.checkpoint import document, ways
-from crewlite.cli.checkpoint.info import compact, name_of, spent
+from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, aside
+from crewlite.ids import short
 from crewlite.state.addresses import leaf, outer
+from crewlite.state.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
@@ -30,6 +32,13 @@ _STEPS = (
     Column("value", least=12),
 )
 _EVENTS = (Column("seq", right=True), Column("when"), Column("event", least=16), Column("address", least=16))
+_SNAPSHOTS = (
+    Column("version", right=True),
+    Column("id"),
+    Column("label", least=8),
+    Column("when", spare=1),
+    Column("values", least=12),
+)
 _FIRST = 200  # characters of a value that its line in the table is made from
 
 
@@ -83,13 +92,16 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         ("definition", name_of(run.definition)),
         ("begun", begun),
         ("forked from", stands),
-        ("inputs", compact(run.inputs) if run.inputs else "none"),
+        ("inputs", shortened(run.inputs) if run.inputs else "none"),
         ("usage", spent(run.usage)),
     ]
     screen.fields(rows, indent=2)
     if run.steps:
         screen.line()
         _table(screen, run)
+    elif run.definition["kind"] == STATE:
+        screen.line()
+        _snapshots(screen, run)
     elif not run.waiting:
         screen.line()
         screen.line(("no step has finished yet", "dim"))
@@ -112,6 +124,24 @@ def _table(screen: Screen, run: RunHistory) -> None:
     types = [(step.type or "") if step else "" for _, step in in_order(steps)]
     typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
     return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
+
+
+def _snapshots(screen: Screen, run: RunHistory) -> None:
+    """The checkpoints of a state, and the names of the values in each."""
+    rows: list[list[Part]] = [
+        [
+            str(one.version),
+            (short(one.id), "cyan"),
+            one.label or "",
+            screen.when(one.created_at),
+            ", ".join(one.coded_values()),
+        ]
+        for one in run.checkpoints()
+    ]
+    if rows:
+        screen.table(_SNAPSHOTS, rows)
+    else:
+        screen.line(("no snapshot was made yet", "dim"))
 
 
 def _why(run: RunHistory) -> str:

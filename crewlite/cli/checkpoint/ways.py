@@ -10,6 +10,7 @@ from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
+from crewlite.state.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.checkpoints.checkpoint import Checkpoint
@@ -23,8 +24,6 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
     if run.at_work:
         return screen.line((head, "dim"), f"it is at work ({run.at_work})", whole=True)
     ref, lines = ref_of(run), again(opened, run)
-    if run.definition["kind"] == "state":
-        return screen.line((head, "dim"), f"RuntimeState.open({ref!r}, {opened.location!r})", whole=True)
     waits(screen, opened, run)
     for address in _in_doubt(run):
         screen.line(("in doubt", "bold"), f"  {address} was cut in the middle: look whether it took effect", whole=True)
@@ -33,12 +32,19 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
         )
         screen.line(("  if it did not  ", "dim"), lines.line("resume", ref, "--rerun", address), whole=True)
         screen.line()
-    return screen.line((head, "dim"), lines.line("resume", ref), whole=True)
+    return screen.line((head, "dim"), on(opened, run, lines), whole=True)
+
+
+def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
+    """The line that goes on with a run; the one that opens it, if it is a state."""
+    if run.definition["kind"] == STATE:
+        return f"RuntimeState.open({ref_of(run)!r}, {opened.location!r})"
+    return (lines or again(opened, run)).line("resume", ref_of(run))
 
 
 def fork(opened: Opened, run: RunHistory, place: Checkpoint) -> str:
     """The line that begins a branch at a checkpoint."""
-    if run.definition["kind"] == "state":
+    if run.definition["kind"] == STATE:
         return f"History({opened.location!r}).fork({short(place.id)!r})"
     return again(opened, run).line("fork", short(place.id))
 

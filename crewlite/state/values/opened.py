@@ -13,7 +13,7 @@ from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
+from crewlite.state.entry import STATE, Facts
 from crewlite.state.journal import Journal
 from crewlite.state.locate import Located
 from crewlite.state.providers import BaseProvider, provider_for
@@ -21,7 +21,6 @@ from crewlite.state.record import Record
 from crewlite.state.take import claimed, taken
 
 T = TypeVar("T")
-_KIND = "state"
 
 
 async def opened(name: str, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
@@ -72,7 +71,7 @@ def _is_there(journal: Journal) -> bool:
             name = f"{journal.run_id}/{journal.branch}"
             raise RefError(name, "names no branch; History(location).fork(...) makes one of a state that is there")
         return False
-    if (kind := record.run["definition"]["kind"]) != _KIND:
+    if (kind := record.run["definition"]["kind"]) != STATE:
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and no state: its values are "
             f"changed by its handlers. Choose another name."
@@ -85,7 +84,7 @@ def _beginning(name: str) -> Facts:
         "run_id": name,
         "branch": "main",
         "uid": new_id(),
-        "identity": digest([_KIND, name]),
-        "definition": {"kind": _KIND, "name": name},
+        "identity": digest([STATE, name]),
+        "definition": {"kind": STATE, "name": name},
         "inputs": {},
     }
