@@ -19,7 +19,7 @@ from crewlite.cli.manner import Manner
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
 from crewlite.cli.words import said, without_advice
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
+from crewlite.errors import AnswerRefused, ChangeUnused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
 from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
@@ -148,7 +148,7 @@ class Stage:
             text, code = said(error, self._ref(), self._placed()), getattr(error, "code", "failed")
             if isinstance(error, ConfigError) and self.again.model:
                 self.again = replace(self.again, model="PROVIDER/MODEL")  # not the same mistake again
-            if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused):
+            if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
         kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed

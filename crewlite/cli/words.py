@@ -51,8 +51,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"{again.line('resume', ref, '--rerun', error.address)}"
             )
         case AnswerRefused():
-            other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
-            return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"
+            return _refused(error, ref, again)
         case MissingInput():
             return (
                 f"{error.where} asks for {{{error.name}}}, which the inputs do not hold (given: "
@@ -64,8 +63,8 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
         case InputsChanged():
             others = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
             return (
-                f"Run {error.run_id!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
-                f"{again.line('resume', error.run_id)} - to try others: {again.line('fork', error.run_id, *others)}"
+                f"Run {error.ref!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
+                f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"
             )
         case PlaceIsBehind():
             where = f"{error.run_id}/{error.branch}"
@@ -94,3 +93,13 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"definition is: --crew package.module:attribute, or crew in [tool.crewlite] of pyproject.toml.{model}"
             )
     return None
+
+
+def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
+    if error.edit:
+        return (
+            f"The edit of {error.address} was refused: {error.problem}. Nothing was forked. Fork again with an answer "
+            f"that fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
+        )
+    other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
+    return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"

@@ -7,7 +7,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
-    ├── RefError (LookupError)
+    ├── RefError (LookupError) ── ChangeUnused
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
@@ -47,6 +47,7 @@ from crewlite.errors.llm import (
 from crewlite.errors.record import (
     BranchConflictError,
     BranchExists,
+    ChangeUnused,
     CheckpointMismatch,
     JournalCorrupt,
     RefError,
@@ -87,6 +88,7 @@ __all__ = [
     "BindMissing",
     "BranchConflictError",
     "BranchExists",
+    "ChangeUnused",
     "CheckpointMismatch",
     "ConfigError",
     "ContentRefused",

@@ -18,6 +18,20 @@ class RefError(CrewliteError, LookupError):
         self.ref, self.candidates = ref, tuple(candidates)
 
 
+class ChangeUnused(RefError):
+    """A fork whose edits, or steps to run again, the run never asks for."""
+
+    code = "change_unused"
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        problem = (
+            "was edited, or was to run again, and this branch comes to its end without asking for it. Going on would "
+            "end so again: fork again without that change, or with inputs that lead there"
+        )
+        super().__init__(", ".join(addresses), problem)
+        self.addresses = tuple(addresses)
+
+
 class StoreError(CrewliteError, OSError):
     """A write or a read of the store failed."""
 

@@ -48,14 +48,15 @@ class InputsChanged(RunMismatch):
 
     code = "inputs_changed"
 
-    def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew") -> None:
+    def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
         others = ", ".join(f"{name!r}: ..." for name in names)
+        ref = run_id if branch == "main" else f"{run_id}/{branch}"
         super().__init__(
-            f"Run {run_id!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
+            f"Run {ref!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
             f"inputs or with the recorded ones; to try other inputs, fork the run: "
-            f"{kind}.fork({run_id!r}, inputs={{{others}}}).kickoff(), or use another run_id."
+            f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff(), or use another run_id."
         )
-        self.run_id, self.names = run_id, tuple(names)
+        self.run_id, self.branch, self.ref, self.names = run_id, branch, ref, tuple(names)
 
 
 class TaskGone(RunMismatch):
@@ -157,9 +158,10 @@ class AnswerRefused(CrewliteError, ValueError):
 
     code = "answer_refused"
 
-    def __init__(self, address: str, problem: str) -> None:
-        super().__init__(f"The answer to {address} was refused: {problem}. Nothing was changed: answer again.")
-        self.address, self.problem = address, problem
+    def __init__(self, address: str, problem: str, *, edit: bool = False) -> None:
+        what, next_ = ("edit of", "fork") if edit else ("answer to", "answer")
+        super().__init__(f"The {what} {address} was refused: {problem}. Nothing was changed: {next_} again.")
+        self.address, self.problem, self.edit = address, problem, edit
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):

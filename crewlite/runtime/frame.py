@@ -15,10 +15,10 @@ from crewlite import codec, durable, events
 from crewlite.durable import Call, Limit, Remedies, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
+    ChangeUnused,
     ConfigError,
     CrewliteError,
     JournalCorrupt,
-    RefError,
     Suspended,
     TaskDrifted,
 )
@@ -314,16 +314,12 @@ class Frame:
             raise self.suspended
 
     def complete(self) -> None:
-        """Raises NonDeterminism if recorded steps have not been asked for, RefError for an edit that nobody used.
+        """Raises NonDeterminism if recorded steps have not been asked for, ChangeUnused for an edit nobody used.
 
         And ConfigError for what was asked for and never awaited.
         """
         if not self.address and self.run.unused:
-            raise RefError(
-                ", ".join(sorted(self.run.unused)),
-                "was edited, and this branch comes to its end without asking for it. Fork again without that edit, or "
-                "with inputs that lead there",
-            )
+            raise ChangeUnused(sorted(self.run.unused))
         if never := self.asked.keys() - self._driven:
             raise ConfigError(
                 f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so nothing "

@@ -34,7 +34,7 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
-from crewlite.state.addresses import around, is_right_below
+from crewlite.state.addresses import around, is_right_below, outers
 from crewlite.state.answer import said
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
@@ -231,14 +231,22 @@ class DryFrame(Frame):
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
         for address in _inside(known, self.numbering.prefix):
             if address not in self.asked:
-                refused = address in self.run.unused
-                why = "was edited, and is not asked for: kickoff will raise RefError" if refused else "is not asked for"
-                self.run.note(address, known[address].kind, "dropped", why)
+                self.run.note(address, known[address].kind, "dropped", self._why_not(address))
         check_none_missed(self)
+
+    def _why_not(self, address: str) -> str:
+        """Why a recorded step is dropped."""
+        if address not in self.run.unused:
+            return "is not asked for"
+        what = "was edited" if address in self.run.record.outcomes else "is to run again"
+        return f"{what}, and is not asked for: kickoff will raise ChangeUnused"
 
     def _why(self, address: str, kind: str, recorded: Outcome | None) -> str:
         """Why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if kind == "human" else ""
+        once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
+        if any(at == address or address in outers(at) for at in once):
+            return "was cut in the middle of what may happen only once: kickoff will stop with InDoubt"
         if recorded is not None and self.live:
             return "comes behind what is not as it was" + waits
         if recorded is not None:

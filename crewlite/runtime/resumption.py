@@ -77,7 +77,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
-                raise InputsChanged(journal.run_id, names, kind=root.kind)
+                raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
             others = {"inputs": coded}
         inputs = given
     root.check(inputs)
@@ -146,7 +146,7 @@ def told(journal: Journal, request: Request, *, changed: bool) -> Facts:
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     """What a Run knows of its earlier lives, and of the fork it is."""
     begun = frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))})
-    return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _edits(record)}
+    return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _changed(record)}
 
 
 def _inside(record: Record) -> dict[str, frozenset[str]]:
@@ -156,7 +156,11 @@ def _inside(record: Record) -> dict[str, frozenset[str]]:
     return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
 
 
-def _edits(record: Record) -> set[str]:
-    """The outcomes this fork began with, but for those inside steps that have finished since and answer as a whole."""
-    own = {at for at in record.edited & record.outcomes.keys() if record.outcomes[at].seq == record.base + 1}
-    return {at for at in own if record.outcomes.keys().isdisjoint(outers(at))}
+def _changed(record: Record) -> set[str]:
+    """The outcomes this fork began with, or took back and has not come to since.
+
+    But for those inside steps that have finished since and answer as a whole.
+    """
+    found = record.outcomes
+    own = {at for at in record.edited if at not in found or found[at].seq == record.base + 1}
+    return {at for at in own if found.keys().isdisjoint(outers(at))}

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import codec
-from crewlite.errors import ConfigError, RefError
+from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
@@ -80,7 +80,10 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     if outcome.kind == "step":
         return fitted(data, was, f"the edit of {outcome.address}")
     if outcome.kind == "human" and asked:
-        check(asked, codec.decode(data["answer"]))
+        try:
+            check(asked, codec.decode(data["answer"]))
+        except AnswerRefused as refusal:
+            raise AnswerRefused(refusal.address, refusal.problem, edit=True) from None
     return data
 
 

@@ -546,3 +546,16 @@ def test_a_call_in_doubt_is_told_once_and_not_with_what_is_around_it(flows):
     assert done.stdout == "paid\n", done.stderr
     for words in (["show", "p"], ["info", "p"]):
         assert "in doubt" not in flows.ask("checkpoint", *words).stdout
+
+
+def test_a_refused_edit_and_a_change_in_vain_are_told_with_another_fork_and_not_with_a_resume(flows):
+    answers = ["--answer", "human:who=Ann", "--answer", "human:publish=yes"]
+    flows.ask("run", "flows:publish", "--input", "text=x", "--run-id", "p", *answers)
+    fork = ["checkpoint", "fork", "p", "--crew", "flows:publish"]
+    refused = flows.ask(*fork, "--edit", "human:publish=perhaps")
+    assert refused.returncode == 1
+    assert "Nothing was forked. Fork again with an answer that fits: --edit human:publish=VALUE" in refused.stderr
+    vain = flows.ask(*fork, "--branch", "no", "--edit", "human:publish=no", "--edit", "step:add=5")
+    assert vain.returncode == 1
+    assert "fork again without that change" in vain.stderr
+    assert "resume" not in refused.stderr + vain.stderr

@@ -62,7 +62,7 @@ def test_inputs_are_recorded_with_the_fork_and_hold_for_whoever_kicks_it_off(on_
     assert doubling(on_disk()).kickoff(from_checkpoint="r/x") == [10, 4]
     assert ran == [5]
     assert doubling(on_disk()).kickoff(5, from_checkpoint="r/x") == [10, 4]
-    with pytest.raises(InputsChanged, match=r"flow.fork\('r', inputs=\{'one': ...\}\)"):
+    with pytest.raises(InputsChanged, match=r"flow.fork\('r/x', inputs=\{'one': ...\}\)"):
         doubling(on_disk()).kickoff(6, from_checkpoint="r/x")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
-from crewlite.errors import ConfigError, NonDeterminism, OnLoopThread, RefError, Suspended
+from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, OnLoopThread, Suspended
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
@@ -250,8 +251,37 @@ def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
     counts.kickoff(3, run_id="r")
     assert told(counts.fork("r", branch="x", inputs={"n": 2}).preview())["step:add#3"] == "dropped: is not asked for"
     forked = counts.fork("r", branch="y", inputs={"n": 2}, edits={"step:add#3": 9})
-    assert "kickoff will raise RefError" in told(forked.preview())["step:add#3"]
-    with pytest.raises(RefError, match="Fork again without that edit"):
+    assert "was edited, and is not asked for: kickoff will raise ChangeUnused" in told(forked.preview())["step:add#3"]
+    with pytest.raises(ChangeUnused, match="fork again without that change"):
+        forked.kickoff()
+    forked = counts.fork("r", branch="z", inputs={"n": 2}, rerun=["step:add#3"])
+    assert "is to run again, and is not asked for" in told(forked.preview())["step:add#3"]
+    for _ in range(2):
+        with pytest.raises(ChangeUnused, match="step:add#3"):
+            forked.kickoff()
+
+
+def test_a_call_in_doubt_is_foretold(config):
+    lives = []
+
+    @step(effect="once")
+    async def send(n):
+        lives[0].cancel()
+        await asyncio.sleep(60)
+
+    @flow(checkpoint=config())
+    async def sends():
+        return await send(1)
+
+    async def cut():
+        lives.append(asyncio.ensure_future(sends.akickoff(run_id="r")))
+        with pytest.raises(asyncio.CancelledError):
+            await lives[0]
+
+    asyncio.run(cut())
+    forked = sends.fork("r", branch="x")
+    assert told(forked.preview())["step:send"].endswith("kickoff will stop with InDoubt")
+    with pytest.raises(InDoubt):
         forked.kickoff()
 
 
