@@ -48,7 +48,14 @@ class Changes:
     ) -> Changes:
         """As callers give them. Raises ConfigError."""
         check_inputs(inputs)
-        return cls(dict(edits or {}), (rerun,) if isinstance(rerun, str) else tuple(rerun), dict(inputs or {}))
+        if edits is not None and not (isinstance(edits, Mapping) and all(isinstance(at, str) for at in edits)):
+            raise ConfigError(
+                f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'other text'}}"
+            )
+        again = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
+        if not all(isinstance(at, str) for at in again):
+            raise ConfigError(f"rerun is {rerun!r}; wanted addresses of steps, such as ['task:research']")
+        return cls(dict(edits or {}), again, dict(inputs or {}))
 
     def named(self, operation_id: str) -> str:
         """The digest of an operation that makes these. What its id says is nobody's business."""

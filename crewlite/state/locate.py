@@ -164,11 +164,15 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     found = meant(places, ref.at)
     if len(found) != 1 or ref.back >= len(places):
         named = [f"{place.id[-8:]} ({place.address or place.trigger})" for place in places]
-        raise RefError(text, f"names {len(found)} places" if not ref.back else f"goes {ref.back} places back", named)
+        raise RefError(text, _too_far(ref) if ref.back else f"names {len(found)} places", named)
     place: Facts | None = record.places[found[0].id]
     for _ in range(ref.back):
         place = record.places.get(record.parent(place) or "") if place else None
     if place is None:
-        raise RefError(text, f"goes {ref.back} places back, beyond the first", [place.id[-8:] for place in places])
+        raise RefError(text, _too_far(ref), [place.id[-8:] for place in places])
     identifier: str = place["id"]
     return identifier
+
+
+def _too_far(ref: Ref) -> str:
+    return f"goes {ref.back} place{'s' if ref.back > 1 else ''} back, beyond the first"

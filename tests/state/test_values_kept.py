@@ -341,3 +341,29 @@ def test_threads_may_share_a_state(state):
     last = state.snapshot()
     assert last.values == {f"t{number}": 19 for number in range(4)}
     assert (last.version, last.usage.requests) == (17, 80)
+
+
+def test_a_checkpoint_file_is_restored_by_its_path_as_it_is_seen_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with RuntimeState.open("bag", "./store") as state:
+        state["a"] = 1
+        ref = state.snapshot().ref
+        for seen in (ref, os.path.abspath(ref), os.path.relpath(ref)):
+            state["a"] = 2
+            state.restore(seen)
+            assert state["a"] == 1
+
+
+def test_what_is_given_in_place_of_a_checkpoint_or_a_location_is_told_in_short():
+    with RuntimeState.open("bag") as state:
+        state["a"] = 1
+        made = state.snapshot()
+        for use in (state.restore, made.diff):
+            with pytest.raises(
+                ConfigError, match=r"^This dict is no checkpoint; .* Checkpoint.from_dict\(data\)$"
+            ):
+                use(made.to_dict())
+        with pytest.raises(ConfigError, match="3 is no checkpoint; wanted a Checkpoint"):
+            made.diff(3)
+    with pytest.raises(ConfigError, match=r"RuntimeState.open\(name, config.location, config.provider\)"):
+        RuntimeState.open("bag", CheckpointConfig(location="x"))

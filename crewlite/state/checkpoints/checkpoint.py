@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from crewlite.codec import Json, decode, encode
-from crewlite.errors import JournalCorrupt, NotCodable
+from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
 from crewlite.state.checkpoints import written
 from crewlite.state.checkpoints.diff import Diff, diff
 from crewlite.state.entry import Entry, Facts
@@ -83,7 +83,12 @@ class Checkpoint:
         return tuple(events[:count])
 
     def diff(self, other: Checkpoint) -> Diff:
-        """What is different in `other`, a later checkpoint or one of another branch or run: `before.diff(after)`."""
+        """What is different in `other`, a later checkpoint or one of another branch or run: `before.diff(after)`.
+
+        Raises ConfigError for what is none.
+        """
+        if not isinstance(other, Checkpoint):
+            raise no_checkpoint(other, "a Checkpoint")
         return diff(self._kept[0], other._kept[0], (self.usage, other.usage))
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,6 +127,13 @@ class Checkpoint:
     def coded_values(self) -> Mapping[str, Json]:
         """The values as they are recorded."""
         return self._kept[0]
+
+
+def no_checkpoint(found: object, wanted: str) -> ConfigError:
+    """The error for what was given in a checkpoint's place."""
+    if isinstance(found, Mapping):
+        return ConfigError("This dict is no checkpoint; if `to_dict` made it: Checkpoint.from_dict(data)")
+    return ConfigError(f"{found!r} is no checkpoint; wanted {wanted}")
 
 
 def checkpoints(

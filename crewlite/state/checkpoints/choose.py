@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from crewlite.errors import ConfigError, RefError
+from crewlite.errors import RefError
 from crewlite.refs import parse
-from crewlite.state.checkpoints.checkpoint import Checkpoint
+from crewlite.state.checkpoints.checkpoint import Checkpoint, no_checkpoint
 
 
 class Place(Protocol):
@@ -35,8 +36,8 @@ def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
         found = [place for place in places if place.version == target]
         return _only(found, f"version {target}", places)
     if not isinstance(target, str):
-        raise ConfigError(f"{target!r} is no checkpoint; wanted a Checkpoint, the version of one, or a ref")
-    if exact := [place for place in places if target in (place.ref, place.id)]:
+        raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
+    if exact := [place for place in places if target in (place.ref, place.id) or _file(target) == _file(place.ref)]:
         return exact[-1]
     ref = parse(target)
     by_id = ref.at is None and ref.path != "latest"
@@ -45,6 +46,11 @@ def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
     for _ in range(ref.back):
         place = _only([p for p in places if p.id == place.parent_id], target, places)
     return place
+
+
+def _file(ref: str) -> str:
+    """The name of a checkpoint file, which is the same from whatever directory it is looked at; else the ref."""
+    return os.path.basename(ref) if ref.endswith(".json") else ref
 
 
 def meant(places: Sequence[P], at: str | None) -> list[P]:

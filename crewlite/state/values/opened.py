@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from crewlite import background
 from crewlite.codec import digest
-from crewlite.errors import BranchConflictError, OnLoopThread, RefError, RunMismatch
+from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, RefError, RunMismatch
 from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
@@ -28,6 +28,11 @@ async def opened(name: str, location: str | os.PathLike[str] | None, provider: B
     run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
     check_name("state", run_id)
     check_name("branch", branch or "main", slashes=True)
+    if isinstance(location, CheckpointConfig):
+        raise ConfigError(
+            "RuntimeState.open is given a CheckpointConfig as its location; wanted its parts: "
+            "RuntimeState.open(name, config.location, config.provider)"
+        )
     secrets = Secrets.of()
     if location is None and provider is None:
         journal = Journal(run_id, branch or "main", Record(), secrets, on_save_error="raise")
