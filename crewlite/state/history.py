@@ -136,6 +136,11 @@ class RunHistory:
         return inputs
 
     @property
+    def values(self) -> dict[str, Any]:
+        """The values beside it, as its newest commit has them: that may be after its last checkpoint."""
+        return {name: decode(value) for name, value in self._record.values.items()}
+
+    @property
     def usage(self) -> Usage:
         """Tokens and cost of everything recorded."""
         return self._record.usage

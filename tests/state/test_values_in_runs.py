@@ -228,6 +228,7 @@ def test_what_the_last_handler_sets_is_recorded(config):
     assert crew.kickoff(run_id="r").raw == "x"
     with History(setting.location, setting.provider) as history:
         assert history.run("r").status == "finished"
+        assert history.run("r").values == {"ended": True}
     assert recorded(setting) == {"ended": True}
 
 
