@@ -78,7 +78,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
     if outcome.kind == "step":
-        return fitted(data, was, f"the edit of {outcome.address}")
+        return fitted(data, was, f"The edit of {outcome.address}")
     if outcome.kind == "human" and asked:
         try:
             check(asked, codec.decode(data["answer"]))
