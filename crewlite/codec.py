@@ -16,8 +16,9 @@ import json
 import logging
 import math
 import re
+import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -113,6 +114,15 @@ def known(value: object) -> Json:
         return encode(value)
     except NotCodable:
         return {"opaque": type(value).__qualname__}
+
+
+def renamed(data: Json) -> Iterator[Json]:
+    """The same data as another program writes it: one that runs the file as a script which this one imports, or not."""
+    modules = {name.partition(":")[0] for name in _classes(data)}
+    for module in modules - {_MAIN}:
+        yield _with_module(data, module, _MAIN)
+    if _MAIN in modules and (file := getattr(sys.modules[_MAIN], "__file__", None)):
+        yield _with_module(data, _MAIN, Path(file).stem)
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
@@ -335,6 +345,28 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     for field, item in value.items():
         object.__setattr__(made, field, item)
     return made
+
+
+def _classes(data: Json) -> Iterator[str]:
+    """The names of the classes that coded data is of."""
+    if isinstance(data, dict):
+        if "$" in data and "c" in data:
+            yield data["c"]
+        data = list(data.values())
+    if isinstance(data, list):
+        for item in data:
+            yield from _classes(item)
+
+
+def _with_module(data: Json, old: str, new: str) -> Json:
+    if isinstance(data, list):
+        return [_with_module(item, old, new) for item in data]
+    if not isinstance(data, dict):
+        return data
+    found = {key: _with_module(item, old, new) for key, item in data.items()}
+    if "$" in data and "c" in data and data["c"].partition(":")[0] == old:
+        found["c"] = f"{new}:{data['c'].partition(':')[2]}"
+    return found
 
 
 def _namesake(name: str, known: Mapping[str, type]) -> type | None:

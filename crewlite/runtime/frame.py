@@ -343,7 +343,7 @@ class Frame:
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
-        if recorded.fingerprint != fingerprint:
+        if recorded.fingerprint != fingerprint and not self.exact:
             changed.insert(0, "question")
             self.run.journal.warn(
                 f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep')"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import sys
@@ -69,3 +72,50 @@ def test_arguments_come_back_in_a_new_process_as_what_they_were(tmp_path):
     first, second = run("cut"), run()
     assert "SystemExit" in first.stderr
     assert (second.returncode, second.stderr) == (0, "")
+
+
+SCRIPT = """
+import os
+from pydantic import BaseModel
+from crewlite.flow import flow, step
+
+class Report(BaseModel):
+    pages: int
+
+@step
+def write() -> Report:
+    return Report(pages=1)
+
+@step
+def count(report: Report) -> int:
+    print("counted")
+    return report.pages
+
+@step
+def send(report: Report) -> int:
+    if "KILL" in os.environ:
+        os._exit(9)
+    return report.pages + 1
+
+@flow(checkpoint=True)
+def pipeline():
+    report = write()
+    return count(report) + send(report)
+
+if __name__ == "__main__":
+    print(pipeline.kickoff(run_id="one"))
+"""
+
+
+@pytest.mark.parametrize("first", ["a script", "a module"])
+def test_a_run_of_a_script_goes_on_from_where_it_is_a_module_and_the_other_way_round(tmp_path, first):
+    (tmp_path / "app.py").write_text(SCRIPT)
+    ways = [[sys.executable, "app.py"], [sys.executable, "-c", "import app; print(app.pipeline.kickoff(run_id='one'))"]]
+    begins, goes_on = ways if first == "a script" else reversed(ways)
+
+    def run_it(way, **more):
+        return subprocess.run(way, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True)
+
+    assert run_it(begins, KILL="1").returncode == 9
+    done = run_it(goes_on)
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
