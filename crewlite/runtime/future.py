@@ -6,8 +6,10 @@ import asyncio
 import concurrent.futures
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
+from crewlite import codec
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 
@@ -146,6 +148,8 @@ class Awaited(Coroutine[Any, Any, T]):
 
 def settled(value: Any, what: str) -> Any:
     """`value`, unless it is, or holds, what is still on its way. Raises ConfigError, which says what to write."""
+    if isinstance(value, codec.IMMUTABLE):
+        return value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
     for item in (value, *inner):
         if isinstance(item, StepFuture | StepFutures):
@@ -153,7 +157,7 @@ def settled(value: Any, what: str) -> Any:
                 f"{what} is, or holds, the future of a step; wanted its value: call .result() of it, or, in a "
                 f"coroutine, await it"
             )
-        if isinstance(item, Coroutine):
+        if isinstance(item, Awaited | CoroutineType):
             item.close()  # else Python would warn of it later, and far from here
             raise ConfigError(f"{what} is, or holds, a coroutine; wanted its value: await it")
     return value

@@ -197,14 +197,11 @@ class Record:
         for address, effect in facts.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
-        for asked in facts.get("asked", ()):
-            self.asked[asked["address"]] = asked
-            self._replace(asked["address"])
-            self._bind(asked["address"])
-        self.answers.update({answer["address"]: answer for answer in facts.get("answers", ())})
+        self._people(facts)
         for kind, event_id, timestamp, address in facts.get("events", ()):
             self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
-        self.forget(dict(facts.get("drops", ())))
+        if drops := facts.get("drops"):
+            self.forget(dict(drops))
         if place := facts.get("place"):
             self._place(place)
             self.restored = None if place["trigger"] == SNAPSHOT else self.restored
@@ -295,6 +292,15 @@ class Record:
         self.places[place["id"]] = place
         if self.newest_place is None or _along(place) > _along(self.newest_place):
             self.newest_place = place
+
+    def _people(self, facts: Facts) -> None:
+        """What people are asked, and what they answer."""
+        for asked in facts.get("asked", ()):
+            self.asked[asked["address"]] = asked
+            self._replace(asked["address"])
+            self._bind(asked["address"])
+        for answer in facts.get("answers", ()):
+            self.answers[answer["address"]] = answer
 
     def _step(self, step: Facts, at: str) -> None:
         address, usage = step["address"], step.get("usage")
