@@ -8,31 +8,30 @@ serve as the short form people read and type.
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from datetime import UTC, datetime
 
 _lock = threading.Lock()
 _last = 0
-_random = b""  # drawn from the system in one go: a call for each id would cost more than all the rest
+_chance = random.Random()  # noqa: S311 - seeded by the system, which is too slow to be asked each time; no secret
 
 
 def new_id() -> str:
     """A new id: 32 hexadecimal digits, greater than every id this process made before."""
-    global _last, _random
+    global _last
     with _lock:
         _last = stamp = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
-        if not _random:
-            _random = os.urandom(512)
-        drawn, _random = _random[:8], _random[8:]
-    random = int.from_bytes(drawn, "big") & ((1 << 62) - 1)
-    value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | random
+        drawn = _chance.getrandbits(62)
+    value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | drawn
     return f"{value:032x}"
 
 
 def _after_fork() -> None:
-    global _lock, _random
-    _lock, _random = threading.Lock(), b""  # a child must not draw what its parent draws
+    global _lock
+    _lock = threading.Lock()
+    _chance.seed()  # a child must not draw what its parent draws
 
 
 if hasattr(os, "register_at_fork"):

@@ -71,6 +71,9 @@ class StepFunction(Generic[P, R]):
         self._executor.check(self.name, func)
         self.type = type
         self._signature = inspect.signature(func)
+        parameters = self._signature.parameters
+        plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
+        self._plain = tuple(parameters) if plain else None
         self._async = is_async(func)
         self._timeout = time_limit("step", self.name, timeout)
         self._effect = effect
@@ -147,10 +150,10 @@ class StepFunction(Generic[P, R]):
         if not self._declared:  # not when it is decorated: what it names may come later in the file
             self._declared = True
             codec.declare_hints(self.func)
-        bound = self._signature.bind(*args, **kwargs)
-        for argument, value in bound.arguments.items():
+        given = self._given(args, kwargs)
+        for argument, value in given.items():
             settled(value, f"argument {argument} of {self.name}")
-        question, whole = self._question(bound.arguments)
+        question, whole = self._question(given)
         return Step(
             kind="step",
             name=self.name,
@@ -173,6 +176,14 @@ class StepFunction(Generic[P, R]):
             label=self.type,
             limits=self._limits,
         )
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by their names."""
+        if (
+            self._plain is not None and not kwargs and len(args) == len(self._plain)
+        ):  # most calls: binding costs as much as all the rest of this
+            return dict(zip(self._plain, args, strict=True))
+        return self._signature.bind(*args, **kwargs).arguments
 
     def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
         """The arguments as plain JSON, with their types, and whether that is all of them.
