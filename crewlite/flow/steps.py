@@ -179,9 +179,7 @@ class StepFunction(Generic[P, R]):
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by their names."""
-        if (
-            self._plain is not None and not kwargs and len(args) == len(self._plain)
-        ):  # most calls: binding costs as much as all the rest of this
+        if self._plain is not None and not kwargs and len(args) == len(self._plain):  # without binding, which is slow
             return dict(zip(self._plain, args, strict=True))
         return self._signature.bind(*args, **kwargs).arguments
 
