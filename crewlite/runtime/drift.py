@@ -55,8 +55,9 @@ def check_none_passed(frame: Frame, step: Step[Any], address: str) -> None:
     """
     if not frame.unasked or address in frame.run.begun or not is_counted(address):
         return
-    record, waits = frame.run.record, step.limits or frame.around or step.cache or step.kind in ("human", "timer")
-    if waits or record.edited or record.earlier_inputs:  # a fork that asks for something else
+    if step.limits or frame.around or step.cache or step.effect == "once" or step.kind in ("human", "timer"):
+        return
+    if frame.run.record.edited or frame.run.record.earlier_inputs:  # a fork that asks for something else
         return
     if passed := [at for at in _missed(frame) if is_counted(at)]:
         raise NonDeterminism(frame.run.run_id, frame.address, ", ".join(passed[:3]), f"{address}, which is new")

@@ -145,7 +145,8 @@ def told(journal: Journal, request: Request, *, changed: bool) -> Facts:
 
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     """What a Run knows of its earlier lives, and of the fork it is."""
-    begun = frozenset({"", *(event.address for event in record.events if event.type.endswith("_started"))})
+    started = (event.address for event in record.events if event.type.endswith("_started"))
+    begun = frozenset({"", *started, *(place["address"] for place in record.places.values())})
     return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _changed(record)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import grove
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import CheckpointConfig, durable
+from crewlite.errors import InDoubt
+from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
 from crewlite.state.record import Record
@@ -86,3 +89,29 @@ def test_thousands_of_trees():
 
     hold()
     print({"trees": len(cuts), "cuts": sum(cuts)})
+
+
+@pytest.mark.parametrize("on_events", [("step_started",), ("step_completed",)], ids=str)
+@pytest.mark.parametrize("effect", ["idempotent", "once"])
+def test_what_was_asked_for_and_not_yet_begun_when_it_was_cut_is_no_new_step(effect, on_events):
+    async def answer(n):
+        await asyncio.sleep(0.01 * n)
+        return n
+
+    first, second = step(name="first", effect=effect)(answer), step(name="second")(answer)
+
+    def pipeline(provider):
+        @flow(checkpoint=CheckpointConfig(location="trees", provider=provider, on_events=on_events))
+        def side_by_side():
+            return [future.result() for future in (first.submit(2), second.submit(0))]
+
+        return side_by_side
+
+    whole = InMemoryProvider()
+    assert pipeline(whole).kickoff(run_id=RUN) == [2, 0]
+    entries = journal(whole)
+    for at in range(1, len(entries)):
+        try:
+            assert pipeline(cut(entries, at)).kickoff(run_id=RUN) == [2, 0]
+        except InDoubt:
+            assert effect == "once"
