@@ -119,7 +119,10 @@ class RunEnded(CrewliteError, RuntimeError):
     code = "run_ended"
 
     def __init__(self, run_id: str, branch: str, how: str) -> None:
-        super().__init__(f"{run_id}/{branch} {how} already, so there is nothing to cancel. Nothing was changed.")
+        super().__init__(
+            f"{run_id}/{branch} {how} already, so there is nothing to cancel, and nothing was changed. To do it again, "
+            f"fork it."
+        )
         self.run_id, self.branch = run_id, branch
 
 

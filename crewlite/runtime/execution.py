@@ -290,11 +290,19 @@ def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, l
 
 def _causes(frame: Frame, error: BaseException) -> list[str]:
     """The child steps that a failure came from: theirs is this very error, or one that led to it."""
-    children = [child for child, raised in frame.failed.items() if raised is error]
-    if children:  # what was being handled when that step was asked for has led to no failure
-        return children
-    before = [error.__cause__, error.__context__, *(error.exceptions if isinstance(error, BaseExceptionGroup) else ())]
-    return list(dict.fromkeys(at for one in before if one is not None for at in _causes(frame, one)))
+    causes: dict[str, None] = {}
+    seen, todo = set[int](), [error]
+    while todo:
+        one = todo.pop(0)
+        if id(one) in seen:  # the error behind another is mostly told twice, as its cause and as its context
+            continue
+        seen.add(id(one))
+        if children := [child for child, raised in frame.failed.items() if raised is one]:
+            causes |= dict.fromkeys(children)  # what was being handled when these were asked for led to no failure
+            continue
+        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
+    return list(causes)
 
 
 def _what(step: Step[Any]) -> str:

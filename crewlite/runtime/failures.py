@@ -1,7 +1,7 @@
 """An error as plain data, and raised again from it: where a step failed in another life, or in another process.
 
 It comes back as what it was if its class is loaded here, and its arguments could be written down; else `StepRaised`
-stands for it. Nothing is imported for it, and no code of its class runs.
+stands for it. Nothing is imported for it, and of its class nothing runs but `__new__`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def raised(step: str, failure: Failure) -> Exception:
         error: Exception = cls.__new__(cls, *args)
         _builtin(cls).__init__(error, *args)  # and not its own, which may want something else
         vars(error).update(fields)
-    except (TypeError, ValueError, AttributeError):
+    except Exception:  # noqa: BLE001 - the border: whatever the class of somebody else does when it is made so
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
     return error
 

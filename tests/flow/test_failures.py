@@ -147,6 +147,34 @@ def test_what_the_run_has_failed_with_is_tried_again(on_disk, ran, how):
     assert sorted(ran) == [1, 2, 2, 3, 3]
 
 
+def test_a_failure_behind_many_others_is_found_at_once(on_disk, ran):
+    broken = [True]
+
+    @step
+    def fetch():
+        ran.append("fetch")
+        if broken:
+            raise ConnectionError
+        return "fetched"
+
+    def through(layers):  # each tells the one below as its cause, and as its context
+        if not layers:
+            return fetch()
+        try:
+            return through(layers - 1)
+        except Exception as error:
+            raise RuntimeError(layers) from error
+
+    @flow(checkpoint=on_disk())
+    def pipeline():
+        return through(60)
+
+    with pytest.raises(RuntimeError):
+        pipeline.kickoff(run_id="one")
+    broken.clear()
+    assert (pipeline.kickoff(run_id="one"), ran) == ("fetched", ["fetch", "fetch"])
+
+
 def test_a_flow_that_is_tried_again_keeps_what_it_has_handled(ran):
     broken = [True]
 
