@@ -25,10 +25,10 @@ def run(work, **options):
 def alive(pid):
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(") ")[2][0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):  # also if it ends between the two
         return False
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(") ")[2][0] != "Z"
 
 
 def test_it_runs_in_a_process_of_its_own_each_time():
