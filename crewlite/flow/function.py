@@ -304,7 +304,7 @@ class FlowFunction(Generic[P, R]):
         bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
 
         async def work() -> _Result:
-            job = Job(self.name, self.func, is_async(self.func), bound.args, bound.kwargs)
+            job = Job(self.name, self.func, self._async, bound.args, bound.kwargs)
             return _Result(value=await EXECUTORS["inline"].run(job))
 
         return Step(

@@ -14,16 +14,14 @@ class Siblings:
     """The steps that a running step began and does not wait for on the spot."""
 
     def __init__(self) -> None:
-        self._running: dict[asyncio.Task[Any], None] = {}
-        self._failed: dict[asyncio.Task[Any], None] = {}
-        self._names: dict[asyncio.Task[Any], str] = {}
+        self._running: dict[asyncio.Task[Any], str] = {}
+        self._failed: dict[asyncio.Task[Any], str] = {}
         self._over = False
 
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
         """Have a step begin."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
-        self._running[task] = None
-        self._names[task] = address
+        self._running[task] = address
         task.add_done_callback(self._ended)
         if self._over:  # a thread or a task that outlived its step goes on begging for more
             task.cancel()
@@ -35,7 +33,7 @@ class Siblings:
 
     def untold(self) -> list[str]:
         """The steps whose failures nobody has seen."""
-        return [self._names[task] for task in self._failed]
+        return list(self._failed.values())
 
     async def end(self) -> None:
         """Wait until all have ended. Raises the first failure that nobody has seen."""
@@ -56,8 +54,6 @@ class Siblings:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        del self._running[task]
+        address = self._running.pop(task)
         if not task.cancelled() and task.exception() is not None:
-            self._failed[task] = None
-        else:
-            del self._names[task]
+            self._failed[task] = address

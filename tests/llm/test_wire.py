@@ -535,6 +535,21 @@ ODD = ("a stream", "a stream that is reset", "usage in words", "content in parts
 ODD += ("401, the key in its message", "400, a header in its message", "silence in the body", "anthropic: reset")
 
 
+def said_by(code, directory):
+    """What a new process prints that runs this code, which may import this module."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=directory,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("level", ["WARNING", "DEBUG"])
 def test_a_process_says_nothing_on_its_own_and_nothing_secret_at_all(tmp_path, level):
     code = (
@@ -544,17 +559,7 @@ def test_a_process_says_nothing_on_its_own_and_nothing_secret_at_all(tmp_path, l
         "with ThreadPoolExecutor(len(made)) as pool: list(pool.map(outcome_of, made, places))\n"
         "assert len(made) == len(ODD)"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
+    said = said_by(code, tmp_path)
     assert not [secret for secret in SECRETS if secret in said]
     assert said == "" or level == "DEBUG"
 
@@ -568,17 +573,8 @@ def test_if_the_program_loaded_litellm_first_there_is_one_request_and_no_secret_
         "with Server(OK) as server:\n"
         "    LLM('openai/x', base_url=server.base_url, api_key=KEY, extra_headers={'X-Proxy': PROXY_KEY}).call('Who?')"
     )
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not [secret for secret in SECRETS if secret in done.stdout + done.stderr]
+    said = said_by(code, tmp_path)
+    assert not [secret for secret in SECRETS if secret in said]
 
 
 def test_a_reply_that_was_cut_at_its_token_limit_is_warned_of_once(serve, caplog):
