@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
 from crewlite.errors import ConfigError, meant
+
+_ASKS_FOR_NOTHING_WHEN_OFF = frozenset(
+    {"allow_code_execution", "allow_delegation", "async_execution", "cache", "guardrail", "guardrails", "inject_date"}
+    | {"knowledge_sources", "markdown", "max_rpm", "memory", "multimodal", "planning", "reasoning", "share_crew"}
+    | {"step_callback", "stream", "task_callback", "tracing"}
+)
 
 
 class Described(BaseModel):
@@ -16,14 +22,21 @@ class Described(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
+    accepted_if_off: ClassVar[frozenset[str]] = frozenset()
+    """Fields of other frameworks that are left out while they are off: False, None or empty."""
+
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
 
         def __init__(self, *args: Any, **data: Any) -> None:
             if args:
                 fields = ", ".join(f"{name}=..." for name in list(type(self).model_fields)[:3])
                 raise ConfigError(f"{type(self).__name__} takes named fields: {type(self).__name__}({fields})")
+            ignored = {
+                name for name in self.accepted_if_off - type(self).model_fields.keys() if not data.get(name, True)
+            }
+            wanted = {name: value for name, value in data.items() if name not in ignored}
             try:
-                super().__init__(**data)
+                super().__init__(**wanted)
             except ValidationError as error:
                 raise ConfigError(_readable(type(self), error)) from None
 
@@ -33,6 +46,8 @@ class Definition(Described):
 
     Two definitions are equal only if they are the same object: twins with equal fields stay two.
     """
+
+    accepted_if_off = _ASKS_FOR_NOTHING_WHEN_OFF
 
     _bound: Any = PrivateAttr(default=None)
     """What a kickoff goes on from if it is told nothing else: a CheckpointConfig with `restore_from`."""
