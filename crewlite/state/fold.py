@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around
 from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
 from crewlite.state.record import Outcome, Record
@@ -24,8 +25,9 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
     """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
 
     `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
-    stays too, as it tells when the branch was begun.
+    stays too, as it tells when the branch was begun. Raises JournalCorrupt if one is missing between two others.
     """
+    _check_contiguous([*before, *own])
     record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
     ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
@@ -40,6 +42,16 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
     return folded
+
+
+def _check_contiguous(entries: Sequence[Entry]) -> None:
+    """A fold over a hole looks whole, and nobody could tell any more what was lost."""
+    seq = 0
+    for entry in entries:
+        first = entry.facts["folded"]["first"] if "folded" in entry.facts else entry.seq
+        if first != seq + 1:
+            raise JournalCorrupt(f"folding before commit {entry.seq}", f"commit {seq + 1} is missing", None)
+        seq = entry.seq
 
 
 def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:

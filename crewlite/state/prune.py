@@ -140,7 +140,7 @@ class _Run:
             store.append([_end(self.run_id, branch, own)])
         kept_entries = folded(branch, self._before(branch), own, self.branches)
         if not dry_run and size(kept_entries) < size(own):
-            store.rewrite(self.run_id, branch, _head(own), kept_entries)
+            store.rewrite(self.run_id, branch, own, kept_entries)
         freed = max(0, size(self.journals[branch]) - size(kept_entries))
         self.journals[branch] = kept_entries  # what forks stand on from here on, also if this is only a rehearsal
         return Pruned(checkpoints=tuple(place["id"] for place in gone), freed=freed)

@@ -27,7 +27,7 @@ def tidy(store: Store, run_id: str, branch: str) -> int:
     kept = folded(branch, before, own, store.branches(run_id))
     freed = size(own) - size(kept)
     if freed > 0:
-        store.rewrite(run_id, branch, (own[-1].seq, own[-1].sum), kept)
+        store.rewrite(run_id, branch, own, kept)
     return max(0, freed)
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from crewlite.errors import BranchConflictError
+from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.entry import seal
 from crewlite.state.lineage import whole
@@ -174,33 +174,46 @@ class Haunted(Broken):
 
 
 class Fidgety(Broken):
-    def rewrite(self, run_id, branch, head, entries):
-        self._store.rewrite(run_id, branch, head, entries)
+    def rewrite(self, run_id, branch, own, entries):
+        self._store.rewrite(run_id, branch, own, entries)
         self._store._touched[run_id, branch] = time.time()
 
 
 class Unread(Broken):
-    def rewrite(self, run_id, branch, head, entries):
+    def rewrite(self, run_id, branch, own, entries):
         pass
 
 
 class Headless(Broken):
-    def rewrite(self, run_id, branch, head, entries):
-        last = self._store.read(run_id, branch)[-1:]
-        self._store.rewrite(run_id, branch, (last[0].seq, last[0].sum) if last else head, entries)
+    def rewrite(self, run_id, branch, own, entries):
+        self._store.rewrite(run_id, branch, self._store.read(run_id, branch), entries)
+
+
+class HeadAlone(Broken):
+    def rewrite(self, run_id, branch, own, entries):
+        found = self._store.read(run_id, branch)
+        same = found and own and found[-1].sum == own[-1].sum
+        self._store.rewrite(run_id, branch, found if same else own, entries)
 
 
 class Uprooting(Broken):
-    def rewrite(self, run_id, branch, head, entries):
-        last = self._store.read(run_id, branch)[-1:]
-        if not last or (last[0].seq, last[0].sum) != head:
-            raise BranchConflictError(run_id, branch, expected=head[0], found=0)
+    def rewrite(self, run_id, branch, own, entries):
+        if not own or self._store.read(run_id, branch) != list(own):
+            raise BranchConflictError(run_id, branch, expected=0, found=0)
         self._store._journals[run_id, branch] = list(entries)
 
 
+class Trusting(Broken):
+    def rewrite(self, run_id, branch, own, entries):
+        try:
+            self._store.rewrite(run_id, branch, own, entries)
+        except StoreError:
+            self._store._journals[run_id, branch] = list(entries)
+
+
 class Halfway(Broken):
-    def rewrite(self, run_id, branch, head, entries):
-        self._store.rewrite(run_id, branch, head, entries)
+    def rewrite(self, run_id, branch, own, entries):
+        self._store.rewrite(run_id, branch, own, entries)
         journal = self._store._journals[run_id, branch]
         self._store._journals[run_id, branch] = journal[:1]
         time.sleep(0.005)
@@ -294,7 +307,9 @@ class OneEntryAtATime(Broken):
         (Haunted, "`touched` is the time"),
         (Fidgety, "same head in a journal's place.*sign of life"),
         (Unread, "folded|same head in a journal's place"),
-        (Headless, "where the branch has moved"),
+        (Headless, "not as it was read"),
+        (HeadAlone, "not as it was read"),
+        (Trusting, "account for all the old ones"),
         (Uprooting, "a fork would lose its base"),
         (Halfway, "as it was or as it is then"),
         (Lingering, "takes a run away"),

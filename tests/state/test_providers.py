@@ -507,7 +507,7 @@ def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_on
     length, late = journal.stat().st_size, branch.twin().add()
     own = theirs.read("run-1", "main")
     folded = fold([], own, ())
-    theirs.rewrite("run-1", "main", (own[-1].seq, own[-1].sum), folded)
+    theirs.rewrite("run-1", "main", own, folded)
     gap = length - journal.stat().st_size - len(branch.twin().add().entries[-1].line) - 1
     branch.add(note="x" * (gap - len(',"note":""')))
     theirs.append([branch.commit()])

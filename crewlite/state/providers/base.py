@@ -129,10 +129,12 @@ class Store(Protocol):
         Asked for twice a second of each branch at work, so that a run hears soon that it was cancelled.
         """
 
-    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
-        """Put `entries`, which lead to the same head, in the place of the branch's own journal, all or nothing.
+    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
+        """Replace the branch's own journal, which must hold exactly `own`, by `entries`, all or nothing.
 
-        Raises BranchConflictError if the branch is not at `head`, or a fork stands on an entry that would be gone.
+        `entries` are `own` with some of them folded together. `reading.check_rewrite` is what to check before, while
+        nobody else can write. Raises BranchConflictError if the store holds anything else than `own`, or a fork stands
+        on an entry that would be gone; StoreError if `entries` do not account for every one of `own`.
         """
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:

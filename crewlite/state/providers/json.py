@@ -117,20 +117,20 @@ class JsonStore:
         """See Store.touched."""
         return self._journals.touched(run_id, branch)
 
-    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """See Store.rewrite."""
         path = self._journals.path(run_id, branch)
         try:
             with disk.held(path) as file:
-                found, _ = self._journals.sound(run_id, branch, file.read())
-                at = (found[-1].seq, found[-1].sum) if found else None
-                check_rewrite(run_id, branch, head, at, entries, self.branches(run_id))
+                there, _ = self._journals.sound(run_id, branch, file.read())
+                found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
+                check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
                 self._ends.pop((run_id, branch), None)
                 touched = self.touched(run_id, branch)
                 disk.replace(path, _lines(entries))
                 disk.touch(path, touched)  # to tidy up is no sign of life
         except FileNotFoundError:
-            raise BranchConflictError(run_id, branch, expected=head[0], found="its end") from None
+            raise BranchConflictError(run_id, branch, expected=own[-1].seq if own else 0, found="its end") from None
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """See Store.remove."""

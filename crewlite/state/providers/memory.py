@@ -65,10 +65,11 @@ class _MemoryStore:
     def touched(self, run_id: str, branch: str) -> float:
         return self._touched.get((run_id, branch), 0.0)
 
-    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         with self._lock:
             forks = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run == run_id]
-            check_rewrite(run_id, branch, head, self._head(run_id, branch), entries, forks)
+            found = [(entry.seq, entry.seal) for entry in self._journals.get((run_id, branch), ())]
+            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self._journals[run_id, branch] = list(entries)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:

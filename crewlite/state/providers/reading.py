@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from crewlite.errors import BranchConflictError
-from crewlite.state.entry import Entry, Facts, Unsound
+from crewlite.errors import BranchConflictError, StoreError
+from crewlite.state.entry import Entry, Facts, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 
 
@@ -90,15 +90,51 @@ def newest_sound_place(entries: Sequence[Entry], ref: Callable[[dict[str, Any]],
 
 
 def check_rewrite(
-    run_id: str, branch: str, expected: Head, found: Head | None, kept: Sequence[Entry], forks: Iterable[BranchInfo]
+    location: str,
+    run_id: str,
+    branch: str,
+    own: Sequence[Entry],
+    entries: Sequence[Entry],
+    *,
+    found: Sequence[tuple[int, str]],
+    forks: Iterable[BranchInfo],
 ) -> None:
-    """Raises BranchConflictError if a branch is not at the expected head, or a fork of it would lose its base."""
-    if found != expected:
-        raise BranchConflictError(run_id, branch, expected=expected[0], found=found[0] if found else "its end")
-    sums = {entry.sum for entry in kept}
+    """What every `rewrite` checks, under its lock; `found` are the seqs and seals of the entries that are stored.
+
+    Raises BranchConflictError if these are not `own`, or a fork would lose its base; StoreError if `entries` do not
+    account for all of `own`.
+    """
+    expected = own[-1].seq if own else 0
+    if not own or list(found) != [(entry.seq, entry.seal) for entry in own]:
+        at = found[-1][0] if found else "its end"
+        raise BranchConflictError(run_id, branch, expected=expected, found="other entries" if at == expected else at)
+    sums = {entry.sum for entry in entries}
     for fork in forks:
         if fork.base and fork.base["branch"] == branch and fork.base["sum"] not in sums:
-            raise BranchConflictError(run_id, branch, expected=expected[0], found=f"the base of {fork.branch!r}")
+            raise BranchConflictError(run_id, branch, expected=expected, found=f"the base of {fork.branch!r}")
+    try:
+        _check_accounts(run_id, branch, own, entries)
+    except Unsound as problem:
+        where = f"branch {branch!r} of run {run_id!r} was not rewritten"
+        raise StoreError(location, f"{where}: what was to replace it is not its entries folded ({problem})") from None
+
+
+def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
+    """Raises Unsound unless `entries` are a sound journal from the beginning of `own` to its end.
+
+    Each must end where one of `own` ends, so that whatever is chained to it still is.
+    """
+    ends, read = {(entry.seq, entry.sum) for entry in own}, list[Entry]()
+    for given in entries:
+        entry = unseal(given.body, given.seal, after=read[-1].sum if read else None, where=branch)
+        check_follows(entry, read, run_id, branch, given.seq)
+        if (entry.seq, entry.sum) not in ends:
+            raise Unsound(f"commit {entry.seq} has another sum")
+        read.append(entry)
+    if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
+        raise Unsound(f"it does not end with commit {own[-1].seq}")
+    if read[0].facts["run"] != own[0].facts["run"]:
+        raise Unsound("it begins another branch")
 
 
 def check_bases(commits: Sequence[Commit]) -> None:

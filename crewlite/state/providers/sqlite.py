@@ -135,13 +135,16 @@ class SqliteStore:
         rows = self._database.query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
         return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
-    def rewrite(self, run_id: str, branch: str, head: Head, entries: Sequence[Entry]) -> None:
+    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """See Store.rewrite."""
         with self._database.writing():
-            at = self._database.ask(
-                "SELECT seq, head FROM branch WHERE run_id=? AND name=?", (run_id, branch)
-            ).fetchone()
-            check_rewrite(run_id, branch, head, at, entries, self._branches(self._database.ask, run_id))
+            found = self._database.ask(
+                "SELECT entry.seq, sum FROM entry JOIN branch ON branch_id = id "
+                "WHERE run_id=? AND name=? ORDER BY entry.seq",
+                (run_id, branch),
+            ).fetchall()
+            forks = self._branches(self._database.ask, run_id)
+            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             number = self._id_of(run_id, branch)
             self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:

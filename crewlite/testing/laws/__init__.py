@@ -35,6 +35,7 @@ LAWS: tuple[Law, ...] = (
     folding.signs_of_life_are_kept,
     folding.a_journal_is_rewritten_as_a_whole,
     folding.what_moved_or_bears_a_fork_is_not_rewritten,
+    folding.a_rewrite_accounts_for_every_entry,
     folding.a_run_is_removed_as_a_whole,
     folding.a_run_that_moved_is_not_removed,
     journals.stores_of_one_location_see_each_other,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+from dataclasses import replace
 
-from crewlite.errors import BranchConflictError
-from crewlite.state.entry import Entry
+from crewlite.errors import BranchConflictError, StoreError
+from crewlite.ids import new_id
+from crewlite.state.entry import Entry, seal
 from crewlite.state.fold import fold
 from crewlite.state.providers import Commit, Store
 from crewlite.testing.bench import Bench, Branch
@@ -25,7 +28,7 @@ def sums_are_found_by_number(bench: Bench) -> None:
     for name, seq in (("main", 7), ("main", 0), ("experiment", 3), ("experiment", 1), ("gone", 1)):
         same(store.sum_at("run-1", name, seq), None, f"sum_at entry {seq} of {name} gives")
     same(store.sum_at("run-2", "main", 1), None, "sum_at of a run that is not there gives")
-    store.rewrite("run-1", "main", _head(main), _folded(main, 3))
+    store.rewrite("run-1", "main", main.entries, _folded(main, 3))
     for seq, total in ((3, main.entries[2].sum), (6, main.entries[5].sum), (5, None)):
         same(store.sum_at("run-1", "main", seq), total, f"once it was folded, sum_at entry {seq} gives")
 
@@ -66,7 +69,7 @@ def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     touched, less = store.touched("run-1", "main"), _folded(main, 5)
     assert len(less) < len(main.entries)
     time.sleep(0.03)
-    other.rewrite("run-1", "main", _head(main), less)
+    other.rewrite("run-1", "main", main.entries, less)
     for reader in (store, other, bench.open()):
         reads_as(reader, main, less)
     assert abs(store.touched("run-1", "main") - touched) < 0.01, (
@@ -79,35 +82,95 @@ def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     store.append([main.commit()])  # a sign of life
     store.append([main.add(2).commit()])
     reads_as(other, main, [*less, *main.entries[-2:]])
-    again = [*_folded(main, 5)]
-    store.rewrite("run-1", "main", _head(main), again)
+    then = [*less, *main.entries[-2:]]
+    again = fold([], then, [5])
+    store.rewrite("run-1", "main", then, again)
     store.append([main.add().commit()])
     reads_as(bench.open(), main, [*again, main.entries[-1]])
 
 
 def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
-    """`rewrite` is a BranchConflictError where the branch has moved, or a fork would lose its base; nothing changes."""
+    """`rewrite` is a BranchConflictError where a journal is not as it was read, or a fork would lose its base."""
     store, main = bench.open(), Branch().add(8)
     store.append([main.commit()])
-    early, less = _head(main), _folded(main)
+    early, less = list(main.entries), _folded(main)
     store.append([main.add().commit()])
     fork = main.forked("experiment", 5).add()
-    for why, head, entries in (
-        ("that has moved since", early, less),
-        ("whose head has another sum", (9, "0" * 32), _folded(main)),
+    other, folded = Branch(uid=main.uid).add(9).entries, _folded(main, 5)
+    for why, own in (
+        ("that has moved since", early),
+        ("that holds other entries", other),
+        ("whose last entry is another", [*main.entries[:-1], other[-1]]),
+        ("that holds an entry more", [*main.entries[:3], *main.entries[4:]]),
+        ("of which nothing was read", []),
     ):
-        with raises(BranchConflictError, f"rewriting a branch {why}"):
-            store.rewrite("run-1", "main", head, entries)
-        journal_is(store, main)
+        for entries in (less, _folded(main), own):
+            with raises(BranchConflictError, f"rewriting a branch {why}"):
+                store.rewrite("run-1", "main", own, entries)
+            journal_is(store, main)
     store.append([fork.commit()])
     with raises(BranchConflictError, "rewriting a branch without the entry that a fork stands on"):
-        store.rewrite("run-1", "main", _head(main), _folded(main))
+        store.rewrite("run-1", "main", main.entries, _folded(main))
     with raises(BranchConflictError, "rewriting a branch that is not there"):
-        store.rewrite("run-1", "gone", _head(main), _folded(main))
+        store.rewrite("run-1", "gone", main.entries, _folded(main))
     for branch in (main, fork):
         journal_is(store, branch)
-    store.rewrite("run-1", "main", _head(main), _folded(main, 5))
-    reads_as(store, main, _folded(main, 5))
+    store.rewrite("run-1", "main", main.entries, folded)
+    reads_as(store, main, folded)
+    with raises(BranchConflictError, "rewriting a branch that was folded since"):
+        store.rewrite("run-1", "main", main.entries, folded)
+    reads_as(store, main, folded)
+
+
+def a_rewrite_accounts_for_every_entry(bench: Bench) -> None:
+    """`rewrite` is a StoreError where the new entries do not account for all the old ones; nothing changes."""
+    store, main = bench.open(), Branch().add(8)
+    store.append([main.commit()])
+    fork = main.forked("experiment", 3).add(5)
+    store.append([fork.commit()])
+    for branch, before in ((main, []), (fork, main.entries[:3])):
+        for why, entries in _unaccounted(before, branch.entries).items():
+            with raises(StoreError, f"rewriting a branch as {why}"):
+                store.rewrite("run-1", branch.branch, branch.entries, entries)
+            journal_is(store, branch)
+    with raises(StoreError, "rewriting a branch as nothing"):
+        store.rewrite("run-1", "experiment", fork.entries, [])
+    journal_is(store, fork)
+
+
+def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]]:
+    """Ways in which entries fail to be `own` folded; the third of them, where a fork stands, stays if it can."""
+    first, last, folded = own[0], own[-1], fold(before, own, [own[2].seq])
+    other = seal({**own[3].facts, "steps": []}, after=own[2].sum)
+
+    def joined(start: int, total: str, after: int) -> Entry:
+        return seal({**last.facts, "folded": {"first": own[start].seq, "sum": total}}, after=own[after].sum)
+
+    return {
+        "a journal with a hole": [*own[:3], *own[4:]],
+        "a journal with a hole before its end": [*own[:3], last],
+        "a fold with a hole": [*folded[:-1], joined(4, last.sum, after=2)],
+        "a journal that ends too early": own[:-1],
+        "a journal that lacks its beginning": own[1:],
+        "a journal with an entry twice": [*own[:3], own[2], *own[3:]],
+        "a journal in another order": [*own[:3], *own[3:][::-1]],
+        "a journal with another entry in the middle": [*own[:3], other, *own[4:]],
+        "a journal with another end": [*own[:-1], seal({**last.facts, "steps": []}, after=own[-2].sum)],
+        "a journal whose end is chained to nothing": [*own[:-1], seal(last.facts, after="")],
+        "a fold that says another sum": [*own[:3], joined(3, "0" * 32, after=2)],
+        "a fold that is chained to another entry": [*own[:3], joined(3, last.sum, after=1)],
+        "the beginning of another run": [
+            seal({**first.facts, "run": {**first.facts["run"], "uid": new_id()}}, after=_before(first)),
+            *own[1:],
+        ],
+        "an entry whose bytes were changed": [*own[:-1], replace(last, body=last.body.replace(b"1.5", b"2.5"))],
+    }
+
+
+def _before(first: Entry) -> str:
+    """What the first entry of a branch is chained to."""
+    base = first.facts["run"].get("base")
+    return base["sum"] if base else ""
 
 
 def a_run_is_removed_as_a_whole(bench: Bench) -> None:
@@ -170,15 +233,18 @@ def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
     """Readers on any thread, at any moment of a rewrite, see the journal as it was or as it is then, and no other."""
     store, main, ended = bench.open(), Branch().add(30), threading.Event()
     store.append([main.commit()])
-    less, problems = _folded(main), list[str]()
-    sizes = (len(main.entries), len(less))
+    steps, problems = [main.entries], list[str]()
+    for seq in range(3, 31, 2):
+        steps.append(fold([], steps[-1], range(seq, 31)))
+    sizes = {len(entries) for entries in steps}
+    assert len(sizes) > 5, "folding makes it shorter, again and again"
 
     def read(reader: Store) -> None:
         try:
             while not ended.is_set():
                 found = reader.read("run-1", "main")
                 if not found or found[-1].sum != main.entries[-1].sum or len(found) not in sizes:
-                    problems.append(f"a reader met {len(found)} entries, and there are {sizes[0]}, or {sizes[1]}")
+                    problems.append(f"a reader met {len(found)} entries, and there are one of {sorted(sizes)}")
         except Exception as error:  # noqa: BLE001 - told by the law, not by a dying thread
             problems.append(f"a reader met {type(error).__name__}: {error}")
 
@@ -186,14 +252,14 @@ def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
     for reader in readers:
         reader.start()
     try:
-        for entries in (less, main.entries) * 8:
-            store.rewrite("run-1", "main", _head(main), entries)
+        for before, after in itertools.pairwise(steps):
+            store.rewrite("run-1", "main", before, after)
     finally:
         ended.set()
         for reader in readers:
             reader.join()
     assert not problems, problems[0]
-    journal_is(store, main)
+    reads_as(store, main, steps[-1])
 
 
 def _head(branch: Branch) -> tuple[int, str]:
