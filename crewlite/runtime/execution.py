@@ -148,10 +148,11 @@ class Execution(Generic[T]):
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return
+        moment = None
         if setting := run.subscriber.wants(event.type, self.settings):
-            await run.journal.save(run.place(event, setting, run.journal.next_seq))
+            moment = await run.save(run.place(event, setting, run.journal.next_seq))
         run.journal.ride(event)
-        run.emit(self.step.voice.source, event)
+        run.emit(self.step.voice.source, event, moment)
         self.started = event.event_id
 
     async def _succeed(
@@ -236,9 +237,9 @@ class Execution(Generic[T]):
             run.journal.ride(event)
             if setting := run.subscriber.wants(event.type, self.settings):
                 facts |= run.place(event, setting, run.journal.next_seq)
-        await run.journal.save(facts, now=any(effect == "once" for _, effect in facts.get("intents", ())))
+        moment = await run.save(facts, now=any(effect == "once" for _, effect in facts.get("intents", ())))
         if event is not None:
-            run.emit(self.step.voice.source, event)
+            run.emit(self.step.voice.source, event, moment)
 
     def _stamp(self, **more: Any) -> durable.Stamp:
         seq = self.outer.run.journal.next_seq

@@ -206,10 +206,11 @@ class Frame:
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.ride(event)
-            await run.journal.save(run.place(event, setting, seq))
+            moment = await run.save(run.place(event, setting, seq))
         else:
             run.journal.ride(event)
-        run.emit(source, event)
+            moment = None
+        run.emit(source, event, moment)
         return event.event_id
 
     def hear(self, address: str, digest: str, data: Any) -> None:

@@ -19,7 +19,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
-from crewlite.state.runtime import RuntimeState
+from crewlite.state.runtime import Moment, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber
 
 Durability = Literal["sync", "async", "degraded", "off"]
@@ -110,10 +110,16 @@ class Run:
         """The facts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
 
-    def emit(self, source: object, event: BaseEvent) -> None:
-        """Let the bus hear of an event, and handlers have the run at this moment."""
+    def emit(self, source: object, event: BaseEvent, moment: Moment | None = None) -> None:
+        """Let the bus hear of an event, and handlers have the run as it was at that moment; without one, as it is."""
         if event_bus.hears(type(event)):
-            event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or ""))
+            event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or "", moment))
+
+    async def save(self, facts: Facts, *, now: bool = False) -> Moment:
+        """Commit: see `Journal.save`. Returns the run as this commit left it, though others came while it waited."""
+        sealed = list[Moment]()
+        await self.journal.save(facts, now=now, sealed=lambda: sealed.append(Moment.of(self.record)))
+        return sealed[0] if sealed else Moment.of(self.record)  # one that could not be recorded is announced
 
     def idempotency_key(self, address: str) -> str:
         """The same for every try of a step, another for every other step, run and branch."""

@@ -160,8 +160,8 @@ class Journal:
             raise self.ended()
         return self.writer.ask(act)
 
-    async def store(self, facts: Facts) -> None:
-        """Commit and wait until it is durable. Raises what the store raises."""
+    async def store(self, facts: Facts, sealed: Callable[[], None] | None = None) -> None:
+        """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
@@ -172,15 +172,16 @@ class Journal:
             else:
                 waiting.set_result(None)
 
-        if self.commit(facts, settle, self.loop):
+        if self.commit(facts, settle, self.loop, sealed):
             self.unsettled += 1
             await waiting
             self.unsettled -= 1
 
-    async def save(self, facts: Facts, *, now: bool = False) -> None:
+    async def save(self, facts: Facts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
         """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
 
-        Announces the checkpoint it names, and failures.
+        Announces the checkpoint it names, and failures. `sealed` is called as by `commit`: when this returns, later
+        commits may have been made.
         """
         if self.closed:  # what was left behind is no failed save of the run
             raise self.ended()
@@ -188,10 +189,10 @@ class Journal:
         if place:
             self.say(events.CheckpointStartedEvent, **naming(place))
         if self.durability == "async" and not now:
-            await self._save_behind(facts, started)
+            await self._save_behind(facts, started, sealed)
             return
         try:
-            await self.store(facts)
+            await self.store(facts, sealed)
         except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return
@@ -215,7 +216,7 @@ class Journal:
                     self.location or "", "what may happen only once is not done while nothing can be saved; try again"
                 )
 
-    async def _save_behind(self, facts: Facts, started: float) -> None:
+    async def _save_behind(self, facts: Facts, started: float, sealed: Callable[[], None] | None) -> None:
         """Commit without waiting, except for those before it when too many are under way."""
         if self.broken:
             raise self.broken
@@ -232,7 +233,7 @@ class Journal:
                 self.broken = stop
 
         try:
-            stored = self.commit(facts, settle, self.loop)
+            stored = self.commit(facts, settle, self.loop, sealed)
         except NotCodable as error:
             self._not_saved(error)
             return

@@ -30,10 +30,10 @@ class RuntimeState(Bag):
 
     __slots__ = ("_then", "_trigger")
 
-    def __init__(self, journal: Journal, trigger: str, address: str) -> None:
+    def __init__(self, journal: Journal, trigger: str, address: str, moment: Moment | None = None) -> None:
         super().__init__(journal, address)
         self._trigger = trigger
-        self._then: _Then | None = _Then.of(journal.record)
+        self._then: Moment | None = moment or Moment.of(journal.record)
         """The moment it is bound to, however late it is used; None for a state that was opened, whose moment is now."""
 
     @classmethod
@@ -166,8 +166,8 @@ class RuntimeState(Bag):
         return {"place": new_place(self._journal.record, seq, self._trigger, self._address, **named)}
 
 
-class _Then(NamedTuple):
-    """A moment of a run."""
+class Moment(NamedTuple):
+    """A run as one of its commits left it."""
 
     seq: int
     sum: str
@@ -175,7 +175,8 @@ class _Then(NamedTuple):
     finished: int
 
     @classmethod
-    def of(cls, record: Record) -> _Then:
+    def of(cls, record: Record) -> Moment:
+        """The run as its newest commit left it."""
         return cls(record.seq, record.sum, record.usage, len(record.tasks))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,54 @@ def test_an_async_manual_checkpoint_is_bound_to_its_event_however_late(make_crew
     found = {place.ref: place for place in places(on_disk())}
     assert [found[ref].seq for _, ref in refs] == [seq for seq, _ in refs]
     assert [len(found[ref].tasks) for _, ref in refs] == [0, 1, 2]
+
+
+class HeldUp:
+    """Keeps commits in a dict, and holds up the one that says that task t0 is done until `go` is set."""
+
+    name = "held up"
+
+    def __init__(self):
+        self.inner, self.held, self.go = InMemoryProvider(), threading.Event(), threading.Event()
+
+    def open(self, location):
+        provider, store = self, self.inner.open(location)
+
+        class Store:
+            def append(self, commits):
+                entries = [entry for commit in commits for entry in commit.entries]
+                if any(step["address"] == "task:t0" for entry in entries for step in entry.facts.get("steps", ())):
+                    provider.held.set()
+                    assert provider.go.wait(30)
+                store.append(commits)
+
+            def __getattr__(self, name):
+                return getattr(store, name)
+
+        return Store()
+
+
+def test_a_handler_is_given_the_run_as_it_was_at_its_event_though_a_handler_before_it_commits_meanwhile(make_crew):
+    provider, moments = HeldUp(), {}
+
+    @event_bus.on(LLMCallCompletedEvent)
+    async def late(source, event, state):
+        if event.address == "task:t0/llm#1":
+            await asyncio.to_thread(provider.held.wait, 30)
+            naming = asyncio.ensure_future(state.acheckpoint())
+            await asyncio.sleep(0.05)
+            provider.go.set()
+            await naming
+
+    @event_bus.on(TaskCompletedEvent)
+    def done(source, event, state):
+        moments[event.address] = (event.seq, state.seq, state.checkpoint())
+
+    config = CheckpointConfig(location="anywhere", provider=provider, on_events=["crew_kickoff_completed"])
+    make_crew(["a", "b"], count=2, checkpoint=config).kickoff()
+    found = {place.ref: place.seq for place in places(config)}
+    assert len(moments) == 2
+    assert all(of_event == of_state == found[ref] for of_event, of_state, ref in moments.values())
 
 
 def test_a_manual_checkpoint_can_be_labelled_and_resumed_by_its_label(make_crew, on_disk):

@@ -225,7 +225,9 @@ def test_a_configuration_secret_is_never_written():
 
 
 def _twin(module, name="Twin"):
-    return dataclasses.make_dataclass(name, [("n", int)], namespace={"__module__": module})
+    twin = dataclasses.make_dataclass(name, [("n", int)])
+    twin.__module__ = module  # from Python 3.12 on, make_dataclass takes no other from the namespace
+    return twin
 
 
 @pytest.mark.parametrize(("recorded", "known"), [("__main__", "app"), ("app", "__main__")])
