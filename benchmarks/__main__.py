@@ -9,12 +9,42 @@ import sys
 import traceback
 from collections.abc import Iterator
 
-from benchmarks import bus, crew, durable, fanout, flows, fork, imports, listing, memory, peers, prune, resume, storage
+from benchmarks import (
+    bus,
+    crew,
+    durable,
+    fanout,
+    flows,
+    fork,
+    imports,
+    listing,
+    memory,
+    peers,
+    prune,
+    resume,
+    secrets,
+    storage,
+)
 from benchmarks.measure import Row
 
 SUBJECTS = {
     module.__name__.partition(".")[2]: module
-    for module in (imports, bus, crew, flows, durable, resume, fork, listing, fanout, memory, storage, prune, peers)
+    for module in (
+        imports,
+        bus,
+        crew,
+        flows,
+        durable,
+        resume,
+        fork,
+        listing,
+        fanout,
+        memory,
+        storage,
+        prune,
+        secrets,
+        peers,
+    )
 }
 
 

@@ -1,31 +1,45 @@
 """Configuration secrets, and keeping them out of everything that is written or said.
 
-What counts as one: the value of a `SecretStr`; any text found under a secret-sounding name in a definition (fields
-of models and tools, headers among them); any environment variable with such a name. Known values are masked in
-outcomes, events and error texts. Masking wins over exactness.
+A text is a secret if it is declared as one and can be one. Declared: a `SecretStr`, or a text under a name that bears
+secrets, in the fields of a definition or in the environment. Can be one: long and varied enough, and no plain word, as
+a word in an answer must stay a word. Known values are masked in outcomes, events and error texts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 MASK = "[secret]"
-_SHORTEST = 6  # anything shorter would mask ordinary words
-_DEEPEST = 8  # levels of objects within objects that are looked into
+_SHORTEST = 6  # anything shorter occurs inside ordinary words
+_LONGEST_WORD = 15  # letters; longer ones are generated
+_SHORTEST_NUMBER = 8  # digits; shorter ones are counts, years and amounts
+_LEAST_VARIETY = 3  # different characters; "xxxxxxxx" holds a place
+_DEEPEST = 3  # objects that one is reached through by attributes
+_SETTINGS = 64  # entries of a dict that may be settings; more are data
+_KEYS = (
+    "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
+    "subscription"
+)
 _NAMES = re.compile(
-    r"(api_?key|access_?key|private_?key|secret|token|passw(or)?d|passphrase|credential|authori[sz]ation|cookie|bearer)",
-    re.IGNORECASE,
+    rf"(?:(?:^|_)(?:{_KEYS})_keys?|api_?keys?|(?:^|_)secrets?|passw(?:or)?ds?|pass_?phrases?|(?:^|_)credentials?|"
+    r"(?:^|_)authori[sz]ation|(?:^|_)cookies?|(?:^|_)bearer|(?:^|_)token|(?:auth|access|api|refresh)_?tokens?)$"
 )
-_COUNTS = re.compile(
-    r"(max|min|num|total|prompt|completion|cached|reasoning|input|output)_tokens?|^tokens$|token_(usage|count|limit)",
-    re.IGNORECASE,
+_TEXT_TOKENS = re.compile(  # counted, or marks in a text of a model
+    r"(?:^|_)(?:bos|cached|completion|end|eos|input|mask|max|min|next|num|output|pad|page|prompt|reasoning|sep|start|"
+    r"stop|total|unk)_token$"
 )
-_PLAIN_HEADERS = re.compile(r"accept|content|user-agent|host|connection|cache-control|date", re.IGNORECASE)
-_ENVIRONMENT = re.compile(r"(_KEY|_TOKEN|_SECRET|_PASSWORD|_PASSWD|_CREDENTIALS?)$|^(API_?KEY|TOKEN|SECRET|PASSWORD)$")
+_PLAIN_HEADERS = re.compile(
+    r"accept|content|user-agent|host|connection|cache-control|date|origin|(?:http-)?referr?er|x-title", re.IGNORECASE
+)
+_WORD = re.compile(rf"(?:[^\W\d_])(?:[^\W\d_]){{0,{_LONGEST_WORD - 1}}}")
+_GENERATED = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{16,}")
 
 
 class Secrets:
@@ -47,9 +61,7 @@ class Secrets:
     @classmethod
     def of(cls, *objects: object, extra: Iterable[str] = ()) -> Secrets:
         """The secrets found in these objects' fields and in the environment, and the `extra` ones."""
-        return cls(
-            {os.environ[name] for name in os.environ if _ENVIRONMENT.search(name)} | set(extra) | _found(objects)
-        )
+        return cls(_in_environment() | set(extra) | _found(objects))
 
     def mask(self, text: str) -> str:
         """`text` with every known secret value replaced."""
@@ -75,45 +87,112 @@ def _is_no_text(data: Mapping[str, object]) -> bool:
     return isinstance(tag, str) and isinstance(data.get("v"), str) and not tag.lower().endswith("path")
 
 
+def _in_environment() -> set[str]:
+    return {
+        value
+        for name, value in os.environ.items()
+        if (_bears(name) and _can_be_secret(value)) or (name.endswith("_KEY") and _GENERATED.search(value))
+    }
+
+
+@lru_cache(maxsize=4096)
+def _bears(name: str) -> bool:
+    """Whether a name says that its value is a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+    return bool(_NAMES.search(plain)) and not _TEXT_TOKENS.search(plain)
+
+
+def _can_be_secret(text: str) -> bool:
+    """Whether a text is long and varied enough for a secret, and no plain word or short number."""
+    if len(text) < _SHORTEST or len(set(text)) < _LEAST_VARIETY:
+        return False
+    if text.isdecimal():
+        return len(text) >= _SHORTEST_NUMBER
+    return not (_WORD.fullmatch(text) and (text[1:].islower() or text.isupper()))
+
+
 def _found(objects: Iterable[object]) -> set[str]:
-    found, seen = set[str](), set[int]()
+    search = _Search()
     for item in objects:
-        _collect(item, "", found, seen, 0)
-    return found
+        search.look_at(item, "", depth=0)
+    return search.found
 
 
-def _collect(value: object, name: str, found: set[str], seen: set[int], depth: int) -> None:
-    if isinstance(value, SecretStr | SecretBytes):
-        inner = value.get_secret_value()
-        found.add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
-    elif isinstance(value, str):
-        if _NAMES.search(name) and not _COUNTS.search(name):
-            found |= {value, *(word for word in value.split() if len(word) > 8)}  # "Bearer abc...": also without Bearer
-    elif depth < _DEEPEST and id(value) not in seen:
-        seen.add(id(value))
-        for key, item in _parts(value, name):
-            _collect(item, key, found, seen, depth + 1)
+class _Search:
+    """Looks for secrets in the declared fields of objects. What a container of data holds is never visited."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self._seen: set[int] = set()
+
+    def look_at(self, value: object, name: str, *, depth: int, declared: bool = False) -> None:
+        """Add the secrets of a value under this name; `declared`: its type says that there are some inside."""
+        if isinstance(value, SecretStr | SecretBytes):
+            inner = value.get_secret_value()
+            self._add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
+        elif isinstance(value, str):
+            if _bears(name):
+                self._add(value)
+        elif _is_headers(name) and isinstance(value, Mapping | list | tuple):
+            self._headers(value)
+        elif id(value) not in self._seen and depth <= _DEEPEST:
+            self._seen.add(id(value))
+            for part, item, known in _parts(value, name, declared):
+                self.look_at(item, part, depth=depth + 1, declared=known)
+
+    def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
+        """Any header may authorise, but for the well-known ones."""
+        pairs = value.items() if isinstance(value, Mapping) else value
+        for pair in pairs:
+            if isinstance(pair, tuple) and len(pair) == 2 and not _PLAIN_HEADERS.match(str(pair[0])):
+                text = pair[1].get_secret_value() if isinstance(pair[1], SecretStr) else pair[1]
+                if isinstance(text, str) and (_bears(str(pair[0])) or any(map(_can_be_secret, text.split()))):
+                    self._add(text)
+
+    def _add(self, text: str) -> None:
+        self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # "Bearer abc": also without Bearer
 
 
-def _parts(value: object, name: str) -> Iterable[tuple[str, object]]:
-    """What an object holds, each part under the name that tells whether it is secret."""
-    headers = "header" in name.lower()
-    if headers and isinstance(value, list | tuple):
-        value = dict(item for item in value if isinstance(item, tuple) and len(item) == 2)
-    if isinstance(value, Mapping):
-        # any header may authorise, but for the well-known ones; elsewhere a key's own name decides
-        known = not headers
-        return [(str(k) if known or _PLAIN_HEADERS.match(str(k)) else "authorization", v) for k, v in value.items()]
-    if isinstance(value, list | tuple | set | frozenset):
-        # a list of lists is what an object went through (conversations, rows), not how it was configured
-        return [(name, item) for item in value if not isinstance(item, list | tuple)]
-    return _fields(value).items()
+def _is_headers(name: str) -> bool:
+    return name.lower().endswith("headers")
 
 
-def _fields(value: object) -> dict[str, object]:
-    if isinstance(value, type) or (callable(value) and not isinstance(value, BaseModel)):
-        return {}
-    fields = dict(getattr(value, "__dict__", {}))
-    if isinstance(value, BaseModel) and value.__pydantic_private__:
-        fields |= value.__pydantic_private__
-    return fields
+def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, object, bool]]:
+    """What to look at in an object: its name, itself, and whether its type declares secrets."""
+    if isinstance(value, dict):
+        if declared or _bears(name) or len(value) <= _SETTINGS:
+            of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
+            yield from ((name if of_secrets else str(key), item, declared) for key, item in value.items())
+    elif isinstance(value, list | tuple | set | frozenset):
+        if declared or _bears(name):
+            yield from ((name, item, declared) for item in value)
+    elif isinstance(value, BaseModel):
+        more = {**(value.__pydantic_private__ or {}), **(value.__pydantic_extra__ or {})}
+        fields = _declaring(type(value))
+        yield from ((key, getattr(value, key), known) for key, known in fields.items())
+        yield from ((key, item, False) for key, item in more.items())
+    elif not isinstance(value, type) and not callable(value):
+        yield from ((key, item, False) for key, item in _attributes(value).items())
+
+
+def _attributes(value: object) -> dict[str, object]:
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+    return dict(getattr(value, "__dict__", {}))
+
+
+@lru_cache(maxsize=1024)
+def _declaring(cls: type[BaseModel]) -> dict[str, bool]:
+    """The fields of a class, and whether the type of each says that there are secrets inside."""
+    return {name: _declares(field.annotation, frozenset({cls})) for name, field in cls.model_fields.items()}
+
+
+def _declares(annotation: object, seen: frozenset[object]) -> bool:
+    if not isinstance(annotation, type) or typing.get_origin(annotation):
+        return any(_declares(part, seen) for part in typing.get_args(annotation))
+    if issubclass(annotation, SecretStr | SecretBytes):
+        return True
+    if not issubclass(annotation, BaseModel) or annotation in seen:
+        return False
+    fields, seen = annotation.model_fields.items(), seen | {annotation}
+    return any(_bears(name) or _declares(field.annotation, seen) for name, field in fields)

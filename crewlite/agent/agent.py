@@ -18,6 +18,7 @@ from crewlite.errors import ConfigError
 from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM, Message
+from crewlite.llm.call import ways
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
@@ -162,6 +163,11 @@ class Agent(Definition):
         self._check(inputs)
         return {"messages": _conversation(inputs["messages"])}
 
+    def secret_sources(self) -> tuple[object, ...]:
+        """The live objects in whose fields secrets are looked for."""
+        models = ways(self.llm) if isinstance(self.llm, BaseLLM) else ()
+        return (self, *models, *self.tools)
+
     async def _kickoff(self, request: Request, response_format: type[BaseModel] | None) -> LiteAgentOutput:
         if self._bound is not None and request.from_checkpoint is None:
             request, response_format = request.going_on_from(self._bound), response_format or self._response_format
@@ -178,7 +184,7 @@ class Agent(Definition):
             inner=(),
             natural=frozenset({"lite_agent_execution_completed"}),
             silent=_SILENT,
-            holds=(self, llm, *self.tools),
+            holds=(*self.secret_sources(), llm),
             check=self._check,
             asks=lambda inputs: self._question(shape, _conversation(inputs["messages"])),
             asks_people=any(tool.requires_approval for tool in self.tools),

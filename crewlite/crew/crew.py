@@ -19,6 +19,7 @@ from crewlite.errors import ConfigError, NoModel
 from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM
+from crewlite.llm.call import ways
 from crewlite.llm.models import resolve_llm
 from crewlite.refs import check_name
 from crewlite.runtime.door import run_sync
@@ -213,6 +214,13 @@ class Crew(Definition):
         with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
             return await kickoff(self._root(cast), request.going_on_from(self._bound))
 
+    def secret_sources(self) -> tuple[object, ...]:
+        """The live objects in whose fields secrets are looked for."""
+        models = ways(self.llm) if isinstance(self.llm, BaseLLM) else ()
+        people = [part for agent in self._people() for part in agent.secret_sources()]
+        work = [part for task in self.tasks for part in (task, *task.tools)]
+        return (self, *models, *people, *work)
+
     def _root(self, cast: Cast) -> Root[CrewOutput]:
         return Root(
             kind="crew",
@@ -223,10 +231,7 @@ class Crew(Definition):
             inner=tuple(setting for task, agent, _ in cast for setting in (task.checkpoint, agent.checkpoint)),
             natural=frozenset({"task_completed"}),
             silent=_SILENT,
-            holds=(
-                self,
-                *(part for task, agent, llm in cast for part in (task, agent, llm, *agent.tools, *task.tools)),
-            ),
+            holds=(*self.secret_sources(), *(llm for _, _, llm in cast)),
             check=lambda inputs: _fill(cast, inputs),
             asks=lambda inputs: question(self, cast, inputs),
             step=lambda inputs, run: crew_step(self, cast, inputs, run),

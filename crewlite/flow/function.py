@@ -232,6 +232,10 @@ class FlowFunction(Generic[P, R]):
         """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
         return self._given((), inputs)
 
+    def secret_sources(self) -> tuple[object, ...]:
+        """The live objects in whose fields secrets are looked for: of a function none but itself."""
+        return (self,)
+
     def identity(self) -> str:
         """The same for every flow of this name."""
         return identity_of("flow", self.name)
@@ -278,7 +282,7 @@ class FlowFunction(Generic[P, R]):
             inner=(),
             natural=frozenset({"step_completed", "task_completed"}),
             silent=frozenset(),
-            holds=(self,),
+            holds=self.secret_sources(),
             check=self._check,
             asks=codec.encode,
             step=self._step,

@@ -32,6 +32,9 @@ class Forkable(Protocol):
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Inputs as its runs record them. Raises ConfigError for what it does not take."""
 
+    def secret_sources(self) -> tuple[object, ...]:
+        """The live objects in whose fields secrets are looked for."""
+
 
 D = TypeVar("D", bound=Forkable)
 
@@ -88,7 +91,8 @@ class Fork(Generic[D]):
             raise ConfigError(f"bind= is for {self._owner.__name__}.fork: an instance has its live parts")
         found, changed = self._found(given), self._changed(edits, rerun, inputs)
         source = self._owner if self._instance is None else self._instance
-        secrets = Secrets.of(self._instance, extra=self._own.redact or ())
+        sources = () if self._instance is None else self._instance.secret_sources()
+        secrets = Secrets.of(*sources, extra=self._own.redact or ())
         made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
         at = _there(given, made)
         if self._instance is None:

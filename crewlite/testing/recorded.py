@@ -109,7 +109,7 @@ class RecordedLLM(BaseLLM):
         context = context | {"response_schema": schema, "on_chunk": told}
         reply = await ask_once(self._source, messages, tools, context)
         line = _line(asked, reply, reply.model or self._source.model, streamed=bool(told and told.any))
-        own, run = Secrets.of(self._source), durable.scope()
+        own, run = Secrets.of(*ways(self._source)), durable.scope()
         line = _masked(line, lambda text: run.mask(own.mask(text)))
         return await background.in_thread(self._tape.add, line | {"key": key})
 
@@ -138,8 +138,6 @@ class _Kept:
 @dataclass(slots=True)
 class _Tape:
     """A file of recordings, and how far it was played."""
-
-    # with slots: what it holds is no configuration, in which secrets would be looked for
 
     path: Path
     _kept: dict[str, list[_Kept]] = field(default_factory=dict)

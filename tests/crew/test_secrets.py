@@ -97,3 +97,32 @@ def test_a_resumed_run_hears_the_masked_text_the_first_life_heard(monkeypatch):
     crew.kickoff(run_id="r")
     assert llm.calls[1] == llm.calls[2]
     assert "key [secret]" in llm.calls[2][1]["content"]
+
+
+class Paged(BaseTool):
+    name: str = "paged"
+    description: str = "Fetch pages."
+    token_type: str = "bearer"
+    password_field: str = "password"
+
+    def _run(self) -> str:
+        return "a summary: the bearer of the password"
+
+
+def test_a_result_of_ordinary_words_is_the_result(monkeypatch):
+    monkeypatch.setenv("SORT_KEY", "summary")
+    monkeypatch.setenv("POSTGRES_PASSWORD", "postgres")
+    answer = "A summary of how a bearer token replaces a password in postgres"
+    llm = ScriptedLLM([ToolCall("paged"), answer])
+    llm.api_key = SecretStr("password")
+    who = Agent(role="W", goal="g", llm=llm, tools=[Paged()])
+    crew = Crew(tasks=[Task(description="d", expected_output="x", agent=who)], checkpoint=True)
+    assert crew.kickoff().raw == answer
+    assert llm.calls[1][-1]["content"] == "a summary: the bearer of the password"
+
+
+def test_the_secrets_of_a_fallback_are_known_to_the_run():
+    spare = Leaky([])
+    llm = ScriptedLLM([f"I know {CANARIES['llm key']}"])
+    llm.fallbacks = (spare,)
+    assert Agent(role="W", goal="g", llm=llm).kickoff("What?").raw == "I know [secret]"

@@ -44,6 +44,26 @@ class Search(BaseTool):
         return query
 
 
+class Account(BaseModel):
+    user: str
+    password: str
+
+
+class Toolbox(BaseTool):
+    """Fields whose types say what is in them."""
+
+    name: str = "toolbox"
+    description: str = "Many things."
+    clients: list[Account] = []
+    by_name: dict[str, Account] = {}
+    typed: dict[str, SecretStr] = {}
+    proxy_headers: list[tuple[str, str]] = []
+    rows: list[str] = []
+
+    def _run(self) -> str:
+        return ""
+
+
 class Private(BaseModel):
     _token: str = PrivateAttr(default=KEY)
 
@@ -62,9 +82,13 @@ def _no_secrets_of_ours(monkeypatch):
         SecretStr(KEY),
         SecretBytes(KEY.encode()),
         Search(key=SecretStr(KEY)),
-        Search(options={"nested": [{"deep": SecretStr(KEY)}]}),
+        Search(options={"nested": {"deep": SecretStr(KEY)}}),
         Search(options={"api_key": KEY}),
-        Search(options=[{"auth_token": KEY}]),
+        Search(options={"api_keys": {"openai": KEY, "other": "another one"}}),
+        Toolbox(clients=[Account(user="ann", password=KEY)]),
+        Toolbox(by_name={"one": Account(user="ann", password=KEY)}),
+        Toolbox(typed={"one": SecretStr(KEY)}),
+        Toolbox(rows=["a"], proxy_headers=[("X-Anything", KEY)]),
         Search(options=Client(apikey=KEY)),
         Search(options=Client(inner=Client(client_secret=KEY))),
         *(
@@ -81,7 +105,6 @@ def _no_secrets_of_ours(monkeypatch):
         Model(secrets=[KEY, "another one"]),
         Private(),
         {"api_key": KEY},
-        [Model(api_key=KEY)],
     ],
     ids=lambda holder: repr(getattr(holder, "__dict__", holder))[:60],
 )
@@ -97,10 +120,161 @@ def test_a_secret_of_the_environment_is_known(name, monkeypatch):
     assert Secrets.of().mask(KEY) == MASK
 
 
-@pytest.mark.parametrize("name", ["HOME", "KEYBOARD", "TOKENIZER", "LANG", "SECRETARY", "PATH"])
-def test_the_rest_of_the_environment_is_not_masked(name, monkeypatch):
-    monkeypatch.setenv(name, "ordinary text")
-    assert Secrets.of().mask("ordinary text") == "ordinary text"
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HOME", "KEYBOARD", "TOKENIZER", "LANG", "SECRETARY", "PATH", "SORT_KEY", "PARTITION_KEY", "CACHE_KEY"),
+        *("TOKEN_TYPE", "PASSWORD_FIELD", "SECRET_NAME", "TOKEN_URL", "AWS_ACCESS_KEY_ID", "MAX_TOKENS", "EOS_TOKEN"),
+    ],
+)
+@pytest.mark.parametrize("value", ["ordinary text", "created_at", "customer-2026-orders"])
+def test_the_rest_of_the_environment_is_not_masked(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    assert Secrets.of().mask(value) == value
+
+
+def test_a_generated_key_of_the_environment_is_known_whoever_it_is_for(monkeypatch):
+    monkeypatch.setenv("ELSEWHERE_KEY", "sk-proj-4f9aQ81zP0bL77Xe2w")
+    assert Secrets.of().mask("sk-proj-4f9aQ81zP0bL77Xe2w") == MASK
+
+
+NO_SECRETS = [
+    "bearer",
+    "Summary",
+    "PASSWORD",
+    "postgres",
+    "authentication",
+    "пароль",
+    "111111",
+    "123456",
+    "xxxxxxxx",
+    "-----",
+]
+
+
+@pytest.mark.parametrize("value", NO_SECRETS)
+@pytest.mark.parametrize(
+    "hold",
+    [
+        SecretStr,
+        lambda value: {"password": value},
+        lambda value: {"headers": {"Authorization": value}},
+        lambda value: Model(api_key=SecretStr(value)),
+    ],
+    ids=["typed", "named", "header", "model"],
+)
+def test_a_word_of_a_dictionary_is_never_masked_whoever_calls_it_a_secret(hold, value, monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", value)
+    text = f"the {value} of an ordinary {value.lower()}"
+    assert Secrets.of(hold(value)).mask(text) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hunter2",
+        "letmein!",
+        "correct horse battery staple",
+        "84029317",
+        "kqzvwxjhtrpmbnds",
+        "AbCdEfGh",
+        "sk-very-secret",
+    ],
+)
+@pytest.mark.parametrize("hold", [SecretStr, lambda value: {"password": value}], ids=["typed", "named"])
+def test_what_is_no_plain_word_is_a_secret_where_it_is_declared_as_one(hold, value):
+    assert Secrets.of(hold(value)).mask(f"it is {value}.") == f"it is {MASK}."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("token_type", "tokenType", "password_field", "secret_name", "token_url", "api_key_id", "key", "sort_key"),
+        *("key_header", "stop_token", "pad_token", "next_token", "secretary", "password_hint", "credentials_path"),
+    ],
+)
+def test_a_name_that_only_speaks_of_a_secret_bears_none(name):
+    assert Secrets.of(Model(**{name: "value-4711"})).mask("value-4711") == "value-4711"
+
+
+def test_headers_that_tell_who_asks_are_no_secrets():
+    told = {"HTTP-Referer": "https://example.org/2026", "X-Title": "Tide tables v2", "User-Agent": "tides/2.1"}
+    text = " ".join(told.values())
+    assert Secrets.of(Model(extra_headers=told)).mask(text) == text
+
+
+class Counting(list):
+    """A list that counts how often anything in it is looked at."""
+
+    looked = 0
+
+    def __iter__(self):
+        self.looked += 1
+        return super().__iter__()
+
+    def __getitem__(self, at):
+        self.looked += 1
+        return super().__getitem__(at)
+
+
+class CountingDict(dict):
+    """The same for a dict."""
+
+    looked = 0
+
+    def items(self):
+        self.looked += 1
+        return super().items()
+
+    __iter__ = keys = values = items
+
+
+class Row(BaseModel):
+    text: str
+
+
+class Loaded(BaseTool):
+    """A tool with its data in it."""
+
+    name: str = "loaded"
+    description: str = "Looks things up."
+    model_config = {"arbitrary_types_allowed": True}
+    rows: object = None
+    listed: list[Row] = []
+    _index: object = PrivateAttr(default=None)
+
+    def _run(self) -> str:
+        return ""
+
+
+def test_what_a_container_of_data_holds_is_never_looked_at():
+    rows, index, table = Counting(["a", "b"]), Counting(["c"]), CountingDict((str(n), "text") for n in range(1_000))
+    tool = Loaded(rows=rows)
+    tool._index = index
+    for holder in (
+        tool,
+        Loaded(rows=table),
+        Loaded(rows=Client(rows=rows, table=table)),
+        Model(rows=rows, index=[index]),
+    ):
+        Secrets.of(holder)
+    assert (rows.looked, index.looked, table.looked) == (0, 0, 0)
+
+
+def test_a_list_of_models_that_declare_no_secret_is_not_looked_at():
+    class Watched(Row):
+        def __getattribute__(self, name):
+            assert name != "text", "its text was read"
+            return super().__getattribute__(name)
+
+    tool = Loaded.model_construct(listed=[Watched(text="a")])
+    Secrets.of(tool)
+
+
+def test_objects_that_lead_to_each_other_are_followed_three_deep_and_no_further():
+    assert Secrets.of(Model(client=Client(inner=Client(token=KEY)))).mask(KEY) == MASK
+    deep = Client(a=Client(b=Client(c=Client(d=Client(token=KEY)))))
+    assert Secrets.of(Model(client=deep)).mask(KEY) == KEY
 
 
 @pytest.mark.parametrize(
@@ -116,6 +290,7 @@ def test_the_rest_of_the_environment_is_not_masked(name, monkeypatch):
         {"base_url": "ordinary"},
         {"role": "ordinary"},
         {"keyboard": "ordinary"},
+        {"token_type": "ordinary", "password_field": "ordinary"},
         {"options": {"max_tokens": "ordinary", "temperature": 0.25}},
     ],
     ids=str,
@@ -145,8 +320,8 @@ def test_the_longest_secret_is_masked_first():
 
 
 def test_masking_twice_changes_nothing_more(monkeypatch):
-    monkeypatch.setenv("DB_PASSWORD", "secret")
-    secrets = Secrets.of(extra=["[secret", KEY])
+    monkeypatch.setenv("DB_PASSWORD", KEY)
+    secrets = Secrets.of(extra=["secret", "[secret"])
     once = secrets.mask(f"the secret is {KEY}")
     assert secrets.mask(once) == once
 
@@ -172,7 +347,7 @@ def test_definitions_that_hold_themselves_are_searched_all_the_same():
     loop: dict = {"api_key": KEY}
     loop["self"] = loop
     ring = Client(token=KEY)
-    ring.ring = [ring]
+    ring.ring = ring
     for holder in (loop, ring, Model(config=loop)):
         assert Secrets.of(holder).mask(KEY) == MASK
 
