@@ -7,10 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from crewlite import events
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.entry import Facts
-from crewlite.state.journal import Journal, naming
+from crewlite.state.journal import Journal
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.writer import open_writer
 
@@ -30,7 +29,6 @@ def name_place(
             raise StoreError(
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
-        journal.say(events.CheckpointStartedEvent, **naming(facts["place"]))
         where = journal.location or ""
 
         def done(error: BaseException | None) -> None:
@@ -54,8 +52,6 @@ def change(journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], 
 
     def act(changed: Future[T]) -> None:
         facts, found, failed = make(), list[T](), list[Exception]()
-        if journal.writer and "place" in facts:
-            journal.say(events.CheckpointStartedEvent, **naming(facts["place"]))
 
         def look() -> None:
             try:

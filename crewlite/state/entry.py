@@ -65,7 +65,7 @@ class Entry:
 
 
 class Unsound(Exception):
-    """Bytes that are not the entry that ought to follow. Not for users: readers turn it into JournalCorrupt."""
+    """What is not, or cannot be, the entry that ought to follow. Not for users: readers turn it into JournalCorrupt."""
 
 
 def given_up(address: str, kind: str) -> Facts:
@@ -74,7 +74,15 @@ def given_up(address: str, kind: str) -> Facts:
 
 
 def seal(facts: Facts, *, after: str) -> Entry:
-    """Make the entry that follows the one whose sum is `after` ("" for the first)."""
+    """Make the entry that follows the one whose sum is `after` ("" for the first).
+
+    Raises Unsound for one that nobody could read back, as it names a checkpoint of another commit.
+    """
+    if place := facts.get("place"):
+        try:
+            shape.check_place(place, facts["seq"])
+        except ValueError as misfit:
+            raise Unsound(f"this cannot be sealed: {misfit}") from None
     body = dumps(facts)
     return Entry(facts["seq"], _sum(after, body), body, facts)
 

@@ -121,7 +121,8 @@ class Journal:
     ) -> bool:
         """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put.
 
-        In between `sealed` is called, while the record is as these facts leave it.
+        In between `sealed` is called, while the record is as these facts leave it. What is announced comes last: a
+        handler may commit, and the numbers in `facts` are those of this commit.
         """
         if self.closed:
             raise self.ended()
@@ -143,6 +144,8 @@ class Journal:
             writer.put(lane, (entry,), done, loop)
         else:
             self.entries.append(entry)
+        if place and writer:
+            self.say(events.CheckpointStartedEvent, **naming(place))
         if refused:
             self.failed(refused)
         return bool(writer and lane)
@@ -185,9 +188,7 @@ class Journal:
         """
         if self.closed:  # what was left behind is no failed save of the run
             raise self.ended()
-        place, started = facts.get("place"), time.perf_counter()
-        if place:
-            self.say(events.CheckpointStartedEvent, **naming(place))
+        started = time.perf_counter()
         if self.durability == "async" and not now:
             await self._save_behind(facts, started, sealed)
             return
@@ -196,7 +197,7 @@ class Journal:
         except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return
-        if place:
+        if "place" in facts:
             self.completed(facts, started)
 
     async def flush(self) -> None:

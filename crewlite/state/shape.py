@@ -10,6 +10,7 @@ What a run recorded as data (`value`, `inputs`, `metadata`) may be of any kind: 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, NotRequired
@@ -30,6 +31,12 @@ def check(facts: object) -> None:
         _whole().validate_python(facts)
     except ValidationError as error:
         raise ValueError(first_problem(error, "the commit")) from None
+
+
+def check_place(place: Mapping[str, Any], seq: int) -> None:
+    """Raises ValueError unless commit `seq` can name this place: its own, or an earlier one whose sum it knows."""
+    if place["seq"] > seq or ("sum" not in place and place["seq"] < seq):
+        raise ValueError(f"it is commit {seq} and names a place at commit {place['seq']}, which is not here")
 
 
 def first_problem(error: ValidationError, whole: str) -> str:
@@ -312,8 +319,8 @@ def _whole_commit(facts: Commit) -> Commit:
     base = run.get("base") if run else None
     if "folded" in facts and facts["folded"]["first"] > seq:
         raise ValueError("it ends before it begins")
-    if place and (place["seq"] > seq or ("sum" not in place and place["seq"] < seq)):
-        raise ValueError("it names a place that is not here")
+    if place:
+        check_place(place, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
         raise ValueError("it stands on what comes later")
     return facts
