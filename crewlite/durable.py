@@ -25,6 +25,7 @@ from crewlite.errors import (
     StoreError,
     Suspended,
 )
+from crewlite.usage import Usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,6 +127,8 @@ class Step(Generic[T]):
     decode: Callable[[Json], T] = same
     usage: Callable[[T], Json] | None = None
     """Tokens and cost of the outcome, as recorded."""
+    with_usage: Callable[[T, Usage], T] | None = None
+    """The outcome with what it and everything inside it has used. The record has the calls, so this is not recorded."""
     address: str | None = None
     """Taken before by `Scope.take`; else taken when the step is asked for."""
     means: dict[str, str] = field(default_factory=dict)

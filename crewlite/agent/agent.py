@@ -15,7 +15,6 @@ from crewlite.agent.shape import Shape, wanted
 from crewlite.definition import Definition
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import ConfigError
-from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.llm.call import ways
@@ -190,7 +189,7 @@ class Agent(Definition):
             asks_people=any(tool.requires_approval for tool in self.tools),
             step=lambda inputs, run: self._step(llm, shape, _conversation(inputs["messages"]), run),
         )
-        with shown(self.verbose, lambda: request.progress.run_id):
+        with request.shown(self.verbose):
             return await kickoff(root, request)
 
     def _facts(self, llm: BaseLLM, response_format: type[BaseModel] | None) -> Facts:
@@ -227,7 +226,7 @@ class Agent(Definition):
         )
 
         def output(answer: Answer) -> LiteAgentOutput:
-            more = {"token_usage": run.record.usage, "run_id": run.run_id, "durability": run.durability} if run else {}
+            more = {"run_id": run.run_id, "durability": run.durability} if run else {}
             return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=self.role, **more)
 
         async def act() -> LiteAgentOutput:
@@ -243,6 +242,7 @@ class Agent(Definition):
             decode=lambda data: output(
                 Answer(data["raw"], shape.recorded(data["raw"], f"agent {self.role!r}") if shape else None)
             ),
+            with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
             timeout=self.max_execution_time,
             drift=_drift(run),
         )
@@ -267,7 +267,9 @@ class _LiteVoice:
         )
 
     def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
-        return events.LiteAgentExecutionCompletedEvent(**stamp, agent_role=self.source.role, output=value.raw)
+        return events.LiteAgentExecutionCompletedEvent(
+            **stamp, agent_role=self.source.role, output=value.raw, usage=value.token_usage
+        )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
         return events.LiteAgentExecutionErrorEvent(

@@ -22,6 +22,7 @@ class LiteAgentOutput(BaseModel):
     """The answer as the `response_format` asked for, if one was."""
     agent_role: str
     token_usage: Usage = Field(default_factory=Usage)
+    """Of all that this kickoff led to, also of what earlier lives of the run paid for it."""
     run_id: str | None = None
     durability: Durability = "off"
 

@@ -16,7 +16,6 @@ from crewlite.crew.step import Cast, crew_step, question
 from crewlite.definition import Definition
 from crewlite.durable import together
 from crewlite.errors import ConfigError, NoModel
-from crewlite.events.console import shown
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
@@ -211,7 +210,7 @@ class Crew(Definition):
 
     async def _kickoff(self, request: Request) -> CrewOutput:
         cast = self._cast()
-        with shown(self.verbose or any(agent.verbose for _, agent, _ in cast), lambda: request.progress.run_id):
+        with request.shown(self.verbose or any(agent.verbose for _, agent, _ in cast)):
             return await kickoff(self._root(cast), request.going_on_from(self._bound))
 
     def secret_sources(self) -> tuple[object, ...]:

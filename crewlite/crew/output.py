@@ -23,7 +23,8 @@ class CrewOutput(BaseModel):
     json_dict: dict[str, Any] | None = None
     tasks_output: tuple[TaskOutput, ...]
     token_usage: Usage
-    """Of the whole run, also of what earlier lives of it paid. Zero for a crew inside another run, which counts it."""
+    """Of all that this kickoff led to, also of what earlier lives of the run paid for it. Inside another run it is that
+    part of the run's, whose total counts it once."""
     run_id: str | None = None
     durability: Durability = "off"
     """sync: all of it was saved before it was used. degraded: something was not. off: nothing was to be saved."""

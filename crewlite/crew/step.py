@@ -42,6 +42,7 @@ def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -
         voice=_Voice(crew, inputs),
         encode=lambda result: _encode(result, run),
         decode=lambda data: _decode(data, cast, inputs, run),
+        with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
         drift="again" if run else "live",
     )
 
@@ -114,7 +115,7 @@ def _result(outputs: list[TaskOutput], run: Run | None) -> CrewOutput:
         pydantic=last.pydantic,
         json_dict=last.json_dict,
         tasks_output=tuple(outputs),
-        token_usage=run.record.usage if run else Usage(),
+        token_usage=Usage(),
         run_id=run.run_id if run else None,
         durability=run.durability if run else "off",
     )

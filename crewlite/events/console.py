@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewlite import events
@@ -16,12 +17,14 @@ from crewlite.codec import decode
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.events.live import foot_of
-from crewlite.events.underway import Underway, titled
+from crewlite.events.underway import Underway, depth_of, is_part_of, titled
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from crewlite.usage import Usage
 
 rich = lazy("rich.console")
 rich_text = lazy("rich.text")
@@ -41,6 +44,10 @@ _Line = tuple[str, str] | None
 
 
 _watched: contextvars.ContextVar[bool] = contextvars.ContextVar("crewlite_watched", default=False)
+_shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.ContextVar(
+    "crewlite_shows", default=lambda event: False
+)
+"""Whether an event is shown already, by a kickoff around this one."""
 
 
 @contextlib.contextmanager
@@ -54,29 +61,41 @@ def watched() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shown(verbose: bool, run_id: Callable[[], str | None]) -> Iterator[None]:
-    """Show the events of one run during the block, if `verbose`. `run_id` tells which, once it is known."""
+def shown(verbose: bool, run_id: Callable[[], str | None], address: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Show the events of one kickoff during the block, if `verbose`, unless one around it shows them already.
+
+    `run_id` tells which run, once it is known, and `address` which step of it, where the kickoff is part of another.
+    """
     if not verbose and not _watched.get():
         yield
         return
     console, run = rich.Console(highlight=False), Underway()
-    token = _watched.set(False)  # what is kicked off inside is part of this run, and told with it
+    around, own = _shows.get(), partial(_is_of, run_id, address)
+    watched_before = _watched.set(False)  # what is kicked off inside is part of this run, and told with it
+    shows_before = _shows.set(lambda event: around(event) or own(event))
     with foot_of(console, run) as foot:
 
         def hear(source: object, event: BaseEvent, state: Any) -> None:
-            if event.run_id is None or event.run_id != run_id():
+            if around(event) or not own(event):
                 return
-            run.hear(event, state)
-            if said := _line(event, state):
-                depth = 0 if event.address == "" else (event.address or "").count("/") + 1
+            run.base = address()
+            usage = state.usage_of(run.base) if state is not None else None
+            run.hear(event, usage)
+            if said := _line(event, usage):
                 with foot.above() if foot else contextlib.nullcontext():
-                    say(foot.console if foot else console, *said, depth=depth)
+                    say(foot.console if foot else console, *said, depth=depth_of(event.address or "", run.base))
 
         try:
             with event_bus.on(BaseEvent, hear):
                 yield
         finally:
-            _watched.reset(token)
+            _shows.reset(shows_before)
+            _watched.reset(watched_before)
+
+
+def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: BaseEvent) -> bool:
+    """Whether an event is of this kickoff."""
+    return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
 def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
@@ -105,14 +124,14 @@ def encodable(text: str, console: Console) -> bool:
     return True
 
 
-def _line(event: BaseEvent, state: Any) -> _Line:
+def _line(event: BaseEvent, usage: Usage | None) -> _Line:
     for said in (_of_run, _of_flow, _of_task, _of_step, _of_call, _of_record):
-        if line := said(event, state):
+        if line := said(event, usage):
             return line
     return None
 
 
-def _of_run(event: BaseEvent, state: Any) -> _Line:
+def _of_run(event: BaseEvent, usage: Usage | None) -> _Line:
     verb = "goes on" if event.resumed else "begins"
     match event:
         case events.CrewKickoffStartedEvent():
@@ -124,7 +143,7 @@ def _of_run(event: BaseEvent, state: Any) -> _Line:
         case events.LiteAgentExecutionStartedEvent():
             return "begun", f"agent {event.agent_role} {verb} (run {event.run_id})"
         case events.LiteAgentExecutionCompletedEvent():
-            return "done", f"agent {event.agent_role} has finished: {_tokens(state)}"
+            return "done", f"agent {event.agent_role} has finished: {_tokens(event.usage)}"
         case events.LiteAgentExecutionErrorEvent():
             return "failed", f"agent {event.agent_role} stopped: {_error(event)}"
         case events.SigTermEvent() | events.SigIntEvent() | events.SigHupEvent():
@@ -134,12 +153,12 @@ def _of_run(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_flow(event: BaseEvent, state: Any) -> _Line:
+def _of_flow(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.FlowStartedEvent():
             return "begun", f"flow {event.flow_name} {'goes on' if event.resumed else 'begins'} (run {event.run_id})"
         case events.FlowFinishedEvent():
-            paid = f": {_tokens(state)}" if state is not None and state.usage.requests else ""
+            paid = f": {_tokens(event.usage)}" if event.usage.requests else ""
             return "done", f"flow {event.flow_name} has finished{paid}"
         case events.FlowFailedEvent():
             return "failed", f"flow {event.flow_name} stopped: {_error(event)}"
@@ -153,7 +172,7 @@ def _of_flow(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_task(event: BaseEvent, state: Any) -> _Line:
+def _of_task(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.TaskStartedEvent():
             verb = "goes on" if event.resumed else "begins"
@@ -165,7 +184,7 @@ def _of_task(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_step(event: BaseEvent, state: Any) -> _Line:
+def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.StepStartedEvent() if event.kind == "step":
             return "begun", f"{titled(event)}{' goes on' if event.resumed else ''}"
@@ -182,11 +201,11 @@ def _of_step(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_call(event: BaseEvent, state: Any) -> _Line:
+def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.LLMCallCompletedEvent():
             used = sum(event.usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
-            return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(state)}"
+            return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(usage)}"
         case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
         case _ if event.type == "recovery_started":
@@ -205,7 +224,7 @@ def _of_call(event: BaseEvent, state: Any) -> _Line:
     return None
 
 
-def _of_record(event: BaseEvent, state: Any) -> _Line:
+def _of_record(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
         case events.CheckpointCompletedEvent():
             return "saved", f"checkpoint {short(event.checkpoint_id)} at {event.trigger}"
@@ -228,8 +247,8 @@ def _call(
     return f"{event.tool_name}({_short(arguments)})"
 
 
-def _tokens(state: Any) -> str:
-    return f"{state.usage.total_tokens:,} tokens" if state is not None else "unknown"
+def _tokens(usage: Usage | None) -> str:
+    return f"{usage.total_tokens:,} tokens" if usage is not None else "unknown"
 
 
 def _again(event: Any) -> str:

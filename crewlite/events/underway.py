@@ -25,30 +25,29 @@ class Open:
     title: str
     address: str
     since: float
+    depth: int
+    """How far inside what is shown it is; a task of a crew is 1."""
     streamed: int = 0
     """Characters that a model has sent so far."""
 
-    @property
-    def depth(self) -> int:
-        """How far inside the crew it is; a task is 1."""
-        return self.address.count("/") + 1
-
 
 class Underway:
-    """One run."""
+    """One kickoff: a run, or a part of one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.since = clock()
+        self.base = ""
+        """The step that was kicked off; "" is a run."""
         self.open: dict[str, Open] = {}
         """By the id of the event it began with, in the order they began."""
         self.usage: Usage | None = None
         self.checkpoints = self.retries = 0
 
-    def hear(self, event: BaseEvent, state: Any) -> None:
-        """Take in an event of the run, and the state of the run at that moment if it came with one."""
-        if state is not None:
-            self.usage = state.usage
+    def hear(self, event: BaseEvent, usage: Usage | None) -> None:
+        """Take in an event, and what was paid up to that moment if that is known."""
+        if usage is not None:
+            self.usage = usage
         if event.type == "checkpoint_completed":
             self.checkpoints += 1
         elif event.type == "recovery_started":
@@ -58,7 +57,9 @@ class Underway:
         elif event.started_event_id is not None:
             self._ended(event.started_event_id)
         elif title := _title(event):
-            self.open[event.event_id] = Open(title, event.address or "", self._clock())
+            self.open[event.event_id] = Open(
+                title, event.address or "", self._clock(), depth_of(event.address or "", self.base)
+            )
 
     def _streamed(self, event: BaseEvent) -> None:
         for one in reversed(self.open.values()):
@@ -72,6 +73,16 @@ class Underway:
             return
         for inner in [key for key, one in self.open.items() if one.address.startswith(f"{ended.address}/")]:
             del self.open[inner]
+
+
+def depth_of(address: str, base: str) -> int:
+    """How many steps deep inside `base` a step is; 0 is `base` itself."""
+    return address[len(base) :].count("/") + (not base and bool(address))
+
+
+def is_part_of(address: str, base: str) -> bool:
+    """Whether a step is `base` or inside it; everything is inside "", the run."""
+    return not base or address == base or address.startswith((f"{base}/", f"{base}!"))
 
 
 def still_open(runs: Iterable[Underway]) -> list[tuple[Open, float]]:

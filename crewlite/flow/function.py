@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended
-from crewlite.events.console import shown
 from crewlite.flow.asking import asks_people
 from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
@@ -31,6 +30,7 @@ from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
+from crewlite.usage import Usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +44,7 @@ class _Result(BaseModel):
 
     value: Any
     durability: str = "off"
+    usage: Usage = Usage()
 
 
 class FlowHandle:
@@ -72,6 +73,11 @@ class FlowHandle:
         if isinstance(error, Suspended):
             return "waiting"
         return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, requests and cost of the run so far, also of its earlier lives; all of it once it has ended."""
+        return self._progress.usage
 
     def result(self, timeout: float | None = None) -> Any:
         """What the flow returned, once the run has let go of its branch.
@@ -115,6 +121,7 @@ class FlowFunction(Generic[P, R]):
         timeout: float | timedelta | None = None,
         failure_policy: FailurePolicy | None = None,
         max_concurrency: int | None = None,
+        verbose: bool = False,
     ) -> None:
         self.name = named("flow", called(func) if name is None else name)
         returning("flow", self.name, func)
@@ -125,6 +132,9 @@ class FlowFunction(Generic[P, R]):
                 f"@flow {self.name!r}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
             )
         self.checkpoint = checkpoint
+        if not isinstance(verbose, bool):
+            raise ConfigError(f"@flow {self.name!r}: verbose is {verbose!r}; wanted True or False")
+        self.verbose = verbose
         self._signature = inspect.signature(func)
         self._async = is_async(func)
         self._bound: Any = None
@@ -268,7 +278,7 @@ class FlowFunction(Generic[P, R]):
         return await preview(self._root(), request.going_on_from(self._bound))
 
     async def _kickoff(self, request: Request) -> _Result:
-        with shown(False, lambda: request.progress.run_id):
+        with request.shown(self.verbose):
             return await kickoff(self._root(), request.going_on_from(self._bound))
 
     def _root(self) -> Root[_Result]:
@@ -319,6 +329,7 @@ class FlowFunction(Generic[P, R]):
             voice=_Voice(self, inputs),
             encode=lambda result: codec.encode(result.value),
             decode=lambda data: _Result(value=codec.decode(data)),
+            with_usage=lambda result, usage: result.model_copy(update={"usage": usage}),
             around=(Limit(f"flow:{self.name}", self._width),) if self._width else (),
             exact=True,
             copied=True,
@@ -341,6 +352,7 @@ def flow(
     timeout: float | timedelta | None = None,
     failure_policy: FailurePolicy | None = None,
     max_concurrency: int | None = None,
+    verbose: bool = False,
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow of a function, sync or async."""
@@ -359,7 +371,7 @@ class _Voice:
         return events.FlowStartedEvent(**stamp, flow_name=self.source.name, inputs=self.inputs)
 
     def completed(self, stamp: Stamp, value: _Result) -> events.FlowFinishedEvent:
-        return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value)
+        return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value, usage=value.usage)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
         return events.FlowFailedEvent(**stamp, flow_name=self.source.name, error=error, error_type=error_type)

@@ -54,7 +54,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
     else:
         run, inputs = await _take_up(root, request, config, secrets)
     result = await drive(root, run, inputs, decided.setting, request.progress)
-    request.progress.usage, request.progress.durability = run.record.usage, run.durability
+    request.progress.durability = run.durability
     return result
 
 
@@ -91,7 +91,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     in_doubt(journal.record, request.answers or ())
     answers = told(journal, request, changed=True)
     await claimed(journal, {"run": first, **answers})
-    request.progress.tell(journal.run_id, journal.location, journal.branch)
+    request.progress.tell(journal)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
 
@@ -116,7 +116,7 @@ async def _resume(
             if record.finished:
                 journal.again("", root.kind)
             await claimed(journal, others | answers | definition_now(root, journal))
-        request.progress.tell(target.run_id, journal.location, target.branch)
+        request.progress.tell(journal)
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),

@@ -164,7 +164,7 @@ class Execution(Generic[T]):
             data = step.encode(value)
         except NotCodable as error:
             run.undurable(self.address, error)
-            return value
+            return self.outer.with_usage(step, self.address, value)
         usage = step.usage(value) if step.usage and not reused else None
         masked = run.journal.secrets.mask_data(data)
         exact = bool(masked == data)
@@ -173,6 +173,7 @@ class Execution(Generic[T]):
             data, value = masked, step.decode(masked)
         elif step.copied and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
+        value = self.outer.with_usage(step, self.address, value)
         digest = codec.digest(data)
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused}

@@ -8,6 +8,7 @@ asked for ─► recorded, same question? ── yes ─► answer: no call, no 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
@@ -148,6 +149,10 @@ class Frame:
             return True
         return durable.apart() is not self and (self.task is None or self.task is asyncio.current_task())
 
+    def addressed(self, step: Step[T]) -> Step[T]:
+        """The step with the address that it has when it is asked for next."""
+        return dataclasses.replace(step, address=self._asked(step)[0])
+
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
         return self._awaited(step, *self._asked(step))
@@ -220,6 +225,10 @@ class Frame:
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
 
+    def with_usage(self, step: Step[T], address: str, value: T) -> T:
+        """A child's outcome, with what it and everything inside it has used, in all lives of the run."""
+        return step.with_usage(value, self.run.record.paid.inside(address)) if step.with_usage else value
+
     def stamp(self, address: str, name: str, **more: Any) -> Stamp:
         """What all events of a child step (or of this one) share."""
         return {
@@ -256,7 +265,7 @@ class Frame:
             value = self.run.record.value(address)
             self.hear(address, recorded.digest, value)
             await self._say_replayed(step, recorded, fingerprint)
-            return self._decoded(step, address, value)
+            return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
             await self._say_failed(step, failure)
             self.failed[address] = raised(name_of(step), failure)

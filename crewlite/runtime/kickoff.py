@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,7 @@ from crewlite.definition import check_inputs
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.base import BaseEvent
+from crewlite.events.console import shown
 from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
@@ -86,21 +88,40 @@ class Progress:
     run_id: str | None = None
     location: str | None = None
     branch: str = "main"
+    address: str = ""
+    """The step that it is of another's run; "" is a run of its own."""
     how_to_go_on: Callable[[], str] | None = None
     """Says it to people who did not kick off in Python."""
     known: threading.Event = field(default_factory=threading.Event)
     """Set when the run has begun, or goes on."""
-    usage: Usage = field(default_factory=Usage)
-    """What the whole run came to, once it has its result."""
+    journal: Journal | None = None
+    """The run's, from when it begins until it lets go of its branch."""
+    paid: Usage = field(default_factory=Usage)
+    """What the whole run had paid when it did."""
     durability: str = "off"
     """How far that result was saved."""
     cancelled: bool = False
     """Whoever began it wants it to be stopped."""
 
-    def tell(self, run_id: str, location: str | None, branch: str) -> None:
+    @property
+    def usage(self) -> Usage:
+        """What the whole run has paid so far."""
+        journal = self.journal
+        return journal.record.usage if journal else self.paid
+
+    def tell(self, journal: Journal) -> None:
         """The run has begun, or goes on."""
-        self.run_id, self.location, self.branch = run_id, location, branch
+        self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
+        self.journal = journal
         self.known.set()
+
+    def tell_part(self, run_id: str, address: str) -> None:
+        """It is a step of a run that is at work."""
+        self.run_id, self.address = run_id, address
+
+    def end(self) -> None:
+        """The run has let go of its branch. Its record is nobody's to keep."""
+        self.paid, self.journal = self.usage, None
 
 
 _followed: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("crewlite_followed", default=None)
@@ -161,6 +182,10 @@ class Request:
         if bound is None or self.from_checkpoint is not None:
             return self
         return dataclasses.replace(self, from_checkpoint=bound)
+
+    def shown(self, verbose: bool) -> AbstractContextManager[None]:
+        """Show on the terminal what this kickoff does in the block, if `verbose`."""
+        return shown(verbose, lambda: self.progress.run_id, lambda: self.progress.address)
 
     def how_to_go_on(self, kind: str) -> str:
         """The line that resumes an interrupted run."""
@@ -244,6 +269,7 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 await event_bus.aflush(listener.patience)
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
+                progress.end()
 
 
 def _tell_unused(run: Run) -> None:
@@ -295,7 +321,9 @@ async def inside(scope: Frame, root: Root[T], request: Request) -> T:
     step = root.step(dict(request.inputs or {}), None)
 
     async def work() -> T:
-        part = scope.spawn(dataclasses.replace(step, says=(root.setting, *step.says)))  # cut with what encloses it
+        part_of = scope.addressed(dataclasses.replace(step, says=(root.setting, *step.says)))
+        request.progress.tell_part(scope.run.run_id, part_of.address or "")
+        part = scope.spawn(part_of)  # cut with what encloses it
         try:
             return await part
         finally:

@@ -177,7 +177,7 @@ class DryFrame(Frame):
             else:
                 run.steps.append(_told(recorded))
             self.hear(address, recorded.digest, value)
-            return self._decoded(step, address, value)
+            return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
             run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")
             self.failed[address] = raised(name_of(step), failure)

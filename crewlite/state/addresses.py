@@ -35,6 +35,11 @@ def leaf(address: str) -> str:
     return address.rpartition("/")[2]
 
 
+def is_in_a_task_or_call(address: str) -> bool:
+    """Whether a step is part of a task, or of a tool call: what a crew asks for that was kicked off in there."""
+    return any(leaf(at).startswith(("task", "tool")) for at in outers(address))
+
+
 def can_be_name(text: str) -> bool:
     """Whether an address can hold this as the name of a step: / # ! mean something in it."""
     return bool(text) and not any(mark in text for mark in "/#!")

@@ -17,6 +17,7 @@ What a commit may say (every key but the first three may be missing; shape.py ha
     place                names a checkpoint
     drops                checkpoints taken away, each with its parent
     folded, usage        this commit stands for several; what the work paid that is left out of it
+    usage_inside         of that, what was paid inside steps that are not left out
 """
 
 from __future__ import annotations

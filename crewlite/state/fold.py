@@ -13,10 +13,10 @@ from typing import Any
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around
 from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
+from crewlite.state.paid import Paid
 from crewlite.state.record import Outcome, Record
 from crewlite.state.references import resolved
 from crewlite.state.values.current import merged_changes
-from crewlite.usage import Usage
 
 _LISTS = ("steps", "intents", "asked", "answers", "events", "drops")
 
@@ -73,18 +73,17 @@ def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
 
 def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Facts:
     """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
-    last, lists, usage = part[-1], {name: list[Any]() for name in _LISTS}, Usage()
+    last, lists, paid = part[-1], {name: list[Any]() for name in _LISTS}, Paid()
     facts: Facts = {"schema": SCHEMA, "seq": last.seq, "at": last.facts["at"]}
     for entry in part:
         facts |= {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
-        usage += Usage(**entry.facts.get("usage", {}))
+        paid.take(entry.facts | {"steps": ()})
         for name in _LISTS:
             lists[name] += _dated(entry, last) if name == "steps" else entry.facts.get(name, ())
     first = part[0].facts["folded"]["first"] if "folded" in part[0].facts else part[0].seq
     facts["folded"] = {"first": first, "sum": last.sum}
     gone = {step["address"] for step in lists["steps"] if live.is_inside(step["address"])}
-    for step in lists["steps"]:
-        usage += Usage(**(step.get("usage") or {})) if step["address"] in gone else Usage()
+    paid.take({"steps": [step for step in lists["steps"] if step["address"] in gone]})
     again = [
         given_up(address, outcome.kind)
         for address, outcome in held.items()
@@ -99,7 +98,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     for name in ("asked", "answers"):
         lists[name] = [item for item in lists[name] if not live.settled(item["address"])]
     facts |= {name: found for name, found in lists.items() if found}
-    facts |= {"usage": usage.to_record()} if usage.to_record() else {}
+    facts |= paid.facts(left_out=live.is_inside)
     facts |= {"claim": live.claim} if live.claim else {"released": True}
     facts |= {"cancelled": True} if live.cancelled else {}
     if last.facts.get("place", {}).get("id") in record.places:

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 
 from crewlite.codec import Json
 from crewlite.errors import JournalCorrupt
-from crewlite.state.addresses import around, outer, outers
+from crewlite.state.addresses import around, is_in_a_task_or_call, outer, outers
 from crewlite.state.entry import Entry, Facts
+from crewlite.state.paid import Paid
 from crewlite.state.references import resolved
 from crewlite.usage import Usage
 
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "usage", "values")
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a place that was named for the values."""
@@ -112,7 +113,7 @@ class Record:
     restored: str | None = None
     """The place whose values were restored, until there is a snapshot after it."""
     events: list[LightEvent] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    paid: Paid = field(default_factory=Paid)
     claim: Facts | None = None
     """Who writes; None if nobody does, as the run has ended or was given back."""
     cancelled: bool = False
@@ -130,7 +131,7 @@ class Record:
     dropped: dict[str, str | None] = field(default_factory=dict)
     """Places that were taken away, each with its parent."""
     tasks: dict[str, None] = field(default_factory=dict)
-    """Addresses of finished tasks, in the order they finished first."""
+    """Addresses of finished tasks, in the order they finished first; not of what a task or a tool kicked off."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Record:
@@ -146,6 +147,11 @@ class Record:
     def head(self) -> tuple[int, str]:
         """The seq and the sum of the last entry."""
         return self.seq, self.sum
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole run has paid."""
+        return self.paid.total
 
     @property
     def finished(self) -> bool:
@@ -187,6 +193,7 @@ class Record:
         """Take in the next entry."""
         facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
         self.fresh = self.fresh and facts.keys() <= _BEFORE_A_KICKOFF
+        self.paid.take(facts)
         if not facts.keys().isdisjoint(_OF_THE_RUN):
             self._life(facts)
         steps = facts.get("steps", ())
@@ -198,8 +205,7 @@ class Record:
             self.intents[address] = effect
             self._replace(address)
         self._people(facts)
-        for kind, event_id, timestamp, address in facts.get("events", ()):
-            self.events.append(LightEvent(kind, event_id, timestamp, address, self.seq))
+        self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in facts.get("events", ())]
         if drops := facts.get("drops"):
             self.forget(dict(drops))
         if place := facts.get("place"):
@@ -263,8 +269,6 @@ class Record:
         if "claim" in facts or "released" in facts:
             self.claim = facts.get("claim")
             self.cancelled = facts.get("cancelled", False)
-        if paid := facts.get("usage"):
-            self.usage = self.usage + Usage(**paid)
         if changed := facts.get("values"):
             gone = frozenset(changed.get("gone", ()))
             kept = {name: value for name, value in self.values.items() if name not in gone}
@@ -303,13 +307,11 @@ class Record:
             self.answers[answer["address"]] = answer
 
     def _step(self, step: Facts, at: str) -> None:
-        address, usage = step["address"], step.get("usage")
+        address = step["address"]
         if step.get("again"):
             self._replace(address)
             self.failures.pop(address, None)
             return
-        if usage:
-            self.usage = self.usage + Usage(**usage)
         if error := step.get("error"):
             attempt = _attempt(step, self.seq, at)
             self.attempts.setdefault(address, []).append(attempt)
@@ -319,7 +321,7 @@ class Record:
             if attempt.final and attempt.fingerprint:
                 self.failures[address] = attempt
             return
-        if step["kind"] == "task":
+        if step["kind"] == "task" and not is_in_a_task_or_call(address):
             self.tasks[address] = None
         self._replace(address)
         self.failures.pop(address, None)

@@ -86,6 +86,10 @@ class RuntimeState(Bag):
         """Tokens and cost of the run up to this moment, and what was added here since."""
         return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.values.paid
 
+    def usage_of(self, address: str) -> Usage:
+        """Tokens and cost of one step so far, with all that is inside it: of a crew in a flow, for one."""
+        return self._journal.record.paid.inside(address) if address else self.usage
+
     def checkpoint(
         self,
         location: str | os.PathLike[str] | None = None,

@@ -68,6 +68,7 @@ class Commit(TypedDict):
     keep: NotRequired[Number]
     folded: NotRequired[Folded]
     usage: NotRequired[Paid]
+    usage_inside: NotRequired[dict[Text, Paid]]
     values: NotRequired[Values]
 
 

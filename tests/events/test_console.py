@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
-from crewlite.errors import Suspended
+from crewlite.errors import ConfigError, Suspended
 from crewlite.events.base import BaseEvent
 from crewlite.events.console import shown, watched
 from crewlite.events.event_bus import event_bus
@@ -197,3 +197,94 @@ def test_a_retry_says_what_failed_and_when_it_is_tried_again(capsys):
     with shown(True, lambda: "r"):
         event_bus.emit(None, Again(run_id="r", address="llm#1"))
     assert "✗ model openai/x: LLMUnavailable: too busy; try 2 in 1.3 s" in capsys.readouterr().out
+
+
+# --- inside a flow
+
+
+def without_ids(out):
+    """What was printed, without the id of the run."""
+    return [line.partition(" (run ")[0] for line in out.splitlines()]
+
+
+def test_a_verbose_crew_prints_in_a_flow_what_it_prints_alone(capsys):
+    def loud():
+        used = Usage(prompt_tokens=5, completion_tokens=2, requests=1)
+        return crew([ToolCall("look_up", {"word": "tide"}), LLMReply(text="done", usage=used)])
+
+    @flow
+    def quiet():
+        crew(["first"], verbose=False).kickoff()
+        return loud().kickoff().raw
+
+    loud().kickoff()
+    alone = without_ids(capsys.readouterr().out)
+    quiet.kickoff()
+    assert without_ids(capsys.readouterr().out) == alone
+    assert alone[-1] == "✓ crew library has finished: 7 tokens"
+
+
+def test_a_verbose_agent_prints_in_a_flow_what_it_prints_alone(capsys):
+    hermit = Agent(role="Hermit", goal="Think", llm=ScriptedLLM(lambda messages: "so"), verbose=True)
+
+    @flow
+    async def quiet():
+        return (await hermit.akickoff("Well?")).raw
+
+    hermit.kickoff("Well?")
+    alone = without_ids(capsys.readouterr().out)
+    quiet.kickoff()
+    assert without_ids(capsys.readouterr().out) == alone
+    assert "▸ agent Hermit begins" in alone
+
+
+def test_a_verbose_flow_shows_all_that_is_inside_it_once(capsys):
+    @flow(verbose=True)
+    def loud():
+        return crew(["done"]).kickoff().raw
+
+    loud.kickoff()
+    lines = without_ids(capsys.readouterr().out)
+    assert [line.strip() for line in lines] == [
+        "▸ flow loud begins",
+        "▸ crew library begins",
+        "▸ task read: Reader begins",
+        lines[3].strip(),
+        "✓ task read: Reader has finished",
+        lines[5].strip(),
+        lines[6].strip(),
+    ]
+    assert lines[3].startswith("      ✓ model scripted")
+    assert lines[6].startswith("✓ flow loud has finished: ")
+
+
+def test_a_crew_that_a_tool_of_a_verbose_crew_kicks_off_is_shown_once(capsys):
+    @tool
+    def delegate(what: str) -> str:
+        """Have others do it."""
+        return crew(["inner"], name="inner").kickoff().raw
+
+    boss = Agent(role="Boss", goal="g", llm=ScriptedLLM([ToolCall("delegate", {"what": "x"}), "ok"]), tools=[delegate])
+    task = Task(description="Do", expected_output="x", agent=boss)
+    Crew(tasks=[task], verbose=True).kickoff()
+    assert capsys.readouterr().out.count("crew inner begins") == 1
+    Crew(tasks=[task.model_copy(update={"agent": boss.model_copy(update={"llm": ScriptedLLM(["ok"])})})]).kickoff()
+    assert capsys.readouterr().out == ""
+
+
+def test_of_crews_side_by_side_in_a_flow_only_the_verbose_one_is_shown(capsys):
+    loud, quiet = crew(["a"], task="loud"), crew(["b"], task="quiet", verbose=False)
+
+    @flow
+    async def both():
+        await asyncio.gather(loud.akickoff(), quiet.akickoff())
+
+    both.kickoff()
+    out = capsys.readouterr().out
+    assert "task loud" in out
+    assert "task quiet" not in out
+
+
+def test_what_is_not_true_or_false_is_no_verbose_of_a_flow():
+    with pytest.raises(ConfigError, match="verbose is 'yes'; wanted True or False"):
+        flow(verbose="yes")(lambda: None)

@@ -124,13 +124,11 @@ def test_what_has_streamed_is_counted_for_the_call_that_is_open():
 
 
 def test_what_was_spent_is_the_sum_of_all_runs():
-    class State:
-        usage = Usage(prompt_tokens=1000, completion_tokens=200, cost=0.5)
-
+    usage = Usage(prompt_tokens=1000, completion_tokens=200, cost=0.5)
     runs = [Underway(lambda: 65.0), Underway(lambda: 65.0)]
     for run in runs:
         run.since = 0.0
-        run.hear(started(LLMCallStartedEvent, "x", model="m", messages=()), State)
+        run.hear(started(LLMCallStartedEvent, "x", model="m", messages=()), usage)
     assert spent(runs) == "2 runs, 1 min 05 s, 2,400 tokens, $1.0000"
     assert spent([Underway(lambda: 0.0)]) == "0 s, 0 tokens"
     assert [elapsed(seconds) for seconds in (0.9, 59, 61, 3700)] == ["0 s", "59 s", "1 min 01 s", "1 h 01 min"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from crewlite.events.base import BaseEvent
+from crewlite.usage import Usage
 
 
 class _AgentEvent(BaseEvent):
@@ -47,6 +50,8 @@ class LiteAgentExecutionCompletedEvent(_AgentEvent):
 
     type: Literal["lite_agent_execution_completed"] = "lite_agent_execution_completed"
     output: str
+    usage: Usage = Field(default_factory=Usage)
+    """Of everything the kickoff led to, also of what earlier lives of the run paid."""
 
 
 class LiteAgentExecutionErrorEvent(_AgentEvent):

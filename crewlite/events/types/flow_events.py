@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from crewlite.events.base import BaseEvent
+from crewlite.usage import Usage
 
 
 class _FlowEvent(BaseEvent):
@@ -23,6 +26,8 @@ class FlowFinishedEvent(_FlowEvent):
 
     type: Literal["flow_finished"] = "flow_finished"
     result: Any
+    usage: Usage = Field(default_factory=Usage)
+    """Of everything inside the flow, also of what earlier lives of the run paid."""
 
 
 class FlowFailedEvent(_FlowEvent):
