@@ -153,6 +153,9 @@ class Step(Generic[T]):
     """The calls that this outcome will lead to at once; committed with it."""
     blank: Callable[[], T] | None = None
     """Stands for an outcome that nobody knows, in a preview."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """Of the question, recorded with the outcome: where a kept answer is asked something else, they tell what it
+    answered."""
     drift: Drift = "live"
     exact: bool = False
     """What it asks for inside follows from its question alone: other steps than those recorded are an error."""

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from crewlite import events
+from crewlite import codec, events
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.shape import Shape, wanted
 from crewlite.definition import Definition
-from crewlite.durable import Drift, Stamp, Step
+from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM, Message
@@ -24,10 +24,12 @@ from crewlite.runtime.engine import kickoff
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.fork import ForkVerb
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
+from crewlite.runtime.questions import Comparison, Drifted
 from crewlite.runtime.rebuild import Rebuild, find
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
+from crewlite.state.record import Record
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
 
@@ -186,6 +188,7 @@ class Agent(Definition):
             holds=(*self.secret_sources(), llm),
             check=self._check,
             asks=lambda inputs: self._question(shape, _conversation(inputs["messages"])),
+            compare=lambda record, inputs: self._compare(record, shape, _conversation(inputs["messages"])),
             asks_people=any(tool.requires_approval for tool in self.tools),
             step=lambda inputs, run: self._step(llm, shape, _conversation(inputs["messages"]), run),
         )
@@ -205,6 +208,17 @@ class Agent(Definition):
 
     def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:
         return [self.role, self.goal, self.backstory, messages, shape.schema if shape else None]
+
+    def _texts(self) -> dict[str, str]:
+        return {"goal": self.goal, "backstory": self.backstory}
+
+    def _compare(self, record: Record, shape: Shape | None, messages: list[Message]) -> Comparison:
+        outcome = record.outcomes[""]
+        if outcome.fingerprint == codec.digest(["agent", self._question(shape, messages)]):
+            return Comparison()
+        recorded = record.definition_of("").get("agent", {})
+        answered = outcome.question or {name: str(recorded[name]) for name in self._texts() if name in recorded}
+        return Comparison((Drifted("", answered, self._texts()),))
 
     def _step(
         self, llm: BaseLLM, shape: Shape | None, messages: list[Message], run: Run | None
@@ -226,7 +240,9 @@ class Agent(Definition):
         )
 
         def output(answer: Answer) -> LiteAgentOutput:
-            more = {"run_id": run.run_id, "durability": run.durability} if run else {}
+            more: dict[str, Any] = {}
+            if run:
+                more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
             return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=self.role, **more)
 
         async def act() -> LiteAgentOutput:
@@ -244,14 +260,8 @@ class Agent(Definition):
             ),
             with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
             timeout=self.max_execution_time,
-            drift=_drift(run),
+            texts=self._texts(),
         )
-
-
-def _drift(run: Run | None) -> Drift:
-    if run is None:
-        return "live"
-    return "configured" if run.record.inputs_of("") == run.record.run["inputs"] else "again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import described, rebound
+from crewlite.crew.drift import compare, shares
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.rebuild import rebuilt
 from crewlite.crew.step import Cast, crew_step, question
@@ -233,6 +234,9 @@ class Crew(Definition):
             holds=(*self.secret_sources(), *(llm for _, _, llm in cast)),
             check=lambda inputs: _fill(cast, inputs),
             asks=lambda inputs: question(self, cast, inputs),
+            compare=lambda record, inputs: compare(record, cast, inputs),
+            shares=lambda record, inputs: shares(record, cast, inputs),
+            default_name=Crew.model_fields["name"].default,
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             asks_people=any(task.human_input or _wants_approval(agent, task) for task, agent, _ in cast),
             rebind=self._rebind,

@@ -26,6 +26,9 @@ class CrewOutput(BaseModel):
     """Of all that this kickoff led to, also of what earlier lives of the run paid for it. Inside another run it is that
     part of the run's, whose total counts it once."""
     run_id: str | None = None
+    drifted: tuple[str, ...] = ()
+    """Addresses of the tasks whose recorded answers were kept, though they are asked something else now. The
+    `description` of each of their outputs is what it answered."""
     durability: Durability = "off"
     """sync: all of it was saved before it was used. degraded: something was not. off: nothing was to be saved."""
 

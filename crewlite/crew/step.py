@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.codec import decode
 from crewlite.crew.binding import match
+from crewlite.crew.drift import answered, compare, kept
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import Drift, Scope, Stamp, Step
 from crewlite.errors import MissingInput
@@ -32,7 +34,8 @@ def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -
     """The step. In a run of its own the tasks keep their recorded addresses and the result is made from the record."""
 
     async def act() -> CrewOutput:
-        return _result(await _tasks(cast, inputs, run), run)
+        outputs = await _tasks(cast, inputs, run)
+        return _result(outputs, run, _drifted_here())
 
     return Step(
         kind="crew",
@@ -40,10 +43,9 @@ def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -
         work=act,
         question=question(crew, cast, inputs),
         voice=_Voice(crew, inputs),
-        encode=lambda result: _encode(result, run),
+        encode=lambda result: _encode(result, cast, inputs, run),
         decode=lambda data: _decode(data, cast, inputs, run),
         with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
-        drift="again" if run else "live",
     )
 
 
@@ -74,8 +76,17 @@ async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[Ta
         drift = _drift(scope, address, changed=task in changed or run is None)
         output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
         done[task] = Given(address, task.title, output.raw)
-        outputs.append(output)
+        was = None
+        if isinstance(scope, Frame) and address in scope.drifted:
+            was = kept(scope.run.record, address, filled, context)
+        outputs.append(answered(output, was))
     return outputs
+
+
+def _drifted_here() -> tuple[str, ...]:
+    """The steps in the crew that is running whose answers were kept, though they are asked something else."""
+    scope = durable.scope()
+    return tuple(scope.drifted) if isinstance(scope, Frame) else ()
 
 
 def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
@@ -108,7 +119,7 @@ def _asked(task: Task, agent: Agent, inputs: dict[str, Any]) -> Any:
         return None
 
 
-def _result(outputs: list[TaskOutput], run: Run | None) -> CrewOutput:
+def _result(outputs: list[TaskOutput], run: Run | None, drifted: Sequence[str]) -> CrewOutput:
     last = outputs[-1]
     return CrewOutput(
         raw=last.raw,
@@ -118,22 +129,35 @@ def _result(outputs: list[TaskOutput], run: Run | None) -> CrewOutput:
         token_usage=Usage(),
         run_id=run.run_id if run else None,
         durability=run.durability if run else "off",
+        drifted=tuple(drifted),
     )
 
 
-def _encode(result: CrewOutput, run: Run | None) -> Any:
+def _encode(result: CrewOutput, cast: Cast, inputs: dict[str, Any], run: Run | None) -> Any:
     """As the root of a run: only which tasks; what they said is recorded already."""
     if run:
         return {"tasks": [fact["address"] for fact in run.record.run["definition"]["tasks"]]}
-    return {"outputs": [output.raw for output in result.tasks_output]}
+    data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]}
+    if not result.drifted:
+        return data
+    others = {}
+    for number, ((task, agent, _), output) in enumerate(zip(cast, result.tasks_output, strict=True)):
+        asked = Filled.of(task, agent, inputs).texts
+        if other := {name: getattr(output, name) for name, text in asked.items() if getattr(output, name) != text}:
+            others[str(number)] = other
+    return data | {"drifted": list(result.drifted), "answered": others}
 
 
 def _decode(data: Any, cast: Cast, inputs: dict[str, Any], run: Run | None) -> CrewOutput:
     if run is None:
-        pairs = zip(cast, data["outputs"], strict=True)
-        return _result(
-            [Filled.of(task, agent, inputs).output_of({"raw": raw}) for (task, agent, _), raw in pairs], None
-        )
+        made = [
+            Filled.of(task, agent, inputs)
+            .output_of({"raw": raw})
+            .model_copy(update=data.get("answered", {}).get(str(number), {}))
+            for number, ((task, agent, _), raw) in enumerate(zip(cast, data["outputs"], strict=True))
+        ]
+        return _result(made, None, data.get("drifted", ()))
+    others = {drifted.address: drifted for drifted in compare(run.record, cast, inputs).drifted}
     recorded = run.record.run["definition"]["tasks"]
     live = {address: task for task, address in match(recorded, [task for task, _, _ in cast]).items()}
     agents = {task: agent for task, agent, _ in cast}
@@ -141,11 +165,13 @@ def _decode(data: Any, cast: Cast, inputs: dict[str, Any], run: Run | None) -> C
     for fact in recorded:
         value, task = run.record.value(fact["address"]), live.get(fact["address"])
         if task:
-            outputs.append(Filled.of(task, agents[task], inputs).output_of(value))
+            output = Filled.of(task, agents[task], inputs).output_of(value)
+            outputs.append(answered(output, others.get(fact["address"])))
         else:
             about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
             outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"]))
-    return _result(outputs, run)
+    inner = [at for fact in recorded for at in run.record.outcomes[fact["address"]].drifted]
+    return _result(outputs, run, [*others, *inner])
 
 
 @dataclass(frozen=True, slots=True)

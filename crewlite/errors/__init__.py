@@ -13,7 +13,8 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, RunCancelled, RunEnded, PlaceIsBehind, InDoubt, Suspended, OnLoopThread,
     │   MaxIterations, Redacted, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
-    ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, NonDeterminism
+    ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
+    │   NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
@@ -69,6 +70,7 @@ from crewlite.errors.run import (
     OnLoopThread,
     OutputInvalid,
     PlaceIsBehind,
+    QuestionsChanged,
     Redacted,
     RunCancelled,
     RunEnded,
@@ -113,6 +115,7 @@ __all__ = [
     "OnLoopThread",
     "OutputInvalid",
     "PlaceIsBehind",
+    "QuestionsChanged",
     "RecordingDamaged",
     "RecordingMissing",
     "Redacted",

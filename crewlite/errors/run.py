@@ -72,14 +72,33 @@ class TaskGone(RunMismatch):
         self.run_id, self.tasks = run_id, tuple(tasks)
 
 
+class QuestionsChanged(RunMismatch):
+    """A finished run whose tasks are asked something else than they answered, with nothing said about on_drift."""
+
+    code = "questions_changed"
+
+    def __init__(self, run_id: str, changed: Mapping[str, str], *, kind: str = "crew", branch: str = "main") -> None:
+        ref = run_id if branch == "main" else f"{run_id}/{branch}"
+        told = "; ".join(f"{address or 'it'} {how}" for address, how in changed.items())
+        steps = [address for address in changed if address]
+        fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
+        super().__init__(
+            f"Run {ref!r} is finished, and is asked something else now: {told}. To have both answers, choose another "
+            f"run_id; to run what has changed in this run, set on_drift='rerun'; to get the recorded answers, "
+            f"on_drift='keep'; to leave this run as it is, fork it: {kind}.{fork}."
+        )
+        self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
+
+
 class TaskDrifted(RunMismatch):
     """A finished task whose question changed, with on_drift="error"."""
 
     code = "task_drifted"
 
-    def __init__(self, run_id: str, address: str) -> None:
+    def __init__(self, run_id: str, address: str, changed: str = "") -> None:
         super().__init__(
-            f"{address} of run {run_id!r} is finished, but what it asks has changed since. Undo the change, or set "
+            f"{address or 'The answer'} of run {run_id!r} is finished, but what it asks has changed since"
+            f"{f': it {changed}' if changed else ''}. Undo the change, or set "
             f"on_drift='keep' (keep the recorded answer) or on_drift='rerun' (run it and its dependents again)."
         )
         self.run_id, self.address = run_id, address

@@ -18,13 +18,14 @@ from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
     definition_now,
-    has_its_result,
     in_doubt,
     inputs_of,
+    kept_result,
     lived,
     masked,
     secrets_of,
     tell_done,
+    tell_kept,
     told,
 )
 from crewlite.runtime.run import Run
@@ -107,20 +108,26 @@ async def _resume(
     record = journal.record
     with _announced(root.holds[0], journal, target):
         inputs, others = inputs_of(root, request, journal)
-        finished = not others and has_its_result(root, record, inputs, config)
+        drifted = None if others else kept_result(root, journal, inputs, config)
+        finished = drifted is not None
         doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
         answers = told(journal, request, changed=bool(others))
         tell_done(journal, request.rerun)
-        if not finished:
+        superseded = record.finished and not finished
+        if drifted is not None:
+            tell_kept(journal, drifted)
+        else:
             check_newest(root, record, target)
-            if record.finished:
+            if superseded:
                 journal.again("", root.kind)
             await claimed(journal, others | answers | definition_now(root, journal))
         request.progress.tell(journal)
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),
-        on_drift=config.on_drift,
+        on_drift=config.on_drift or "keep",
+        superseded=superseded,
+        drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
         rerun=frozenset(request.rerun),
         doubts=doubts,

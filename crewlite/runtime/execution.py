@@ -63,11 +63,11 @@ class Execution(Generic[T]):
         run, step, address = self.outer.run, self.step, self.address
         if self.outer.in_doubt(address):
             if address in run.answers and step.answer:
-                return await self._succeed(step.answer(run.answers[address]), 1, 0.0, {})
+                return await self._succeed(step.answer(run.answers[address]), 1, 0.0)
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step)):
-            return await self._succeed(found.value, 1, 0.0, {}, reused=found.origin)
+            return await self._succeed(found.value, 1, 0.0, reused=found.origin)
         if step.effect == "once" and address not in run.record.intents:
             await run.journal.save({"intents": [[address, step.effect]]}, now=True)
         if step.effect == "once":
@@ -95,7 +95,7 @@ class Execution(Generic[T]):
                 past.append(remedies.kind(error) if remedies else "")
                 await self._fail(frame, error, number, _ms(clock), past[-1], delay)
             else:
-                return await self._succeed(value, number, _ms(clock), frame.texts)
+                return await self._succeed(value, number, _ms(clock), frame)
             assert delay is not None, "the last failure was raised"
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
@@ -156,7 +156,7 @@ class Execution(Generic[T]):
         self.started = event.event_id
 
     async def _succeed(
-        self, value: T, attempt: int, milliseconds: float, texts: dict[str, str], *, reused: str | None = None
+        self, value: T, attempt: int, milliseconds: float, inner: Frame | None = None, *, reused: str | None = None
     ) -> T:
         """Commit an outcome, then let everybody hear of it. One that is `reused` was come to, and paid, elsewhere."""
         run, step = self.outer.run, self.step
@@ -175,14 +175,15 @@ class Execution(Generic[T]):
             value = step.decode(data)
         value = self.outer.with_usage(step, self.address, value)
         digest = codec.digest(data)
+        texts, drifted = (inner.texts, inner.drifted) if inner else ({}, [])
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
-        more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused}
+        more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
         commit: Facts = {"steps": [self._outcome(said, **more)]}
         if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value))
-        self.outer.hear(self.address, digest, data)
+        self.outer.hear(self.address, digest, data, drifted)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, value, self.address)
         return value
@@ -191,6 +192,7 @@ class Execution(Generic[T]):
         """An outcome as it is recorded; of `more`, what there is to say."""
         facts: Facts = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint, **said}
         more |= {"means": self.step.means, "label": self.step.label}
+        more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
         return facts | {name: value for name, value in more.items() if value}
 
     async def _fail(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events
@@ -28,6 +28,7 @@ from crewlite.runtime.drift import check_none_missed, check_none_passed, diverge
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.numbering import Numbering
+from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.slots import Slots
@@ -48,6 +49,7 @@ class Frame:
         "address",
         "around",
         "asked",
+        "drifted",
         "exact",
         "failed",
         "idempotency_key",
@@ -101,6 +103,8 @@ class Frame:
         """Long texts that children recorded, each with its address: what an outcome here refers to."""
         self.asked: dict[str, str] = {}
         """The children, in the order they were asked for, with the digests of their outcomes; "" without one."""
+        self.drifted: list[str] = []
+        """Steps in here whose answers were kept, though they are asked something else."""
         self.numbering = Numbering(f"{address}/" if address else "")
         """The addresses of children."""
         self._fingerprint = ""
@@ -218,9 +222,10 @@ class Frame:
         run.emit(source, event, moment)
         return event.event_id
 
-    def hear(self, address: str, digest: str, data: Any) -> None:
-        """Take note of a child's outcome."""
+    def hear(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
+        """Take note of a child's outcome, and of what in it answers another question than is asked."""
         self.asked[address] = digest
+        self.drifted += drifted
         text = data.get("text") if isinstance(data, dict) else None
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
@@ -263,7 +268,7 @@ class Frame:
         recorded = self.run.record.outcomes.get(address)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = self.run.record.value(address)
-            self.hear(address, recorded.digest, value)
+            self.hear(address, recorded.digest, value, self.kept(step, recorded, fingerprint))
             await self._say_replayed(step, recorded, fingerprint)
             return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
@@ -304,16 +309,28 @@ class Frame:
             return codec.digest([step.kind, step.question])
         return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
 
+    def kept(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> Sequence[str]:
+        """The steps whose answers are kept with this outcome, though they are asked something else; often none."""
+        if recorded.fingerprint == fingerprint or self.exact or recorded.edited or not recorded.address:
+            return recorded.drifted
+        return [recorded.address]
+
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
             return False
+        if not recorded.address:  # the run itself: this was decided before it was taken up
+            return not self.run.superseded
         if self.exact and recorded.fingerprint != fingerprint:
             return diverged(self, step, recorded, fingerprint)
+        if recorded.drifted and self.run.on_drift != "keep" and step.effect != "once":
+            if self.run.on_drift == "error":
+                raise TaskDrifted(self.run.run_id, recorded.drifted[0])
+            return False
         drift = self.run.on_drift if step.drift == "configured" else step.drift
         if recorded.fingerprint == fingerprint or drift == "keep":
             return True
         if drift == "error":
-            raise TaskDrifted(self.run.run_id, recorded.address)
+            raise TaskDrifted(self.run.run_id, recorded.address, self._how_drifted(step, recorded))
         if drift == "live":
             self.live = True
         return False
@@ -353,12 +370,22 @@ class Frame:
 
     async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
         changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
-        if recorded.fingerprint != fingerprint and not self.exact:
+        if recorded.fingerprint != fingerprint and not self.exact and recorded.address:
             changed.insert(0, "question")
+            how = self._how_drifted(step, recorded)
             self.run.journal.warn(
-                f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep')"
+                f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep'): it {how}"
             )
-        await self._announce_replay(step, recorded.address, changed=tuple(changed))
+        drifted = self.kept(step, recorded, fingerprint) if recorded.address else self.run.drifted
+        if drifted and "question" not in changed:
+            changed.insert(0, "question")
+        addresses = tuple(filter(None, drifted))
+        await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
+
+    def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
+        """How what a step is asked now differs from what it answered."""
+        asked = {name: self.mask(text) for name, text in step.texts.items()}
+        return str(Drifted(recorded.address, recorded.question, asked))
 
     async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
         name = name_of(step)

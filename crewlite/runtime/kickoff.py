@@ -27,12 +27,14 @@ from crewlite.events.event_bus import event_bus
 from crewlite.refs import check_name
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.human import tell_unasked, terminal
+from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
+from crewlite.state.record import Record
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
@@ -70,7 +72,13 @@ class Root(Generic[T]):
     check: Callable[[Mapping[str, Any]], None]
     """Raises if these inputs cannot do, before anything is recorded or paid."""
     asks: Callable[[dict[str, Any]], Any]
-    """The question of the root step, as plain JSON: a result that answers another one is not this run's any more."""
+    """The question of the root step, as plain JSON."""
+    compare: Callable[[Record, dict[str, Any]], Comparison] = lambda record, inputs: Comparison()
+    """What is asked now with these inputs, beside what the finished run answered."""
+    shares: Callable[[Record, dict[str, Any]], bool] = lambda record, inputs: True
+    """Whether a record has anything in common with this: if not, it is another's, whatever it is called."""
+    default_name: str = ""
+    """The name it has where its author gave it none."""
     asks_people: bool = False
     """Whether it is known beforehand that somebody will be asked."""
     exact: bool = False

@@ -26,8 +26,8 @@ from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
     definition_now,
-    has_its_result,
     inputs_of,
+    kept_result,
     lived,
     secrets_of,
 )
@@ -91,13 +91,14 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     record = Record.of(entries)
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
-    if not others and has_its_result(root, record, inputs, config):
+    if not others and kept_result(root, journal, inputs, config) is not None:
         return Preview(tuple(_told(record.outcomes[at]) for at in _inside(record.outcomes, "")))
     check_newest(root, record, found)
     run = Drive(
         journal,
         CheckpointSubscriber(frozenset()),
-        on_drift=config.on_drift,
+        on_drift=config.on_drift or "keep",
+        superseded=record.finished,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         **lived(root, record),
     )
@@ -176,7 +177,7 @@ class DryFrame(Frame):
                 run.traces.add(address, step.kind, value)
             else:
                 run.steps.append(_told(recorded))
-            self.hear(address, recorded.digest, value)
+            self.hear(address, recorded.digest, value, self.kept(step, recorded, fingerprint))
             return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
             run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")

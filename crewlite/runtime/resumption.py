@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from crewlite.codec import decode, digest, encode, laid_over
-from crewlite.errors import ConfigError, InputsChanged, NotCodable, PlaceIsBehind, RefError, RunMismatch
+from crewlite.errors import (
+    ConfigError,
+    InputsChanged,
+    NotCodable,
+    PlaceIsBehind,
+    QuestionsChanged,
+    RefError,
+    RunMismatch,
+    TaskDrifted,
+)
 from crewlite.ids import new_id, short
 from crewlite.runtime.kickoff import Request, Root
+from crewlite.runtime.questions import Drifted, decide, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question, outers
 from crewlite.state.answer import given
@@ -63,12 +74,18 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     """
     record = journal.record
     recorded = record.run["definition"]
-    if recorded["kind"] != root.kind or (root.exact and recorded["name"] != root.name):
+    inputs: dict[str, Any] = decode(record.run["inputs"])
+    found, wanted = (recorded["kind"], recorded["name"]), (root.kind, root.name)
+    if is_another(found, wanted, root.default_name):
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
             f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
         )
-    inputs: dict[str, Any] = decode(record.run["inputs"])
+    if not root.shares(record, {**inputs, **(request.inputs or {})}):
+        raise RunMismatch(
+            f"Run {journal.run_id!r} is of other tasks: it has no name and no question in common with this "
+            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
+        )
     others: Facts = {}
     if request.inputs is not None:
         given, coded = masked(journal, request.inputs)
@@ -84,14 +101,39 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     return inputs, others
 
 
-def has_its_result(root: Root[Any], record: Record, inputs: dict[str, Any], config: CheckpointConfig) -> bool:
-    """Whether the recorded result still answers what is asked. If not, the run goes on: with what has changed."""
+def kept_result(
+    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
+) -> tuple[Drifted, ...] | None:
+    """The answers that the recorded result keeps though something else is asked now, mostly none.
+
+    None if it does not answer, and the run goes on: with what has changed. Raises QuestionsChanged, TaskDrifted.
+    """
+    record = journal.record
     outcome = record.outcomes.get("")
     if outcome is None:
-        return False
-    asked_so = record.inputs_of("") == record.run["inputs"]
-    kept = root.rebind is None and config.on_drift == "keep" and asked_so
-    return kept or outcome.fingerprint == digest([root.kind, root.asks(inputs)])
+        return None
+    same_result = outcome.fingerprint == digest([root.kind, root.asks(inputs)])
+    if not same_result and record.inputs_of("") != record.run["inputs"]:
+        return None
+    now = root.compare(record, inputs)
+    mask = journal.secrets.mask
+    drifted = tuple(replace(one, asked={k: mask(text) for k, text in one.asked.items()}) for one in now.drifted)
+    if outcome.drifted and not drifted:
+        drifted = tuple(Drifted(address, {}, {}) for address in outcome.drifted)
+    verdict = decide(replace(now, drifted=drifted), config.on_drift, same_result=same_result)
+    if verdict == "drifted":
+        raise TaskDrifted(journal.run_id, drifted[0].address, str(drifted[0]))
+    if verdict == "refused":
+        changed = {one.address: str(one) for one in drifted}
+        raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
+    return drifted if verdict == "stored" else None
+
+
+def tell_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
+    """Warn of answers that a stored result keeps though something else is asked now."""
+    for one in drifted:
+        what = one.address or "The result"
+        journal.warn(f"{what} is finished and kept, though what it asks has changed (on_drift='keep'): it {one}")
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:

@@ -58,6 +58,10 @@ class Run:
     journal: Journal
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
+    superseded: bool = False
+    """The recorded result does not answer what is asked now, so the root step is done again."""
+    drifted: tuple[str, ...] = ()
+    """Steps whose answers the recorded result keeps, though they are asked something else now."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: frozenset[str] = frozenset()
     doubts: frozenset[str] = frozenset()

@@ -38,8 +38,9 @@ class CheckpointConfig(Described):
     goes on; a crash may cost the last of it. Calls declared effect="once" are on disk first either way."""
     on_save_error: Literal["warn", "raise"] = "warn"
     """When a save fails: go on and say so in the result (durability="degraded"), or stop the run."""
-    on_drift: Literal["keep", "rerun", "error"] = "keep"
-    """When a finished task's question changed: keep its answer, run it and its dependents again, or stop."""
+    on_drift: Literal["keep", "rerun", "error"] | None = None
+    """When a finished task's question changed: keep its answer, run it and its dependents again, or stop. None
+    keeps the answers of a run that goes on, and refuses a finished run that is asked something else."""
     redact: tuple[str, ...] | None = None
     """Further texts that must never be stored or said."""
 
@@ -57,7 +58,7 @@ class CheckpointConfig(Described):
             restore_from: str | os.PathLike[str] | None = None,
             durability: Literal["sync", "async"] = "sync",
             on_save_error: Literal["warn", "raise"] = "warn",
-            on_drift: Literal["keep", "rerun", "error"] = "keep",
+            on_drift: Literal["keep", "rerun", "error"] | None = None,
             redact: Iterable[str] | None = None,
         ) -> None: ...
 

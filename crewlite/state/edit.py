@@ -61,7 +61,8 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
 
 
 def _edited(outcome: Outcome, data: Any) -> Facts:
-    return {
+    question = {"question": dict(outcome.question)} if outcome.question else {}
+    return question | {
         "address": outcome.address,
         "kind": outcome.kind,
         "fingerprint": outcome.fingerprint,

@@ -44,6 +44,10 @@ class Outcome:
     reused: str | None = None
     """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
     edited: bool = False
+    question: Mapping[str, str] = field(default_factory=dict)
+    """Texts of what it answers, such as the description of a task; none in what earlier releases recorded."""
+    drifted: tuple[str, ...] = ()
+    """Steps inside it whose answers were kept, though they had been asked something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class Record:
     """Places that belong to the branches this one was forked from."""
     fresh: bool = False
     """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
+    earlier_definitions: tuple[tuple[int, Facts], ...] = ()
+    """Definitions that were changed since, each with the number of the commit that did."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
     """Inputs that forks have changed, each with the number of the commit that did."""
     dropped: dict[str, str | None] = field(default_factory=dict)
@@ -245,6 +251,13 @@ class Record:
         changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["inputs"]
 
+    def definition_of(self, address: str) -> Facts:
+        """The definition as it stood when a step finished; as it stands if it has not."""
+        outcome = self.outcomes.get(address)
+        changed = [facts for until, facts in self.earlier_definitions if outcome and outcome.seq < until]
+        definition: Facts = changed[0] if changed else self.run["definition"]
+        return definition
+
     def parent(self, place: Facts) -> str | None:
         """The id of the nearest place before this one that is still there."""
         parent: str | None = place["parent"]
@@ -262,6 +275,7 @@ class Record:
         if run := facts.get("run"):
             self._begin(run, facts["at"])
         if definition := facts.get("definition"):
+            self.earlier_definitions = (*self.earlier_definitions, (self.seq, self.run["definition"]))
             self.run = {**self.run, "definition": definition}
         if "inputs" in facts:
             self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
@@ -393,6 +407,8 @@ def _outcome(step: Facts, seq: int, at: str) -> Outcome:
         step.get("label"),
         step.get("reused"),
         step.get("edited", False),
+        step.get("question", {}),
+        tuple(step.get("drifted", ())),
     )
 
 

@@ -147,6 +147,8 @@ class Step(TypedDict):
     means: NotRequired[dict[Text, Text]]
     label: NotRequired[Text]
     reused: NotRequired[Text]
+    question: NotRequired[dict[Text, Text]]
+    drifted: NotRequired[list[Text]]
 
 
 class Asked(TypedDict):

@@ -57,6 +57,15 @@ class Filled:
         who = [self.role, self.goal, self.backstory]
         return [self.description, self.expected_output, shape.schema if shape else None, who]
 
+    def question(self, context: Sequence[Given]) -> list[Any]:
+        """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
+        return [*self.asked(), [[given.address, codec.digest(given.text)] for given in context]]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Texts of the question that are recorded with the answer."""
+        return {"description": self.description, "expected_output": self.expected_output}
+
     def output(self, answer: Answer) -> TaskOutput:
         """The answer as the task's output."""
         value = answer.value
@@ -90,7 +99,7 @@ class Given:
 def task_step(
     filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Drift
 ) -> Step[TaskOutput]:
-    """The step. Its question: what is asked, of whom, in which shape, on the basis of what."""
+    """The step. Its question: see Filled.question."""
     task = filled.task
 
     async def act() -> TaskOutput:
@@ -107,7 +116,8 @@ def task_step(
         kind="task",
         name=task.name,
         work=act,
-        question=[*filled.asked(), [[given.address, codec.digest(given.text)] for given in context]],
+        question=filled.question(context),
+        texts=filled.texts,
         voice=_TaskVoice(task, filled, tuple(given.address for given in context)),
         encode=lambda output: {"raw": output.raw, "agent": output.agent},
         decode=filled.output_of,

@@ -16,6 +16,7 @@ from crewlite.errors import (
     InDoubt,
     InputsChanged,
     MissingInput,
+    QuestionsChanged,
     RunMismatch,
     StepTimeout,
     TaskDrifted,
@@ -290,14 +291,16 @@ def test_a_changed_crew_goes_on_where_its_finished_run_ended(on_disk, caplog):
     assert [output.raw for output in result.tasks_output] == ["1", "2", "3"]
     assert len(more.calls) == 1
     edited = [("a", "one!"), ("b", "two"), ("c", "three")]
-    assert crew(ScriptedLLM([]), *edited).kickoff(run_id="r")["a"].raw == "1"
+    with pytest.raises(QuestionsChanged, match="task:a answered 'one', and is asked 'one!' now"):
+        crew(ScriptedLLM([]), *edited).kickoff(run_id="r")
+    assert crew(ScriptedLLM([]), *edited, on_drift="keep").kickoff(run_id="r")["a"].raw == "1"
     assert "what it asks has changed" in caplog.text
     with pytest.raises(TaskDrifted):
         crew(ScriptedLLM([]), ("a", "one!!"), *edited[1:], on_drift="error").kickoff(run_id="r")
     again = crew(ScriptedLLM(["1 again"]), ("a", "one!!"), *edited[1:], on_drift="rerun").kickoff(run_id="r")
     assert [output.raw for output in again.tasks_output] == ["1 again", "2", "3"]
     with pytest.raises(TaskGone):
-        crew(ScriptedLLM([]), ("x", "other")).kickoff(run_id="r")
+        crew(ScriptedLLM([]), ("a", "one!!")).kickoff(run_id="r")
 
 
 class Rude(BaseException):

@@ -42,10 +42,12 @@ class StepReplayedEvent(_StepEvent):
     """A finished step answered from the record: no call, no cost, no side effect.
 
     `changed` names what is no longer as it was recorded: "question" (kept because of on_drift="keep"), "model",
-    "template", "version".
+    "template", "version". `drifted` has the addresses of the tasks, itself or in it, whose answers were kept
+    though they are asked something else now.
     """
 
     type: Literal["step_replayed"] = "step_replayed"
     failed: bool = False
     """What it answered with is its failure."""
     changed: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()

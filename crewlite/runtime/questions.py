@@ -1,0 +1,93 @@
+"""Whether recorded answers belong to the questions that are asked now, and what follows if they do not.
+
+Pure functions over data: what a definition asks now is compared with what the recorded outcomes answered. Nothing here
+reads a store, waits or writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+OnDrift = Literal["keep", "rerun", "error"]
+Verdict = Literal["stored", "go on", "refused", "drifted"]
+
+
+_SHOWN = 80  # characters of a question that a message shows
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """A finished step that is asked something else now than it answered."""
+
+    address: str
+    answered: Mapping[str, str]
+    """Texts of the question that it answered; none where the record does not tell."""
+    asked: Mapping[str, str]
+    """The same texts of what it is asked now."""
+
+    def __str__(self) -> str:
+        differing = [name for name, text in self.asked.items() if self.answered.get(name, text) != text]
+        name = differing[0] if differing else next(iter(self.asked), "")
+        answered, asked = (" ".join(texts.get(name, "").split()) for texts in (self.answered, self.asked))
+        if not self.asked:
+            return "answered something else than is asked now"
+        if not self.answered:
+            return f"is asked {_shown(asked)} now, and answered something else"
+        if not differing:
+            return f"is asked {_shown(asked)} of another agent, in another shape or on another basis now"
+        if name == "description":
+            return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
+        label = name.replace("_", " ")
+        return f"answered with the {label} {_shown(answered, asked)}, and has {_shown(asked, answered)} now"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a definition asks now, beside what its run answered."""
+
+    drifted: tuple[Drifted, ...] = ()
+    same_steps: bool = True
+    """Whether it asks for the same steps in the same order."""
+
+
+def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:
+    """What a kickoff of a finished run does.
+
+    stored: return the recorded result. go on: run what has changed. refused: RunMismatch. drifted: TaskDrifted.
+    `on_drift` is None where nobody has said it. `same_result`: the result was made for the very question that is asked
+    now, so whoever repeats a kickoff gets its result again, kept answers included.
+    """
+    if not now.drifted:
+        return "stored" if now.same_steps else "go on"
+    if on_drift == "error":
+        return "drifted"
+    if on_drift == "rerun":
+        return "go on"
+    if on_drift == "keep" or same_result:
+        return "stored" if now.same_steps else "go on"
+    return "refused"
+
+
+def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: str) -> bool:
+    """Whether a run, by its kind and name, is of another definition. A default name tells nothing."""
+    if recorded[0] != now[0]:
+        return True
+    return recorded[1] != now[1] and default_name not in (recorded[1], now[1])
+
+
+def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Sequence[str | None]]) -> bool:
+    """Whether two lists of tasks, each given as what it is known by, share a name or a question."""
+    known = {key for keys in recorded for key in keys if key}
+    return any(key in known for keys in now for key in keys if key)
+
+
+def _shown(text: str, other: str = "") -> str:
+    """A question, shortened to the part where it begins to differ from another."""
+    if len(text) <= _SHOWN:
+        return repr(text)
+    same = next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))
+    begin = max(0, min(same - _SHOWN // 4, len(text) - _SHOWN))
+    end = begin + _SHOWN
+    return repr(f"{'...' if begin else ''}{text[begin:end]}{'...' if end < len(text) else ''}")
