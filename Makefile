@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format bench soak clean
+.PHONY: demo test check format bench soak crowds clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crewlite needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -35,6 +35,9 @@ bench: $(READY)
 
 soak: $(READY)
 	$(PYTEST) -m soak -v -s
+
+crowds: $(READY)
+	CROWDS=$(or $(CROWDS),50) $(PYTEST) -m soak -v -s tests/crash/test_swarm.py -k many_crowds
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

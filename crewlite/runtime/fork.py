@@ -17,7 +17,9 @@ from crewlite.state.locate import Located, locate
 class Forkable(Protocol):
     """What a definition must have to be forked."""
 
-    checkpoint: CheckpointConfig | bool | None
+    @property
+    def checkpoint(self) -> CheckpointConfig | bool | None:
+        """Where its runs are kept."""
 
     @classmethod
     def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Any:

@@ -2,9 +2,20 @@
 
 from crewlite.llm.base import ToolCall
 from crewlite.testing.crash import CrashInjector
+from crewlite.testing.interleaved import Interleaved
+from crewlite.testing.interleavings import check_interleavings
 from crewlite.testing.providers import check_provider
 from crewlite.testing.recorded import RecordedLLM
 from crewlite.testing.recorder import EventRecorder
 from crewlite.testing.scripted import ScriptedLLM
 
-__all__ = ["CrashInjector", "EventRecorder", "RecordedLLM", "ScriptedLLM", "ToolCall", "check_provider"]
+__all__ = [
+    "CrashInjector",
+    "EventRecorder",
+    "Interleaved",
+    "RecordedLLM",
+    "ScriptedLLM",
+    "ToolCall",
+    "check_interleavings",
+    "check_provider",
+]

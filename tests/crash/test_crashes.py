@@ -14,9 +14,11 @@ HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the nursery forks; Windows cannot")
 
 
-def run(program: str, *arguments: object, environment: dict[str, str] | None = None) -> tuple[int, dict]:
+def run(
+    program: str, *arguments: object, environment: dict[str, str] | None = None, patience: float | None = 1500
+) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment)
     assert done.stdout, done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,6 +39,21 @@ def test_eight_processes_of_sixty_runs(provider, tmp_path):
     assert found["violations"] == []
     assert code == 0
     assert (found["runs"], found["wins"]) == (8 * 60, 2 * 25)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_many_crowds_in_a_row(provider, tmp_path):
+    crowds, violations, took = int(os.environ.get("CROWDS", "5")), [], time.monotonic()
+    for n in range(crowds):
+        options = ("--directory", tmp_path / f"{n}", "--runs", 8, "--rounds", 2, "--seed", n)
+        (tmp_path / f"{n}").mkdir()
+        code, found = run("swarm.py", "--provider", provider, *options)
+        violations += [f"crowd {n}: {text}" for text in found["violations"]]
+        violations += [f"crowd {n} ended with {code}"] if code and not found["violations"] else []
+    seconds = round(time.monotonic() - took)
+    print(f"\n{provider}: {crowds} crowds in {seconds} s, {len(violations)} violations {violations}")
+    assert violations == []
 
 
 class Stop(Exception):

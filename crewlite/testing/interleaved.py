@@ -1,0 +1,112 @@
+"""A provider whose stores can be interrupted: right before the n-th verb, something else happens.
+
+Between two verbs of a store anybody may come: another process, another thread. A test that waits for that to happen by
+chance passes on most days; this makes it happen at each place in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+from crewlite.state.providers import BaseProvider, Store
+
+_VERBS = frozenset(
+    ["append", "read", "sum_at", "touched", "rewrite", "remove", "branches", "places", "recall", "remember", "forget"]
+)
+"""All but those that tell nothing of what is stored."""
+
+
+class Interleaved:
+    """A provider around another. Right before the `at`-th verb of the stores it opens, `act` is called, once.
+
+    ```python
+    from crewlite import Agent, CheckpointConfig, History
+    from crewlite.state import InMemoryProvider
+    from crewlite.testing import Interleaved
+
+    kept = InMemoryProvider()
+    config = CheckpointConfig(location="here", provider=kept)
+    Agent(role="Clerk", goal="answer", llm="offline", checkpoint=config).kickoff("What is recorded?", run_id="first")
+
+    def delete():
+        with History("here", kept) as other:
+            other.delete("first")
+
+    beside = Interleaved(kept, at=2, act=delete)
+    with History("here", beside) as history:
+        assert history.runs()[0].run_id == "first"  # the first verb: branches
+        assert not history.places()  # the second, and by then the run is gone
+    assert beside.log == ["branches", "places"]
+    ```
+
+    `act` runs on a thread of its own, and the verb waits for it, at most `patience` seconds: what it needs may be held
+    by the one it interrupts. Let it use the inner provider: its own verbs then do not count. What it returns or raises
+    is `outcome`.
+    """
+
+    def __init__(
+        self,
+        provider: BaseProvider,
+        *,
+        at: int | None = None,
+        act: Callable[[], Any] | None = None,
+        patience: float = 10.0,
+    ) -> None:
+        self.name = provider.name
+        self.log: list[str] = []
+        """The verbs so far, in order."""
+        self.outcome: Any = None
+        self._inner, self._at, self._act, self._patience = provider, at, act, patience
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """Verbs so far."""
+        return len(self.log)
+
+    def open(self, location: str) -> Store:
+        """Open a location with the inner provider."""
+        return cast(Store, _Store(self, self._inner.open(location)))
+
+    def ended(self, within: float = 10.0) -> bool:
+        """Wait until `act` has ended, if it was begun; False if it has not after so many seconds."""
+        if self._thread:
+            self._thread.join(within)
+        return not (self._thread and self._thread.is_alive())
+
+    def _before(self, verb: str) -> None:
+        with self._lock:
+            self.log.append(verb)
+            if len(self.log) != self._at or self._act is None:
+                return
+            self._thread = threading.Thread(target=self._do, name="crewlite-interleaved", daemon=True)
+        self._thread.start()
+        self._thread.join(self._patience)
+
+    def _do(self) -> None:
+        assert self._act
+        try:
+            self.outcome = self._act()
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is for whoever looks at the outcome
+            self.outcome = error
+
+
+class _Store:
+    """A store that tells of each verb before it does it."""
+
+    def __init__(self, told: Interleaved, inner: Store) -> None:
+        self._told, self._inner = told, inner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in _VERBS:
+            return found
+
+        def verb(*args: Any, **more: Any) -> Any:
+            self._told._before(name)
+            return found(*args, **more)
+
+        return verb

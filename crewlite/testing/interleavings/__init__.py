@@ -1,0 +1,167 @@
+"""Every verb interrupted by every act, right before each verb of the store.
+
+```python
+import itertools
+from crewlite.state import InMemoryProvider
+from crewlite.testing import check_interleavings
+
+fresh = itertools.count()
+print(check_interleavings(lambda: (InMemoryProvider(), f"store-{next(fresh)}"), share=100).trials)
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crewlite.state.providers import BaseProvider
+from crewlite.testing.interleaved import Interleaved
+from crewlite.testing.interleavings.acts import VERBS, act_of, pairs
+from crewlite.testing.interleavings.judge import Outcome, Seen, go_on, judge, look, release
+from crewlite.testing.interleavings.scenes import Site, lay_out
+from crewlite.testing.providers import Make
+
+LONGEST = 20.0
+"""Seconds after which a verb never ends."""
+
+
+@dataclass
+class Explored:
+    """What was tried, and what was found."""
+
+    trials: int = 0
+    verbs: set[str] = field(default_factory=set)
+    acts: set[str] = field(default_factory=set)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    """What is broken, by the first words of it: the trials in which it was."""
+
+    def __str__(self) -> str:
+        counts = f"{len(self.verbs)} verbs, {len(self.acts)} acts, {self.trials} positions"
+        lines = [f"{len(where):5} x {text}\n        {', '.join(where[:6])}" for text, where in self.violations.items()]
+        return "\n".join([f"{counts}: {len(self.violations)} violations", *lines])
+
+
+def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explored:
+    """Hold a provider to what runs are promised while others are at work at the same location.
+
+    Every verb of crewlite that reads or writes (kickoffs, forks, prune, delete, export, import, answers, ...) is
+    interrupted by every other, right before each verb of the store. Afterwards nothing that was acknowledged is lost,
+    every journal can be read and gone on with, nothing is paid twice, and listings show what journals hold.
+
+    Args:
+        make: Returns `(provider, location)`, fresh at every call, as for `check_provider`.
+        share: One trial of so many is made; 1 makes all of them, some thousands.
+        seed: Which ones.
+
+    Returns: what was tried.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which, and where.
+    """
+    found = explore(make, share=share, seed=seed)
+    assert not found.violations, str(found)
+    return found
+
+
+def explore(
+    make: Make, *, share: int = 1, seed: int = 1, chosen: Iterable[tuple[str, str, str]] | None = None
+) -> Explored:
+    """Try every position of the chosen (scene, verb, act), or one of so many, and say what is broken."""
+    found, chance = Explored(), random.Random(seed)  # noqa: S311 - a sample, not a secret
+    explorer = Explorer(make)
+    for scene, verb, act in pairs() if chosen is None else chosen:
+        for at in explorer.positions(scene, verb):
+            if share > 1 and chance.randrange(share):
+                continue
+            found.trials += 1
+            found.verbs.add(verb)
+            found.acts.add(act)
+            for text in explorer.trial(scene, verb, act, at):
+                found.violations.setdefault(text, []).append(f"{scene}: {verb}, {act} before {at}")
+    return found
+
+
+class Explorer:
+    """Makes trials with one kind of provider, in this process."""
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._counts: dict[tuple[str, str], int] = {}
+        self._before: dict[str, Seen] = {}
+        self._sound: set[str] = set()
+        """Shapes of sites on which every run went on as it ought to."""
+
+    def positions(self, scene: str, verb: str) -> range:
+        """Where a verb can be interrupted, and one beyond: after its end."""
+        if (scene, verb) not in self._counts:
+            with self._site(scene) as (site, provider):
+                counted = Interleaved(provider)
+                clean = _bounded(lambda: VERBS[verb][1](_through(site, counted)))
+                assert clean.said is not None, f"{verb} in {scene}, undisturbed: {clean}"
+                self._counts[scene, verb] = counted.count
+        return range(1, self._counts[scene, verb] + 1)
+
+    def trial(self, scene: str, verb: str, act: str, at: int) -> list[str]:
+        """Do a verb, and the act right before its `at`-th verb of the store: what is broken."""
+        with self._site(scene) as (site, provider):
+            beside = Interleaved(provider, at=at, act=lambda: act_of(verb, act)(site))
+            of_verb = _bounded(lambda: VERBS[verb][1](_through(site, beside)))
+            if beside.count < at:
+                return []  # this time it was over before
+            of_act = Outcome.of(beside.outcome) if beside.ended(LONGEST) else Outcome(stuck=True)
+            return self._broken(site, scene, verb, act, of_verb, of_act)
+
+    def heard(self, scene: str, verb: str, act: str, do: Callable[[Site], object]) -> list[str]:
+        """Do a verb while something is in place that does an act at some moment: what is broken."""
+        with self._site(scene) as (site, _):
+            return self._broken(site, scene, verb, act, _bounded(lambda: do(site)), Outcome())
+
+    def _broken(self, site: Site, scene: str, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
+        held = (of_act.said or {}).get("held")
+        refused = release(site, held) if held and verb != "cancel" else ""
+        found = look(site)
+        broken = [f"who is at work elsewhere was disturbed: {refused}"] if refused else []
+        broken += judge(verb, act, self._before[scene], found, (of_verb, of_act), site.trace.lines())
+        if not broken and found.shape not in self._sound:
+            broken = go_on(site, found) or look(site).wrong
+            if not broken:
+                self._sound.add(found.shape)
+        return [text.replace(site.location, "") for text in broken]
+
+    @contextlib.contextmanager
+    def _site(self, scene: str) -> Iterator[tuple[Site, BaseProvider]]:
+        provider, location = self._make()
+        with tempfile.TemporaryDirectory() as documents:
+            site = Site(location, provider, Path(documents))
+            lay_out(scene, site)
+            if scene not in self._before:
+                self._before[scene] = look(site)
+            yield site, provider
+
+
+def _through(site: Site, provider: BaseProvider) -> Site:
+    return dataclasses.replace(site, provider=provider)
+
+
+def _bounded(act: Callable[[], Any]) -> Outcome:
+    """How an act goes, on a thread of its own: one that never ends is told so."""
+    ended: list[object] = []
+
+    def do() -> None:
+        try:
+            ended.append(act())
+        except BaseException as error:  # noqa: BLE001 - what it raises is what is looked at
+            ended.append(error)
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(LONGEST)
+    return Outcome.of(ended[0]) if ended else Outcome(stuck=True)

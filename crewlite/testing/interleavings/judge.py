@@ -1,0 +1,283 @@
+"""What must be true of a location, whatever was done there by whoever at the same time.
+
+Nothing acknowledged is lost, everything can be read and gone on with, nothing is paid twice, listings show what
+journals hold, the doctor is content; and who did something was told how it went.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from crewlite.errors import CrewliteError
+from crewlite.state.history import History, RunHistory
+from crewlite.state.providers import Commit, provider_for
+from crewlite.testing.interleavings.acts import SAME, Said, kick, kick_flow
+from crewlite.testing.interleavings.scenes import BYSTANDER, LONG, QUESTION, RUN, TASKS, Site, asks, buys
+
+FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")
+"""What nobody may be told where nothing is damaged, full, or locked for long."""
+TAKES_AWAY = ("delete", "begin anew", "swap", "prune old", "prune.old")
+UNMAKING = ("prune", "fork", "fork a place", "list", "repair")
+"""Acts after which a run is what it was before them."""
+FORKS = {f"fork.{name}": f"f{name[0]}" for name in ("head", "place", "once", "edits", "rerun", "inputs")}
+FORKS["crew.fork"] = "fc"
+CHANGES_INPUTS = ("fi", "fr", "fe")
+
+
+@dataclass
+class Outcome:
+    """How an act went: what it says of itself, or what it raised."""
+
+    said: Said | None = None
+    error: str = ""
+    text: str = ""
+    typed: bool = True
+    stuck: bool = False
+
+    @classmethod
+    def of(cls, found: object) -> Outcome:
+        """From what an act returned or raised."""
+        if isinstance(found, BaseException):
+            return cls(None, type(found).__name__, str(found)[:300], isinstance(found, CrewliteError))
+        assert isinstance(found, dict | None)
+        return cls(found or {})
+
+
+@dataclass
+class Seen:
+    """What a location shows, and what is wrong with it as it stands."""
+
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def shape(self) -> str:
+        """The same for two sites that differ in ids and times alone."""
+        told = {name: {k: v for k, v in run.items() if k != "digest"} for name, run in self.runs.items()}
+        ids: dict[str, str] = {}
+        text = repr((sorted(told.items()), self.listed, self.wrong))
+        text = re.sub(r"[0-9a-f]{32}", lambda found: ids.setdefault(found[0], f"#{len(ids)}"), text)
+        return re.sub(r"fork/[0-9a-f]{8}", "fork/#", text)
+
+
+def look(site: Site) -> Seen:
+    """Read everything."""
+    seen = Seen()
+    own: dict[str, set[str]] = {}
+    with site.history(make=True) as history:
+        for run in history.runs():
+            name = f"{run.run_id}/{run.branch}"
+            try:
+                seen.runs[name] = _view(run)
+                own[name] = {place.id for place in run.checkpoints() if place.branch == run.branch}
+            except Exception as error:  # noqa: BLE001 - whatever a journal that cannot be read raises is what is looked for
+                seen.wrong.append(f"unreadable: {name}: {_told(error)}")
+        seen.wrong += _bases(seen)
+        seen.wrong += _listing(history, seen, own)
+        try:
+            seen.wrong += [f"doctor: {found.what}: {found.problem}" for found in history.doctor()]
+        except Exception as error:  # noqa: BLE001 - the doctor never raises at a location that can be read
+            seen.wrong.append(f"the doctor raised {_told(error)}")
+    return seen
+
+
+def _view(run: RunHistory) -> dict[str, Any]:
+    return {
+        "status": run.status,
+        "kind": run.definition["kind"],
+        "finished": [step.address for step in run.steps if step.status == "finished"],
+        "values": run.values,
+        "places": [place.id for place in run.checkpoints()],
+        "base": run.base and (run.base.branch, run.base.seq),
+        "waiting": [asked.address for asked in run.waiting],
+        "at_work": run.at_work,
+        "digest": run.digest,
+    }
+
+
+def _bases(seen: Seen) -> Iterable[str]:
+    for name, run in seen.runs.items():
+        run_id, _, branch = name.partition("/")
+        if branch != "main" and run["base"] is None:
+            yield f"{name} stands on nothing"
+        elif run["base"] and f"{run_id}/{run['base'][0]}" not in seen.runs:
+            yield f"{name} stands on a branch that is gone"
+
+
+def _listing(history: History, seen: Seen, own: dict[str, set[str]]) -> Iterable[str]:
+    try:
+        listed = history.places()
+    except Exception as error:  # noqa: BLE001 - a listing never raises
+        yield f"places() raised {_told(error)}"
+        return
+    seen.listed = [place.id for place in listed]
+    known = set().union(*own.values()) if own else set()
+    for place in listed:
+        if place.id not in known:
+            yield f"a phantom: a checkpoint of {place.run_id}/{place.branch} is listed, and no journal has it"
+    if missing := known - set(seen.listed):
+        yield f"{len(missing)} checkpoints of journals are not listed"
+
+
+def go_on(site: Site, seen: Seen, branches: Iterable[str] | None = None) -> list[str]:
+    """Go on with every branch to its end: what is wrong with what comes of it."""
+    wrong = []
+    for name in sorted(seen.runs if branches is None else branches):
+        run = seen.runs[name]
+        if run["at_work"] or name.startswith(f"{BYSTANDER}/"):
+            continue
+        before = len(site.trace.lines())
+        try:
+            wrong += [f"{name} went on to {text}" for text in _resumed(site, name, run)]
+        except BaseException as error:  # noqa: BLE001 - it must not raise
+            wrong.append(f"{name} cannot be gone on with: {_told(error)}")
+        paid = {line[3] for line in site.trace.lines()[before:] if line[0] == "paid"}
+        if (twice := paid & set(run["finished"])) and name.partition("/")[2] not in CHANGES_INPUTS:
+            wrong.append(f"{name}: recorded, and paid again: {sorted(twice)}")
+    return wrong
+
+
+def _resumed(site: Site, name: str, run: dict[str, Any]) -> Iterable[str]:
+    run_id, _, branch = name.partition("/")
+    if run["kind"] == "crew":
+        tasks = LONG if "task:t20" in run["finished"] else TASKS
+        found = kick(site, run_id=run_id, tasks=tasks) if branch == "main" else kick(site, ref=name, tasks=tasks)
+        wanted = [f"answer {n}" for n in range(tasks)]
+        if branch == "fe":
+            wanted[0] = "edited 0"
+        if found != {"raw": wanted, "durability": "sync"}:
+            yield str(found)
+    elif run["kind"] == "flow" and branch == "main":
+        func, right = (asks, (14, 16)) if run_id == RUN else (buys, (101,))
+        found = kick_flow(site, func, run_id)
+        if "waits" in found:
+            found = kick_flow(site, func, run_id, answers={QUESTION: 5})
+        if found.get("raw") not in right:
+            yield str(found)
+
+
+def judge(
+    verb: str, act: str, before: Seen, found: Seen, outcomes: tuple[Outcome, Outcome], trace: list[list[str]]
+) -> list[str]:
+    """The promises that a trial breaks: `outcomes` are those of the verb and of the act."""
+    broken = list(found.wrong)
+    for name, outcome in zip((verb, act), outcomes, strict=True):
+        broken += [f"{name} {text}" for text in _manners(outcome)]
+    broken += _acknowledged(found, trace)
+    broken += _remaining(verb, act, before, found, trace)
+    broken += _done(verb, act, found, outcomes[0])
+    return list(dict.fromkeys(broken))
+
+
+def _manners(outcome: Outcome) -> Iterable[str]:
+    """What nobody may be told."""
+    if outcome.stuck:
+        yield "never ends"
+    elif outcome.error and not outcome.typed:
+        yield f"raised {outcome.error}, which has no type of ours: {outcome.text}"
+    elif outcome.error in FALSE_ALARMS:
+        yield f"raised a false alarm: {outcome.error}: {outcome.text}"
+    said = outcome.said or {}
+    yield from (f"found: {text}" for text in said.get("findings", ()))
+    for text in said.get("refused", ()):
+        if text.startswith(FALSE_ALARMS):
+            yield f"told a false alarm: {text}"
+    if said.get("durability", "sync") != "sync":
+        yield f"came to durability={said['durability']!r}"
+    wrong = isinstance(said.get("raw"), list) and said["raw"] != [f"answer {n}" for n in range(len(said["raw"]))]
+    if wrong:
+        yield f"came to {said['raw']}"
+
+
+def _acknowledged(found: Seen, trace: list[list[str]]) -> Iterable[str]:
+    """What was acknowledged is there and was not paid again, unless somebody has taken the run away since."""
+    known = set[tuple[str, str, str]]()
+    deleted = _deleted(trace)
+    for number, (what, run_id, *rest) in enumerate(trace):
+        if what not in ("ack", "paid") or number < deleted.get(run_id, -1):
+            continue
+        branch, address = rest
+        if what == "paid" and (run_id, branch, address) in known and branch not in CHANGES_INPUTS:
+            yield f"recorded, and paid again: {address} of {run_id}/{branch}"
+        if what == "ack":
+            known.add((run_id, branch, address))
+            if not {address, ""} & set(found.runs.get(f"{run_id}/{branch}", {"finished": ()})["finished"]):
+                yield f"lost: {address} of {run_id}/{branch}, which was acknowledged"
+
+
+def _deleted(trace: list[list[str]]) -> dict[str, int]:
+    """When somebody said last that a run was taken away."""
+    return {line[1]: number for number, line in enumerate(trace) if line[0] == "deleted"}
+
+
+def _remaining(verb: str, act: str, before: Seen, found: Seen, trace: list[list[str]]) -> Iterable[str]:
+    """What was there before is there, unless somebody said that he took it away."""
+    deleted = _deleted(trace)
+    for name, run in before.runs.items():
+        run_id = name.partition("/")[0]
+        if name not in found.runs:
+            if run_id not in deleted:
+                yield f"gone: {name}, and nobody said that he took it away"
+            continue
+        if run_id in deleted:
+            continue
+        if lost := {at for at in run["finished"] if "/" not in at} - set(found.runs[name]["finished"]):
+            yield f"lost: {sorted(lost)} of {name}, which were there before"
+        if run_id == BYSTANDER and "prune" not in verb + act and found.runs[name]["digest"] != run["digest"]:
+            yield f"{name} has changed, though nothing was done to it"
+
+
+def _done(verb: str, act: str, found: Seen, outcome: Outcome) -> Iterable[str]:
+    """A verb did all that it says, or nothing if it raised."""
+    said, main = outcome.said, found.runs.get(f"{RUN}/main")
+    if verb == "delete":
+        if said is None and main is None and act not in (*TAKES_AWAY, SAME):
+            yield f"delete raised {outcome.error}, and the run is gone"
+        if said is not None and act in UNMAKING and main:
+            yield "delete said that the run is gone, which is there"
+    if verb in TAKES_AWAY or act in TAKES_AWAY:
+        return
+    if verb in FORKS:
+        there = f"{RUN}/{FORKS[verb]}" in found.runs
+        if said is not None and not there:
+            yield f"{verb} said that it made {FORKS[verb]}, which is not there"
+        if said is None and there and act != SAME and verb != "crew.fork":
+            yield f"{verb} raised {outcome.error}, and the branch is there"
+    if said is not None:
+        yield from _as_said(verb, act, said, main, found)
+
+
+def _as_said(verb: str, act: str, said: Said, main: dict[str, Any] | None, found: Seen) -> Iterable[str]:
+    """What a verb says that it did to a run which nobody has taken away."""
+    status = main and main["status"]
+    if verb == "import" and main is None:
+        yield "import said that the run is there, which is not"
+    if verb == "prune" and act != "import" and (back := set(said["checkpoints"]) & set(found.listed)):
+        yield f"prune said that it dropped {len(back)} checkpoints which are listed"
+    if verb.startswith(("kickoff", "resume")) and verb != "resume.branch" and status != "finished":
+        yield f"{verb} came to its end, and the run is {status}"
+    if verb == "answer" and main and main["waiting"]:
+        yield "answer said that it is recorded, and the run waits"
+    if verb == "cancel" and act in UNMAKING and status in ("unfinished", "waiting"):
+        yield f"cancel said that it is done, and the run is {status}"
+
+
+def release(site: Site, held: list[Any]) -> str:
+    """Let who claimed a branch elsewhere commit once more, from where it was, and give it back: what is wrong."""
+    seq, total = held
+    store = provider_for(site.location, site.provider).open(site.location)
+    try:
+        store.append([Commit.saying(RUN, "main", (seq, total), {"released": True})])
+    except Exception as error:  # noqa: BLE001 - whatever a store refuses it with
+        return _told(error)
+    finally:
+        store.close()
+    return ""
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"

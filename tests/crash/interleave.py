@@ -1,0 +1,213 @@
+"""Every verb interrupted by every act of another process, right before each thing it does to the disk.
+
+The verb is done once undisturbed, to count its points: each file that it opens, looks for, lists, writes, renames or
+removes; each statement of a database. Then once for each point: it stops right before it, another process does the act,
+and it goes on. A third process looks at all there is, and goes on with every run.
+
+Run as a program, so that it can fork before any thread exists. It prints one line of JSON and exits with 1 if any
+promise was broken: {"verbs": 30, "acts": 23, "trials": 812, "violations": {"lost: ...": ["cut: prune, ..."]}}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # noqa: F401 - loaded before the forks, once
+import sqlite_utils  # noqa: F401
+from points import LONGEST, PATIENT, Child, FileTrace, Points
+
+from crewlite.testing.interleavings.acts import INPUTS, VERBS, act_of, kick, pairs
+from crewlite.testing.interleavings.judge import Outcome, Seen, go_on, judge, look, release
+from crewlite.testing.interleavings.scenes import RUN, Site, buys, crew, flow, lay_out, traced
+
+AT_WORK = ("stays at work", "goes on")
+"""Acts that only another process can do: it claims the branch, and goes on after the verb; or has done so before, and
+goes on where the verb is interrupted."""
+LEAVES_ALONE = ("fork", "prune", "delete", "export", "import", "doctor", "repair", "list", "rebuild", "preview")
+Pair = tuple[str, str, str]
+
+
+class Explorer:
+    """Makes trials with one provider, each in processes of its own."""
+
+    def __init__(self, provider: str, directory: Path) -> None:
+        self._name = "store" if provider == "json" else "store.db"
+        self._directory = directory
+        self._counts: dict[tuple[str, str], int] = {}
+        self._before: dict[str, Seen] = {}
+        self._sound: set[str] = set()
+        """Shapes of sites on which every run went on as it ought to."""
+        self.told = False
+
+    def positions(self, scene: str, verb: str) -> range:
+        if (scene, verb) not in self._counts:
+            world = self._world(scene)
+            clean = self._verb(world, verb, None).end()
+            assert clean.said, f"{verb} in {scene}, undisturbed: {clean}"
+            self._counts[scene, verb] = clean.said["points"]
+        return range(1, self._counts[scene, verb] + 1)
+
+    def trial(self, scene: str, verb: str, act: str, at: int) -> list[str]:
+        """Do a verb, and the act right before its `at`-th point: what is broken."""
+        world = self._world(scene)
+        other = self._act(world, verb, act) if act == "goes on" else None
+        if other and not other.stopped():
+            return [f"{act}: it did not begin: {other.end()}"]
+        interrupted = self._verb(world, verb, at)
+        if interrupted.stopped():
+            if other:
+                other.go()
+            else:
+                other = self._act(world, verb, act)
+            other.stopped(PATIENT, unless_it_waits=True)
+        elif other is None:  # this time it was over before
+            interrupted.end()
+            return []
+        interrupted.go()
+        of_verb = interrupted.end()
+        other.go()
+        of_act = other.end()
+        broken = self._at_work(world, verb, act, of_verb, of_act)
+        of_verb.said = of_verb.said and of_verb.said["said"]
+        looked = Child(world, "look", lambda child: self._looked(world)).end()
+        if looked.said is None:
+            return [*broken, f"the look: {looked.error}: {looked.text}"]
+        found, trace, later = Seen(**looked.said["seen"]), looked.said["trace"], looked.said["later"]
+        broken += judge(verb, act, self._before[scene], found, (of_verb, of_act), trace) + later
+        if not broken:
+            self._sound.add(found.shape)
+        if self.told and broken:
+            print(of_verb, of_act, json.dumps(looked.said, indent=1), looked.said["trace"], sep="\n")
+        return broken
+
+    def _at_work(self, world: Path, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
+        """Who is at work is left alone by whoever only looks, tidies or forks."""
+        if act in AT_WORK and of_act.error and verb.startswith(LEAVES_ALONE):
+            return [f"a run at work was disturbed by {verb}: {of_act.error}: {of_act.text}"]
+        if act in AT_WORK and verb.startswith("resume") and not (of_act.error or of_verb.error):
+            return ["two held one branch, and both succeeded"]
+        held = (of_act.said or {}).get("held")
+        refused = release(self._site(world), held) if held and verb != "cancel" else ""
+        return [f"who is at work elsewhere was disturbed: {refused}"] if refused else []
+
+    def _looked(self, world: Path) -> dict[str, Any]:
+        """What there is, and what comes of going on with it, unless that is known already."""
+        site = self._site(world)
+        seen, trace = look(site), site.trace.lines()
+        later = [] if seen.wrong or seen.shape in self._sound else go_on(site, seen) or look(site).wrong
+        return {"seen": vars(seen), "trace": trace, "later": later}
+
+    def _verb(self, world: Path, verb: str, at: int | None) -> Child:
+        def do(child: Child) -> dict[str, Any]:
+            points = Points(str(world / self._name), at, child.stop)
+            points.install()
+            try:
+                said = VERBS[verb][1](self._site(world))
+            finally:
+                points.on = False
+            return {"said": said, "points": points.count}
+
+        return Child(world, "verb", do)
+
+    def _act(self, world: Path, verb: str, act: str) -> Child:
+        def do(child: Child) -> dict[str, Any]:
+            site = self._site(world, child)
+            return kick(site, hold_at=2) if act in AT_WORK else act_of(verb, act)(site)
+
+        return Child(world, "act", do)
+
+    def _site(self, world: Path, child: Child | None = None) -> Site:
+        hold = child.stop if child else lambda: None
+        return Site(str(world / self._name), None, world, FileTrace(world / "trace"), hold)
+
+    def _world(self, scene: str) -> Path:
+        """A fresh copy of a scene."""
+        template, world = self._directory / scene, self._directory / "trial"
+        if not template.exists():
+            template.mkdir(parents=True)
+            Child(template, "made", lambda child: lay_out(scene, self._site(template))).end()
+            seen = Child(template, "look", lambda child: vars(look(self._site(template)))).end()
+            assert seen.said, seen
+            self._before[scene] = Seen(**seen.said)
+            for path in template.glob("*.log"):
+                path.unlink()
+        shutil.rmtree(world, ignore_errors=True)
+        shutil.copytree(template, world)
+        return world
+
+
+def warm_up(directory: Path) -> None:
+    """Work out here, once, what each process would work out at its first use. Leaves no thread behind."""
+    directory.mkdir(parents=True)
+    for name in ("store", "store.db"):
+        site = Site(str(directory / name), None, directory)
+        with traced(site):
+            asyncio.run(crew(site).akickoff(INPUTS, run_id=RUN))
+            asyncio.run(flow(site, buys).akickoff(1, run_id="b"))
+        for verb in ("fork.edits", "export", "prune", "repair", "list"):
+            VERBS[verb][1](site)
+        look(site)
+    until = time.monotonic() + LONGEST
+    while threading.active_count() > 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threading.active_count() == 1, "children are forked, so nothing may have begun a thread"
+
+
+def chosen(scene: str, verb: str, act: str) -> Iterator[Pair]:
+    """The pairs that fit; * fits all."""
+    for pair in [
+        *pairs(),
+        *(("cut", verb, act) for verb, (where, _) in VERBS.items() if "cut" in where for act in AT_WORK),
+    ]:
+        if all(wanted in ("*", found) for wanted, found in zip((scene, verb, act), pair, strict=True)):
+            yield pair
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--provider", choices=["json", "sqlite"], required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--scene", default="*")
+    parser.add_argument("--verb", default="*")
+    parser.add_argument("--act", default="*")
+    parser.add_argument("--at", type=int, help="this point alone; tell what came of it")
+    parser.add_argument("--share", type=int, default=1, help="one trial of so many")
+    parser.add_argument("--seed", type=int, default=1, help="which")
+    parser.add_argument("--seconds", type=float, default=1e9, help="no new trial after so many")
+    options = parser.parse_args()
+    explorer, chance = Explorer(options.provider, options.directory), random.Random(options.seed)
+    warm_up(options.directory / "warm")
+    explorer.told = options.at is not None
+    verbs, acts, trials, violations = set(), set(), 0, dict[str, list[str]]()
+    began = time.monotonic()
+    spots = [
+        (pair, at) for pair in chosen(options.scene, options.verb, options.act) for at in explorer.positions(*pair[:2])
+    ]
+    spots = chance.sample(spots, -(-len(spots) // options.share)) if options.share > 1 else spots
+    for (scene, verb, act), at in spots:
+        if options.at not in (None, at) or time.monotonic() - began > options.seconds:
+            continue
+        trials += 1
+        verbs.add(verb)
+        acts.add(act)
+        for text in explorer.trial(scene, verb, act, at):
+            violations.setdefault(text.replace(str(options.directory / "trial"), ""), []).append(
+                f"{scene}: {verb}, {act} before {at}"
+            )
+    said = {"provider": options.provider, "verbs": len(verbs), "acts": len(acts), "trials": trials, "of": len(spots)}
+    print(json.dumps({**said, "seconds": round(time.monotonic() - began), "violations": violations}))
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

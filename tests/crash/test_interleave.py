@@ -1,0 +1,204 @@
+"""Whoever comes between two steps of whatever is done: nothing is lost, nothing is paid twice, everything is told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+
+import pytest
+from test_crashes import run
+
+from crewlite import event_bus
+from crewlite.errors import CrewliteError
+from crewlite.events import BaseEvent, CheckpointStartedEvent
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state.journal import Journal, naming
+from crewlite.state.providers import Commit
+from crewlite.testing import Interleaved
+from crewlite.testing.interleavings import Explorer, explore
+from crewlite.testing.interleavings.acts import ACTS, INPUTS
+from crewlite.testing.interleavings.scenes import crew, traced
+
+PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the explorer forks; Windows cannot")
+
+
+@pytest.fixture
+def fresh(request, tmp_path):
+    """A maker of locations where nothing was ever stored."""
+    kind, count = request.param, itertools.count()
+    return lambda: (PROVIDERS[kind](), str(tmp_path / f"store{next(count)}{'.db' if kind == 'sqlite' else ''}"))
+
+
+# ---- in one process: every verb, every act, before every verb of the store
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
+def test_every_act_before_every_verb_of_the_store(fresh, request):
+    found = explore(fresh)
+    print(f"\n{request.node.callspec.id}: {found}")
+    assert not found.violations
+
+
+# ---- between processes: every verb, every act, before everything that is done to the disk
+
+
+@forks
+@pytest.mark.soak
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_every_act_of_another_process_before_every_step_on_the_disk(provider, tmp_path):
+    share = os.environ.get("INTERLEAVINGS", "1")
+    code, found = run("interleave.py", "--provider", provider, "--directory", tmp_path, "--share", share, patience=None)
+    print(f"\n{found}")
+    assert found["violations"] == {}
+    assert code == 0
+
+
+# ---- what is planted is found
+
+
+class Accepting:
+    """A provider whose stores put whatever they are given in the place of a journal."""
+
+    name = "accepting"
+
+    def __init__(self):
+        self._inner = InMemoryProvider()
+
+    def open(self, location):
+        return AcceptingStore(self._inner.open(location))
+
+
+class AcceptingStore:
+    def __init__(self, inner):
+        self._inner, self.location = inner, inner.location
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def rewrite(self, run_id, branch, own, entries):
+        held = {info.branch: self.read(run_id, info.branch) for info in reversed(self.branches(run_id))}
+        self.remove(run_id, {name: (found[-1].seq, found[-1].sum) for name, found in held.items()})
+        for name, found in (held | {branch: entries}).items():
+            base = found[0].facts["run"].get("base")
+            after = (base["seq"], base["sum"]) if base else (0, "")
+            self.append([Commit(run_id, name, *after, tuple(found))])
+
+
+@pytest.mark.parametrize("act", ["step", "finish"])
+def test_a_store_that_rewrites_a_journal_which_has_moved_on_is_found(act):
+    provider, count = Accepting(), itertools.count()
+    found = explore(lambda: (provider, f"store-{next(count)}"), chosen=[("cut", "prune", act)])
+    assert any(text.startswith("lost: task:t2 of r/main, which was acknowledged") for text in found.violations), found
+
+
+class Hasty(Journal):
+    """A journal that announces a checkpoint between numbering and sealing it."""
+
+    def commit(self, facts, done, loop=None, sealed=None):
+        if self.writer and facts.get("place"):
+            self.say(CheckpointStartedEvent, **naming(facts["place"]))
+        return super().commit(facts, done, loop, sealed)
+
+
+@pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
+def test_a_journal_that_announces_a_checkpoint_before_it_is_sealed_is_found(fresh, monkeypatch):
+    acted = acting("checkpoint_started", "checkpoint", "sync")
+    assert Explorer(fresh).heard("cut", "resume", "checkpoint", acted) == []
+    monkeypatch.setattr("crewlite.runtime.engine.Journal", Hasty)
+    assert Explorer(fresh).heard("cut", "resume", "checkpoint", acted)
+
+
+# ---- handlers
+
+BY_HAND = {
+    "checkpoint": lambda state: state.checkpoint(),
+    "snapshot": lambda state: state.snapshot(),
+    "restore": lambda state: state.restore(state.snapshot()),
+    "flush": lambda state: state.flush(),
+    "checkpoints": lambda state: state.checkpoints(),
+}
+BY_HISTORY = ("fork", "fork a place", "prune", "prune old", "delete", "cancel", "repair", "list", "import", "finish")
+HEARD = (
+    "crew_kickoff_started task_started agent_execution_started llm_call_started llm_call_completed "
+    "agent_execution_completed task_completed checkpoint_started checkpoint_completed crew_kickoff_completed"
+).split()
+
+
+def acting(event_type, act, mode):
+    """A kickoff with a handler that acts, at the first event of a type, on the run that it hears of."""
+
+    def do(site):
+        done, states = [], []
+
+        def due(event, state):
+            states.extend([state] if state is not None else [])
+            if event.type != event_type or event.run_id != "r" or done or not (states or act not in BY_HAND):
+                return False
+            done.append(event)
+            return True
+
+        def do_act():
+            try:
+                BY_HAND[act](states[-1]) if act in BY_HAND else ACTS[act][1](site)
+            except CrewliteError:
+                pass  # told so
+
+        def handler(source, event, state):
+            if due(event, state):
+                do_act()
+
+        async def async_handler(source, event, state):
+            if due(event, state):
+                await asyncio.sleep(0)
+                do_act()
+
+        with event_bus.on(BaseEvent, handler if mode == "sync" else async_handler), traced(site):
+            result = crew(site, on_events=["task_completed", "llm_call_completed"], max_checkpoints=2).kickoff(
+                INPUTS, run_id="r"
+            )
+        return {"raw": [output.raw for output in result.tasks_output], "durability": result.durability}
+
+    return do
+
+
+def handled(fresh, mode, chosen):
+    explorer, broken = Explorer(fresh), {}
+    for event, act in chosen:
+        for text in explorer.heard("cut", "resume", act, acting(event, act, mode)):
+            broken.setdefault(text, []).append(f"{act} at {event}")
+    return broken
+
+
+EVERY = list(itertools.product(HEARD, (*BY_HAND, *BY_HISTORY)))
+
+
+@pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_whatever_a_handler_does_at_whatever_event_the_run_is_whole_or_told_why_not(fresh, mode):
+    assert handled(fresh, mode, random.Random(mode).sample(EVERY, 16)) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_every_verb_of_a_handler_at_every_event(fresh, mode, request):
+    broken = handled(fresh, mode, EVERY)
+    print(f"\n{request.node.callspec.id}: {len(EVERY)} verbs at events: {len(broken)} violations")
+    assert broken == {}
+
+
+# ---- the kit
+
+
+def test_an_act_happens_once_right_before_the_verb_that_is_named():
+    kept, order = InMemoryProvider(), []
+    beside = Interleaved(kept, at=2, act=lambda: order.append("act"))
+    store = beside.open("here")
+    for _ in range(3):
+        order.append(store.branches())
+    assert order == [[], "act", [], []]
+    assert beside.log == ["branches"] * 3
