@@ -33,6 +33,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
+from crewlite.state.lineage import gone
 from crewlite.state.locate import Located
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
@@ -71,6 +72,8 @@ async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, 
     try:
         if record.seq:
             return await _resume(root, request, config, journal, target)
+        if config.restore_from:  # it was there when it was looked for
+            raise gone(writer.store, f"{target.run_id}/{target.branch}", "branch")
         return await _begin(root, request, journal, config)
     except BaseException:
         await journal.aclose()

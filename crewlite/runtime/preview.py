@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
 from crewlite.runtime.drift import check_none_missed
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
@@ -38,7 +38,7 @@ from crewlite.state.addresses import around, is_right_below, outers
 from crewlite.state.answer import said
 from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import read_lineage
 from crewlite.state.locate import Located
 from crewlite.state.record import Outcome, Record
 from crewlite.state.subscriber import CheckpointSubscriber
@@ -110,12 +110,9 @@ async def preview(root: Root[Any], request: Request) -> Preview:
 def _read(found: Located) -> tuple[Located, list[Entry]]:
     store = found.provider.open(found.location)
     try:
-        entries = whole(store, found.run_id, found.branch)
+        return found, read_lineage(store, found.run_id, found.branch)
     finally:
         store.close()
-    if not entries:
-        raise RefError(f"{found.run_id}/{found.branch}", f"names no branch in {found.location} any more")
-    return found, entries
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:

@@ -18,7 +18,7 @@ from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import MASK
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import recorded
 from crewlite.state.locate import Located, locate
 from crewlite.state.record import Record
 from crewlite.tools.base import BaseTool
@@ -90,7 +90,7 @@ def _read(located: Located) -> Record:
     """What a branch recorded. The one place where rebuilding reads a store."""
     store = located.provider.open(located.location)
     try:
-        return Record.of(whole(store, located.run_id, located.branch))
+        return recorded(store, located.run_id, located.branch)
     finally:
         store.close()
 

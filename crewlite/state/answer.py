@@ -18,9 +18,9 @@ from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question
-from crewlite.state.claim import held_by
 from crewlite.state.entry import Facts
-from crewlite.state.lineage import whole
+from crewlite.state.holder import holder
+from crewlite.state.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.record import Record
@@ -59,13 +59,13 @@ def said(told: Facts, schema: Any) -> Any:
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
     """Record an answer. Raises RefError, AnswerRefused, and BranchConflictError if the run is at work."""
-    record = Record.of(whole(store, run_id, branch))
+    record = recorded(store, run_id, branch)
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         raise RefError(address, f"is no question of run {run_id!r}", waiting)
-    if holder := held_by(record.claim, store.touched(run_id, branch)):
-        raise BranchConflictError(run_id, branch, holder=holder)
+    if by := holder(store, run_id, branch, record.claim):
+        raise BranchConflictError(run_id, branch, holder=by)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND)
     told = _told(address, value, asked, Secrets.of())

@@ -6,18 +6,17 @@ import time
 
 from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
 from crewlite.state.entry import STATE
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit, Head
-from crewlite.state.record import Record
 
 _PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
-    """Mark a branch as cancelled. Raises RunMismatch, RunEnded, and StoreBusy if it commits without a pause."""
+    """Mark a branch as cancelled. Raises RefError, RunMismatch, RunEnded; StoreBusy if it commits without a pause."""
     until = time.monotonic() + _PATIENCE
-    head = _head(store, run_id, branch)
+    head, looked = _head(store, run_id, branch), True
     while head:
         try:
             store.append([Commit.saying(run_id, branch, head, {"released": True, "cancelled": True})])
@@ -25,9 +24,11 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
             if time.monotonic() > until:
                 raise StoreBusy(store.location, _PATIENCE) from faster
             total = store.sum_at(run_id, branch, faster.found) if isinstance(faster.found, int) else None
+            looked = not total
             head = (faster.found, total) if total and isinstance(faster.found, int) else _head(store, run_id, branch)
         else:
-            _head(store, run_id, branch)  # it may have ended meanwhile
+            if not looked:
+                _head(store, run_id, branch)  # it may have ended meanwhile
             return
 
 
@@ -41,9 +42,9 @@ def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseE
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:
-    """Where to cancel a branch; None if that is done already. Raises RunMismatch, RunEnded."""
-    record = Record.of(whole(store, run_id, branch))
-    if record.run.get("definition", {}).get("kind") == STATE:
+    """Where to cancel a branch; None if that is done already. Raises RefError, RunMismatch, RunEnded."""
+    record = recorded(store, run_id, branch)
+    if record.run["definition"]["kind"] == STATE:
         raise RunMismatch(f"{run_id}/{branch} is a state, which nobody runs, so there is nothing to cancel")
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")

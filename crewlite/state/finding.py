@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewlite.state.claim import held_by
 from crewlite.state.entry import Entry, Facts, Unsound
+from crewlite.state.holder import holder_at
 from crewlite.state.providers.reading import check_follows
-from crewlite.state.writer import at_work
 
 R = TypeVar("R")
 
@@ -66,14 +65,12 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
 
 def writer_of(location: str, run_id: str, branch: str, said: Iterable[object], touched: float) -> str | None:
     """Who, alive, is at work on a branch; `said` are the facts of its entries, as far as they can be read at all."""
-    if at_work(location, run_id, branch):
-        return "this process"
     claim: Facts | None = None
     for facts in said:
         if isinstance(facts, dict):
             claim = facts.get("claim", None if "released" in facts or _ends(facts) else claim)
     try:
-        return held_by(claim, touched)
+        return holder_at(location, run_id, branch, claim, touched)
     except (LookupError, TypeError, ValueError):
         return None  # a claim among what is damaged
 

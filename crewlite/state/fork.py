@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,10 @@ from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
 from crewlite.state.edit import changed_steps
-from crewlite.state.entry import STATE, Facts, given_up
-from crewlite.state.lineage import whole
+from crewlite.state.entry import STATE, Entry, Facts, given_up
+from crewlite.state.lineage import gone, read_lineage
 from crewlite.state.locate import Located
-from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Store
+from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, PlaceInfo, Store
 from crewlite.state.record import Record
 from crewlite.state.transfer import commits
 
@@ -130,14 +130,17 @@ def _fork(store: Store, found: Located, name: str, operation: str | None, change
     if not _is_free(infos.get(name), found, operation):
         return
     for left in reversed(range(_TRIES)):
-        base = _at_place(store, run_id, origin, found.place) if found.place else _at_head(store, run_id, origin)
+        base, first = _base(store, found, changed, secrets)
         base["operation"] = operation or new_id()  # so that no two beginnings are ever alike
+        # Listed after the base was read: if the run was begun anew in between, that is not there, and this is refused.
+        infos = {info.branch: info for info in _branches(store, run_id)}
+        if origin not in infos:
+            raise gone(store, f"{run_id}/{origin}", "branch")
+        if not _is_free(infos.get(name), found, operation):
+            return
         try:
-            store.append([_beginning(infos[origin], name, base, _changes(store, run_id, base, changed, secrets))])
+            store.append([_beginning(infos[origin], name, base, first)])
         except BranchConflictError:  # somebody was faster, or took the base away
-            taken = next((info for info in _branches(store, run_id) if info.branch == name), None)
-            if not _is_free(taken, found, operation):
-                return
             if not left:
                 raise
         else:
@@ -163,23 +166,35 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     return False
 
 
-def _at_place(store: Store, run_id: str, origin: str, identifier: str) -> Facts:
-    """The base that a place is. Looks at no more of the journal than the entry it names."""
-    place = next((place for place in store.places(identifier) if place.id == identifier), None)
-    if place is None:
-        return _at_inherited(store, run_id, origin, identifier)
-    total = store.sum_at(run_id, place.branch, place.seq)
-    if total is None:
-        raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
+def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[Facts, Facts]:
+    """What a fork stands on, and what its first commit says of the changes. The journal is read once, if at all."""
+    if found.place and not changed and (base := _at_place(store, found.run_id, found.place)):
+        return base, {}
+    entries = read_lineage(store, found.run_id, found.branch)
+    base = _at_inherited(entries, found.run_id, found.place) if found.place else _at_head(entries, found.branch)
+    if not changed:
+        return base, {}
+    return base, _changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), changed, secrets)
+
+
+def _at_place(store: Store, run_id: str, identifier: str) -> Facts | None:
+    """The base that a place is which is listed. Looks at no more of the journal than the entry it names."""
+    place = _listed(store, identifier)
+    total = store.sum_at(run_id, place.branch, place.seq) if place else None
+    if place is None or total is None or not _listed(store, identifier):
+        return None  # or the run was begun anew since it was listed, and what has its number now is another
     facts = {"id": place.id, "seq": place.seq, "parent": place.parent_id, "trigger": place.trigger}
     facts |= {"address": place.address, "about": {}, "at": place.created_at}
     facts |= {"label": place.label} if place.label else {}
     return {"branch": place.branch, "seq": place.seq, "sum": total, "place": facts}
 
 
-def _at_inherited(store: Store, run_id: str, origin: str, identifier: str) -> Facts:
-    """The base that a place is which a fork still knows, though its own branch has dropped it."""
-    entries = whole(store, run_id, origin)
+def _listed(store: Store, identifier: str) -> PlaceInfo | None:
+    return next((place for place in store.places(identifier) if place.id == identifier), None)
+
+
+def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> Facts:
+    """The base that a place is which a branch of these entries knows, though its own may have dropped it."""
     place = Record.of(entries).places.get(identifier)
     if place is None:
         raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
@@ -187,19 +202,17 @@ def _at_inherited(store: Store, run_id: str, origin: str, identifier: str) -> Fa
     return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": place}
 
 
-def _at_head(store: Store, run_id: str, branch: str) -> Facts:
-    record = Record.of(whole(store, run_id, branch))
+def _at_head(entries: Sequence[Entry], branch: str) -> Facts:
+    record = Record.of(entries)
     return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
 
 
-def _changes(store: Store, run_id: str, base: Facts, changed: Changes, secrets: Secrets) -> Facts:
-    """What the first commit says of them."""
-    if not changed:
-        return {}  # the journal need not be read
-    entries = whole(store, run_id, base["branch"])
-    record = Record.of([entry for entry in entries if entry.seq <= base["seq"]])
+def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
+    """What the first commit says of them; `record` is what the fork stands on."""
     if changed.inputs and record.run["definition"]["kind"] == STATE:
-        raise ConfigError(f"{run_id} is a state, which has no inputs; change its values once the fork is open")
+        raise ConfigError(
+            f"{record.run['run_id']} is a state, which has no inputs; change its values once the fork is open"
+        )
     steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)

@@ -26,18 +26,17 @@ from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.state.answer import answer
 from crewlite.state.cancel import cancel
 from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
-from crewlite.state.claim import held_by
 from crewlite.state.doctor import Finding, doctor
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.fork import Changes, fork
-from crewlite.state.lineage import trace
+from crewlite.state.holder import holder
+from crewlite.state.lineage import gone, trace
 from crewlite.state.locate import Located, exists, locate
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
 from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Attempt, LightEvent, Record
 from crewlite.state.steps import StepView, attempts_of, steps_of
 from crewlite.state.transfer import digest, export_run, import_run
-from crewlite.state.writer import at_work
 from crewlite.usage import Usage
 
 
@@ -74,7 +73,7 @@ class RunHistory:
     def _trace(self) -> tuple[list[Entry], dict[str, str | None]]:
         entries, lost = trace(self._store, self.run_id, self.branch)
         if not entries:
-            raise RefError(f"{self.run_id}/{self.branch}", f"names no branch in {self._store.location} any more")
+            raise gone(self._store, f"{self.run_id}/{self.branch}", "branch")
         return entries, lost
 
     @cached_property
@@ -98,9 +97,7 @@ class RunHistory:
     @property
     def at_work(self) -> str | None:
         """Who, alive, is at work on it, such as "process 7 on lamp"; None if nobody is."""
-        if at_work(self._store.location, self.run_id, self.branch):
-            return "this process"
-        return held_by(self._record.claim, self._store.touched(self.run_id, self.branch))
+        return holder(self._store, self.run_id, self.branch, self._record.claim)
 
     @property
     def started_at(self) -> datetime:
@@ -323,7 +320,8 @@ class History:
         """
         with self._saving("the run was not imported"):
             run_id = import_run(self._store, Path(path))
-        branches = [info.branch for info in self._store.branches(run_id)]
+        if not (branches := [info.branch for info in self._store.branches(run_id)]):
+            raise gone(self._store, run_id, "run")
         return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
 
     def doctor(self, *, repair: bool = False) -> list[Finding]:

@@ -11,7 +11,7 @@ from crewlite.errors import RefError
 from crewlite.refs import Ref, parse
 from crewlite.state.checkpoints.choose import meant
 from crewlite.state.entry import Facts
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import recorded
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
@@ -95,6 +95,9 @@ def _open(provider: BaseProvider, location: str) -> Store:
 def _file(text: str) -> Located:
     path = Path(text)
     if not path.exists():
+        directory, part = str(path.parent), path.stem.rpartition("_")[2]
+        if path.parent.is_dir() and (stood := _stood_on(JsonProvider().open(directory), part)):
+            return _one_place(stood, JsonProvider(), directory, part)
         others = sorted(str(p) for p in path.parent.glob("*_*.json"))[-6:] if path.parent.is_dir() else []
         raise RefError(text, "does not exist", others)
     place = JsonStore(path.absolute().parent).check_file(path.absolute())
@@ -104,9 +107,18 @@ def _file(text: str) -> Located:
 def _place_in(provider: BaseProvider, location: str, part: str) -> Located:
     store = _open(provider, location)
     try:
-        return _one_place(store.places(part), provider, location, part)
+        return _one_place(store.places(part) or _stood_on(store, part), provider, location, part)
     finally:
         store.close()
+
+
+def _stood_on(store: Store, part: str) -> list[PlaceInfo]:
+    """Places that forks stand on, which their own branch has dropped: of the first fork that still knows each."""
+    found: dict[str, PlaceInfo] = {}
+    for info in store.branches():
+        if part and info.base and (place := info.base["place"]) and part in place["id"]:
+            found.setdefault(place["id"], place_info({"run_id": info.run_id, "branch": info.branch}, place))
+    return list(found.values())
 
 
 def _one_place(places: Sequence[PlaceInfo], provider: BaseProvider, location: str, part: str) -> Located:
@@ -135,11 +147,12 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
         chosen = _branch(branches, ref, identity)
         if chosen is None:
             if ref.at is None:
-                return _one_place(store.places(ref.path), provider, location, text)
+                places = store.places(ref.path) or _stood_on(store, ref.path)
+                return _one_place(places, provider, location, text)
             raise RefError(text, f"names no run or branch in {location}", [f"{b.run_id}/{b.branch}" for b in branches])
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
-        record = Record.of(whole(store, chosen.run_id, chosen.branch))
+        record = recorded(store, chosen.run_id, chosen.branch)
         return Located(provider, location, chosen.run_id, chosen.branch, _walk(record, ref, text))
     finally:
         store.close()

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import groupby
+from functools import cached_property, partial
 
-from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.ids import now
 from crewlite.state.cache import remembers
-from crewlite.state.claim import held_by
 from crewlite.state.entry import Entry, Facts
 from crewlite.state.fold import size
-from crewlite.state.lineage import whole
-from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.state.holder import holder
+from crewlite.state.lineage import gone, journals_of_run, standing_on
+from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
 from crewlite.state.record import Record
 from crewlite.state.tidy import bases, folded
-from crewlite.state.writer import at_work
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,48 +63,43 @@ def prune(
     done = Pruned()
     if limit is not None and remembers(store):
         done += Pruned(results=store.forget(limit, dry_run=dry_run))
-    for run_id, branches in groupby(store.branches(), key=lambda info: info.run_id):
-        run = _Run(store, run_id, list(branches))
-        if not run.branches:
-            continue
-        if limit is not None and run.finished and run.touched < limit:
-            done += _unless_busy(partial(run.removed, dry_run=dry_run), run_id, *run.records)
+    for run_id in dict.fromkeys(info.run_id for info in store.branches()):
+        run = _Run(store, run_id)  # without branches, if it was deleted meanwhile
+        if limit is not None and run.journals and run.finished and run.touched < limit:
+            done += run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
         elif keep_last is not None:
-            for info in run.branches:
-                thinned = partial(run.thinned, info.branch, keep_last, dry_run=dry_run)
-                done += _unless_busy(thinned, run_id, info.branch)
+            for branch in run.journals:
+                done += run.unless_busy(partial(run.thinned, branch, keep_last, dry_run=dry_run), branch)
     return done
 
 
 def delete(store: Store, run_id: str) -> Pruned:
     """Take a whole run away, finished or not. Raises RefError, and BranchConflictError if somebody is at work on it."""
-    run = _Run(store, run_id, store.branches(run_id))
-    if not run.branches:
-        raise RefError(run_id, f"names no run in {store.location} any more")
-    for branch in run.records:
-        if holder := run.holder(branch):
-            raise BranchConflictError(run_id, branch, holder=holder)
-    return run.removed(dry_run=False)
-
-
-def _unless_busy(act: Callable[[], Pruned], run_id: str, *branches: str) -> Pruned:
-    """Act; or leave alone what has begun to move since it was looked at."""
+    run = _Run(store, run_id)
+    if not run.journals:
+        raise gone(store, run_id, "run")
+    for branch in run.journals:
+        if by := run.holder(branch):
+            raise BranchConflictError(run_id, branch, holder=by)
     try:
-        return act()
+        return run.removed(dry_run=False)
     except BranchConflictError:
-        return Pruned(busy=tuple(f"{run_id}/{branch}" for branch in branches))
+        if store.branches(run_id):
+            raise
+        raise gone(store, run_id, "run") from None
 
 
 class _Run:
-    """A run as it was when it was looked at."""
+    """A run as it was when it was looked at: all that is decided, and recorded, is made from these very entries."""
 
-    def __init__(self, store: Store, run_id: str, branches: list[BranchInfo]) -> None:
+    def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id
-        found = {info.branch: store.read(run_id, info.branch) for info in branches}
-        self.journals = {branch: own for branch, own in found.items() if own}  # the others were deleted meanwhile
-        self.branches = [info for info in branches if info.branch in self.journals]
-        self.records = {branch: Record.of(whole(store, run_id, branch)) for branch in self.journals}
-        self.touched = max((store.touched(run_id, info.branch) for info in branches), default=0.0)
+        self.journals = journals_of_run(store, run_id)
+        self.records = {b: Record.of([*standing_on(self.journals, b), *own]) for b, own in self.journals.items()}
+
+    @cached_property
+    def touched(self) -> float:
+        return max(self.store.touched(self.run_id, branch) for branch in self.journals)
 
     @property
     def finished(self) -> bool:
@@ -114,9 +107,18 @@ class _Run:
 
     def holder(self, branch: str) -> str | None:
         """Who, alive, is at work on a branch."""
-        if at_work(self.store.location, self.run_id, branch):
-            return "this process"
-        return held_by(self.records[branch].claim, self.store.touched(self.run_id, branch))
+        return holder(self.store, self.run_id, branch, self.records[branch].claim)
+
+    def unless_busy(self, act: Callable[[], Pruned], *branches: str) -> Pruned:
+        """Act; or leave alone what has begun to move since it was looked at, or was deleted."""
+        try:
+            return act()
+        except (BranchConflictError, OSError) as error:
+            if not self.store.branches(self.run_id):
+                return Pruned()
+            if isinstance(error, OSError):
+                raise
+            return Pruned(busy=tuple(f"{self.run_id}/{branch}" for branch in branches))
 
     def removed(self, *, dry_run: bool) -> Pruned:
         if not dry_run:
@@ -128,7 +130,8 @@ class _Run:
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
-        kept = bases(store, self.run_id, branch) | record.inherited
+        branches = store.branches(self.run_id)  # forks may have been made since it was read
+        kept = bases(branches, branch) | record.inherited
         places = [p for p in record.places.values() if not p.get("label") and p["id"] not in kept]
         gone = places[:-keep_last]
         if gone:
@@ -138,19 +141,20 @@ class _Run:
             own = [*own, *commit.entries]
         elif record.dropped and not dry_run:
             store.append([_end(self.run_id, branch, own)])
-        kept_entries = folded(branch, self._before(branch), own, self.branches)
-        if not dry_run and size(kept_entries) < size(own):
-            store.rewrite(self.run_id, branch, own, kept_entries)
-        freed = max(0, size(self.journals[branch]) - size(kept_entries))
-        self.journals[branch] = kept_entries  # what forks stand on from here on, also if this is only a rehearsal
-        return Pruned(checkpoints=tuple(place["id"] for place in gone), freed=freed)
+        done = Pruned(checkpoints=tuple(place["id"] for place in gone))
+        kept_entries = folded(branch, standing_on(self.journals, branch), own, branches)
+        if size(kept_entries) >= size(own):
+            self.journals[branch] = own
+            return done
+        fold = partial(self._fold, branch, own, kept_entries, dry_run=dry_run)
+        return done + self.unless_busy(fold, branch)
 
-    def _before(self, branch: str) -> list[Entry]:
-        """What a branch stands on."""
-        base = self.journals[branch][0].facts["run"].get("base")
-        if not base:
-            return []
-        return [*self._before(base["branch"]), *(e for e in self.journals[base["branch"]] if e.seq <= base["seq"])]
+    def _fold(self, branch: str, own: list[Entry], kept: list[Entry], *, dry_run: bool) -> Pruned:
+        before, self.journals[branch] = self.journals[branch], own
+        if not dry_run:
+            self.store.rewrite(self.run_id, branch, own, kept)
+        self.journals[branch] = kept  # what forks stand on from here on, also if this is only a rehearsal
+        return Pruned(freed=max(0, size(before) - size(kept)))
 
 
 def _dropping(places: Iterable[Facts], record: Record) -> Commit:

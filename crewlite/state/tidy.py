@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from crewlite.state.entry import Entry
 from crewlite.state.fold import fold, size
-from crewlite.state.lineage import whole
+from crewlite.state.lineage import journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store
 
 
-def bases(store: Store, run_id: str, branch: str) -> frozenset[str]:
-    """Ids of the places of a branch that forks stand on."""
-    found = (info.base for info in store.branches(run_id) if info.base)
+def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
+    """Ids of the places of a branch that forks stand on; `branches` are all of its run."""
+    found = (info.base for info in branches if info.base)
     return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
 
 
@@ -21,10 +21,11 @@ def tidy(store: Store, run_id: str, branch: str) -> int:
 
     Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
     """
-    own = store.read(run_id, branch)
-    base = own[0].facts["run"].get("base")
-    before = [entry for entry in whole(store, run_id, base["branch"]) if entry.seq <= base["seq"]] if base else []
-    kept = folded(branch, before, own, store.branches(run_id))
+    journals = journals_of_branch(store, run_id, branch)
+    if not journals:
+        return 0  # it was deleted
+    own = journals[branch]
+    kept = folded(branch, standing_on(journals, branch), own, store.branches(run_id))
     freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, own, kept)

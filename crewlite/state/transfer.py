@@ -15,22 +15,24 @@ from crewlite import codec, disk
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.entry import Entry, Facts, Unsound, unseal
-from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.state.lineage import Journals, gone, journals_of_branch, journals_of_run
+from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import check_follows
 
 SCHEMA = 1
-Journals = Mapping[str, Sequence[Entry]]
-"""The entries of a run by branch, bases before forks."""
 
 
 def digest(store: Store, run_id: str) -> str:
-    """Names a run as it stands: the same text wherever it is kept, another as soon as a branch moves."""
+    """Names a run as it stands: the same text wherever it is kept, another as soon as a branch moves.
+
+    Raises RefError if there is no such run any more, JournalCorrupt.
+    """
     return _digest(_journals(store, run_id))
 
 
 def document(store: Store, run_id: str) -> bytes:
-    """A run as a file holds it. Raises JournalCorrupt if it is not sound."""
+    """A run as a file holds it. Raises RefError if there is no such run any more, JournalCorrupt if it is not sound."""
     journals = _journals(store, run_id)
     head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": _digest(journals)})
     branches = [
@@ -43,7 +45,7 @@ def document(store: Store, run_id: str) -> bytes:
 
 
 def export_run(store: Store, run_id: str, path: Path) -> str:
-    """Write a run to a file, whole or not at all. Its digest. Raises JournalCorrupt, OSError."""
+    """Write a run to a file, whole or not at all. Its digest. Raises RefError, JournalCorrupt, OSError."""
     data = document(store, run_id)
     disk.make_directory(path.absolute().parent)
     disk.replace(path, data)
@@ -61,38 +63,28 @@ def import_run(store: Store, path: Path) -> str:
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
     run_id, journals = _verified(data, str(path))
-    there = _journals(store, run_id)
+    there = journals_of_run(store, run_id)
     if there and _digest(there) != _digest(journals):
         raise RunExists(run_id, store.location, str(path), found=_digest(there), wanted=_digest(journals))
-    for branch in journals:
+    for branch in journals.keys() - there.keys():
         store.read(run_id, branch)  # of one too damaged to be listed, this is how to know
-    # What is there already is not brought again; yet to append its end makes the store look after its checkpoints.
-    store.append([_commit(run_id, name, (there or journals)[name], only_last=bool(there)) for name in journals])
+    # What is there already is not stored again; yet to append it makes the store look after its checkpoints.
+    store.append([_commit(run_id, name, entries) for name, entries in journals.items()])
     return run_id
 
 
 def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
     """A branch with all it stands on, as it is brought to a store that has nothing of it."""
-    found: dict[str, Commit] = {}
-    while branch not in found and (entries := store.read(run_id, branch)):
-        found[branch] = _commit(run_id, branch, entries, only_last=False)
-        branch = (entries[0].facts["run"].get("base") or {}).get("branch", branch)
-    return list(reversed(found.values()))
+    return [_commit(run_id, name, own) for name, own in journals_of_branch(store, run_id, branch).items()]
 
 
-def _journals(store: Store, run_id: str) -> dict[str, list[Entry]]:
-    """What a store holds of a run."""
-    infos = sorted(store.branches(run_id), key=_begins, reverse=True)
-    journals = {info.branch: store.read(run_id, info.branch) for info in infos}  # bases last: they may grow meanwhile
-    return dict(reversed(journals.items()))
+def _journals(store: Store, run_id: str) -> Journals:
+    if journals := journals_of_run(store, run_id):
+        return journals
+    raise gone(store, run_id, "run")
 
 
-def _begins(info: BranchInfo) -> tuple[int, str]:
-    """What a branch stands on lies before it; so in this order, bases come before their forks."""
-    return (info.base["seq"] if info.base else 0), info.branch
-
-
-def _digest(journals: Journals) -> str:
+def _digest(journals: Mapping[str, Sequence[Entry]]) -> str:
     return codec.digest({name: _head(entries) for name, entries in journals.items()})
 
 
@@ -100,9 +92,8 @@ def _head(entries: Sequence[Entry]) -> Head:
     return entries[-1].seq, entries[-1].sum
 
 
-def _commit(run_id: str, branch: str, entries: Sequence[Entry], *, only_last: bool) -> Commit:
-    if only_last and len(entries) > 1:
-        return Commit(run_id, branch, *_head(entries[:-1]), (entries[-1],))
+def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
+    """A branch from its beginning, so that it never adds to another run than it is of."""
     base = entries[0].facts["run"].get("base")
     after: Head = (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *after, tuple(entries))

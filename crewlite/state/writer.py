@@ -218,7 +218,7 @@ class Writer:
             if lane.drops and not lane.backlog:
                 lane.drops = False
                 try:
-                    lane.bases = bases(self.store, lane.run_id, lane.branch)
+                    lane.bases = bases(self.store.branches(lane.run_id), lane.branch)
                     if lane.seq >= 2 * lane.tidied + _FIRST_TIDYING:
                         tidy(self.store, lane.run_id, lane.branch)
                         lane.tidied = lane.seq

@@ -108,10 +108,13 @@ def check_rewrite(
     if not own or list(found) != [(entry.seq, entry.seal) for entry in own]:
         at = found[-1][0] if found else "its end"
         raise BranchConflictError(run_id, branch, expected=expected, found="other entries" if at == expected else at)
-    sums = {entry.sum for entry in entries}
+    sums, kept = {entry.sum for entry in entries}, {entry.seq for entry in entries}
     for fork in forks:
-        if fork.base and fork.base["branch"] == branch and fork.base["sum"] not in sums:
-            raise BranchConflictError(run_id, branch, expected=expected, found=f"the base of {fork.branch!r}")
+        if fork.base and fork.base["branch"] == branch:
+            place = fork.base["place"]  # which is of this branch, or of one that this stands on
+            lost = place and place["seq"] >= own[0].seq and place["seq"] not in kept
+            if lost or fork.base["sum"] not in sums:
+                raise BranchConflictError(run_id, branch, expected=expected, found=f"the base of {fork.branch!r}")
     try:
         _check_accounts(run_id, branch, own, entries)
     except Unsound as problem:
@@ -138,10 +141,12 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
 
 
 def check_bases(commits: Sequence[Commit]) -> None:
-    """Raises BranchConflictError if a fork among commits that make a run has no base among those before it."""
+    """Raises BranchConflictError unless commits that make a run each begin a branch: a fork, on one before it."""
     made: set[tuple[str, int, str]] = set()
     for commit in commits:
-        base = commit.run.get("base") if commit.run else None
+        if commit.run is None:
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="its end")
+        base = commit.run.get("base")
         if base and (base["branch"], base["seq"], base["sum"]) not in made:
             gone = "a base that is not there"
             raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone)

@@ -31,6 +31,7 @@ LAWS: tuple[Law, ...] = (
     forks.a_fork_needs_its_base,
     forks.a_fork_is_made_once,
     forks.a_new_run_appears_with_all_its_branches,
+    forks.a_branch_begins_at_its_beginning,
     folding.sums_are_found_by_number,
     folding.signs_of_life_are_kept,
     folding.a_journal_is_rewritten_as_a_whole,

@@ -96,7 +96,7 @@ def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
     early, less = list(main.entries), _folded(main)
     store.append([main.add().commit()])
     fork = main.forked("experiment", 5).add()
-    other, folded = Branch(uid=main.uid).add(9).entries, _folded(main, 5)
+    other = Branch(uid=main.uid).add(9).entries
     for why, own in (
         ("that has moved since", early),
         ("that holds other entries", other),
@@ -115,6 +115,16 @@ def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
         store.rewrite("run-1", "gone", main.entries, _folded(main))
     for branch in (main, fork):
         journal_is(store, branch)
+    main.place()
+    store.append([main.add().commit()])
+    stands = main.forked("later", 11, main.entries[9].facts["place"]).add()
+    store.append([stands.commit()])
+    last = main.entries[-1]
+    joined = seal({**last.facts, "folded": {"first": 9, "sum": last.sum}}, after=main.entries[7].sum)
+    with raises(BranchConflictError, "rewriting a branch without the entry of the place that a fork stands on"):
+        store.rewrite("run-1", "main", main.entries, [*main.entries[:8], joined])
+    journal_is(store, main)
+    folded = fold([], main.entries, [5, 10])
     store.rewrite("run-1", "main", main.entries, folded)
     reads_as(store, main, folded)
     with raises(BranchConflictError, "rewriting a branch that was folded since"):

@@ -52,6 +52,21 @@ def a_fork_needs_its_base(bench: Bench) -> None:
     journal_is(store, fork)
 
 
+def a_branch_begins_at_its_beginning(bench: Bench) -> None:
+    """What goes on in the middle of a branch that is not there is refused, also beside others that begin a run."""
+    store, main = bench.open(), Branch().add(3)
+    fork = main.forked("experiment", 2).add(3)
+    place = fork.place()
+    for commits in ([main.part(0, 3), fork.part(1, 4)], [main.part(1, 3)], [main.part(2, 3), fork.part(3, 4)]):
+        with raises(BranchConflictError, "an append that leaves out how a branch begins"):
+            store.append(commits)
+        same(store.branches(), [], "branches are listed:")
+        same(store.places(place["id"]), [], "places are listed:")
+    store.append([main.part(0, 3), fork.part(0, 4)])
+    for branch in (main, fork):
+        journal_is(bench.open(), branch)
+
+
 def a_fork_is_made_once(bench: Bench) -> None:
     """A fork does not take the place of a branch that is there; to make the very same one again is no error."""
     store, main = bench.open(), Branch().add(3)

@@ -1,0 +1,22 @@
+"""Who is at work on a branch: a run of this process, or one that lives elsewhere.
+
+Every verb that must leave a run alone which is at work asks here. A claim alone does not tell: one of this very process
+counts only as long as the process knows of the run.
+"""
+
+from __future__ import annotations
+
+from crewlite.state.claim import held_by
+from crewlite.state.entry import Facts
+from crewlite.state.providers import Store
+from crewlite.state.writer import at_work
+
+
+def holder(store: Store, run_id: str, branch: str, claim: Facts | None) -> str | None:
+    """Who, alive, is at work on a branch whose record has this claim, as "process 7 on lamp"; None if nobody is."""
+    return holder_at(store.location, run_id, branch, claim, store.touched(run_id, branch))
+
+
+def holder_at(location: str, run_id: str, branch: str, claim: Facts | None, touched: float) -> str | None:
+    """`holder`, where there is no store to ask; `touched` is the last sign of life."""
+    return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)

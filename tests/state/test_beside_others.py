@@ -1,0 +1,313 @@
+"""A verb decides from what it read once; whatever others do meanwhile, it does its job or says why not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import BranchConflictError, CrewliteError, RefError, RunEnded
+from crewlite.state import RuntimeState
+from crewlite.testing import ScriptedLLM
+
+from .wrapped import Beside, ReadOnce
+
+RAW = [f"answer {n}" for n in range(3)]
+
+
+class Stop(Exception):
+    """The model gives up."""
+
+
+def crew(config, *, stop_at=None, **fields):
+    """Three tasks, each its own."""
+
+    def reply(messages):
+        number = int(messages[1]["content"].split()[1])
+        return Stop() if number == stop_at else f"answer {number}"
+
+    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
+    tasks = [
+        Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent, context=[]) for n in range(3)
+    ]
+    return Crew(tasks=tasks, checkpoint=config(**fields))
+
+
+def cut(config, stop_at=2):
+    with pytest.raises(Stop):
+        crew(config, stop_at=stop_at).kickoff(run_id="r")
+
+
+def history(config, provider=None):
+    return History(config().location, provider or config().provider, make=True)
+
+
+def raws(result):
+    return [output.raw for output in result.tasks_output]
+
+
+def every_moment(config, prepare, verb, act):
+    """Do `verb` with a history in which others `act` right before its n-th look at the store, for every n.
+
+    Gives what each of them came to: a value or an error.
+    """
+    n, told = 0, []
+    while True:
+        n += 1
+        with history(config) as found:
+            for run_id in {info.run_id for info in found.runs()}:
+                found.delete(run_id)
+        prepare()
+        beside = Beside(config().provider, act, n)
+        with history(config, beside) as found:
+            beside.count = 0
+            try:
+                told.append(verb(found))
+            except CrewliteError as error:
+                told.append(error)
+        yield told[-1]
+        if beside.count < n:
+            return
+
+
+def is_sound(config):
+    with history(config) as found:
+        assert found.doctor() == []
+        for run in found.runs():
+            assert run.steps is not None
+            run.checkpoints()
+
+
+def resumed(config):
+    assert raws(crew(config).kickoff(run_id="r")) == RAW
+
+
+def test_pruning_beside_a_run_that_finishes_loses_nothing(config):
+    def finish():
+        assert crew(config).kickoff(run_id="r").durability == "sync"
+
+    for pruned in every_moment(config, lambda: cut(config), lambda found: found.prune(keep_last=1), finish):
+        assert not isinstance(pruned, CrewliteError)
+        is_sound(config)
+        with history(config) as found:
+            run = found.run("r")
+            assert run.status in ("finished", "failed"), "failed: the run was never gone on with"
+            assert len(run.tasks) == (3 if run.status == "finished" else 2)
+        resumed(config)
+
+
+def test_pruning_beside_a_fork_that_goes_on_loses_nothing(config):
+    def grove():
+        cut(config)
+        with history(config) as found:
+            found.fork("r@task:t0", branch="side")
+
+    def go_on():
+        assert raws(crew(config).kickoff(from_checkpoint="r/side")) == RAW
+
+    for pruned in every_moment(config, grove, lambda found: found.prune(keep_last=1), go_on):
+        assert not isinstance(pruned, CrewliteError)
+        is_sound(config)
+        assert raws(crew(config).kickoff(from_checkpoint="r/side")) == RAW
+
+
+def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
+    def two():
+        cut(config)
+        crew(config).kickoff(run_id="other")
+
+    def delete():
+        with history(config) as found:
+            found.delete("r")
+
+    for pruned in every_moment(config, two, lambda found: found.prune(keep_last=1), delete):
+        assert not isinstance(pruned, CrewliteError)
+        assert len(pruned.checkpoints) in (2, 3), "two of the other run, and one of this if it was there"
+        is_sound(config)
+
+
+@pytest.mark.parametrize("verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "delete"])
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "begun anew"])
+def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_path):
+    verbs = {
+        "digest": lambda found: found.run("r").digest,
+        "export": lambda found: found.export("r", tmp_path / "r.json"),
+        "cancel": lambda found: found.cancel("r"),
+        "fork": lambda found: found.fork("r", branch="f"),
+        "inputs": lambda found: found.fork("r", branch="f", inputs={"who": "me"}),
+        "edits": lambda found: found.fork("r@task:t1", branch="f", edits={"task:t0": "other"}),
+        "delete": lambda found: found.delete("r"),
+    }
+
+    def delete():
+        with history(config) as found:
+            found.delete("r")
+        if anew:
+            cut(config)
+
+    for told in every_moment(config, lambda: cut(config), verbs[verb], delete):
+        assert not isinstance(told, CrewliteError) or isinstance(told, RefError | BranchConflictError | RunEnded)
+        is_sound(config)
+        with history(config) as found:
+            found.prune(keep_last=1)
+            assert len({info.uid for info in found._store.branches("r")}) <= 1, "all branches are of one life"
+        resumed(config)
+
+
+@pytest.mark.parametrize("ref", ["r", "r/side"])
+def test_a_kickoff_from_a_checkpoint_that_is_gone_begins_no_run(config, ref):
+    def grove():
+        cut(config)
+        with history(config) as found:
+            found.fork("r@task:t0", branch="side")
+
+    def kick_off(found):
+        other = lambda **fields: config(**fields).model_copy(update={"provider": found._provider})  # noqa: E731
+        return raws(crew(other).kickoff(from_checkpoint=ref))
+
+    def delete():
+        with history(config) as found:
+            found.delete("r")
+
+    for told in every_moment(config, grove, kick_off, delete):
+        with history(config) as found:
+            there = found.runs()
+        if there:
+            assert told == RAW or isinstance(told, BranchConflictError), "deleted too late, or refused"
+        else:
+            assert isinstance(told, RefError | BranchConflictError)
+
+
+def test_a_kickoff_beside_a_deletion_says_nothing_of_damage(config):
+    def kick_off(found):
+        other = lambda **fields: config(**fields).model_copy(update={"provider": found._provider})  # noqa: E731
+        return raws(crew(other).kickoff(run_id="r"))
+
+    def renew():
+        with history(config) as found:
+            found.delete("r")
+        cut(config, stop_at=1)
+
+    for told in every_moment(config, lambda: cut(config), kick_off, renew):
+        assert told == RAW or isinstance(told, BranchConflictError)
+        resumed(config)
+
+
+def test_rebuilding_from_a_run_that_is_gone_is_a_ref_that_names_nothing(config):
+    def rebuild(found):
+        source = CheckpointConfig(location=config().location, provider=found._provider, restore_from="r")
+        return Crew.from_checkpoint(source, bind={"llm": ScriptedLLM([])})
+
+    def delete():
+        with history(config) as found:
+            found.delete("r")
+
+    for told in every_moment(config, lambda: cut(config), rebuild, delete):
+        assert isinstance(told, Crew | RefError)
+
+
+def test_an_import_beside_a_deletion_brings_the_whole_run_or_none(config, tmp_path):
+    file = tmp_path / "run.json"
+
+    def grove():
+        if file.exists():
+            with history(config) as found:
+                found.import_run(file)
+            return
+        cut(config)
+        with history(config) as found:
+            found.fork("r@task:t0", branch="side")
+            found.fork("r", branch="fresh")
+            found.export("r", file)
+
+    def delete():
+        with history(config) as found:
+            found.delete("r")
+
+    for told in every_moment(config, grove, lambda found: found.import_run(file).digest, delete):
+        assert isinstance(told, str | RefError)
+        is_sound(config)
+        with history(config) as found:
+            branches = {run.branch for run in found.runs()}
+            assert branches in (set(), {"main", "side", "fresh"})
+            if branches:
+                assert found.run("r").digest == found.import_run(file).digest
+
+
+@pytest.mark.parametrize("dropped", ["prune", "max_checkpoints"])
+def test_the_ref_of_a_checkpoint_that_a_fork_stands_on_is_good_whoever_drops_it(config, dropped):
+    def fork(found):
+        return found.fork("r@task:t0", branch="side")
+
+    def forked():
+        with history(config) as other:
+            fork(other)
+
+    if dropped == "prune":
+        moments = every_moment(config, lambda: cut(config), lambda found: found.prune(keep_last=1), forked)
+    else:
+        drop = crew(config, max_checkpoints=1).kickoff
+        moments = every_moment(config, lambda: cut(config), fork, lambda: drop(run_id="r"))
+    seen = set()
+    for told in moments:
+        with history(config) as found:
+            if "side" not in {run.branch for run in found.runs()}:
+                assert isinstance(told, RefError) or dropped == "prune", "it was gone before it was found"
+                continue
+            side = found.run("r/side")
+            stands = next(place for place in side.checkpoints() if place.id == side.base.checkpoint_id)
+            seen.add(stands.id in {place.id for place in found.places()})
+            again = found.fork(stands.ref)
+            assert again.base.checkpoint_id == stands.id
+            assert found.fork(stands.id[-8:], branch="short").base.checkpoint_id == stands.id
+        is_sound(config)
+        assert raws(crew(config).kickoff(from_checkpoint="r/side")) == RAW
+    assert seen == {False, True}, "it was dropped, and it was kept"
+
+
+# What is at work in this process is asked for in one place.
+
+
+def test_every_verb_knows_a_run_that_is_at_work_in_this_process(config):
+    with RuntimeState.open("s", config().location, provider=config().provider), history(config) as found:
+        assert found.run("s").at_work == "this process"
+        with pytest.raises(BranchConflictError, match="this process"):
+            found.delete("s")
+        assert found.prune(keep_last=1).busy == ("s/main",)
+
+
+# What is looked at once cannot have changed when it is looked at again.
+
+
+def test_no_verb_reads_a_branch_twice(config, tmp_path):
+    provider = ReadOnce(config().provider)
+    once = lambda **fields: config(**fields).model_copy(update={"provider": provider})  # noqa: E731
+    with pytest.raises(Stop), provider.one_verb():
+        crew(once, stop_at=2).kickoff(run_id="r")
+    with history(config, provider) as found:
+        verbs = {
+            "fork": lambda: found.fork("r@task:t0", branch="side"),
+            "fork of a fork": lambda: found.fork("r/side", branch="deeper"),
+            "edits": lambda: found.fork("r@task:t1", branch="edited", edits={"task:t0": "other"}),
+            "inputs": lambda: found.fork("r/side", branch="asked", inputs={"who": "me"}),
+            "look": lambda: (run := found.run("r/deeper"), run.status, run.steps, run.checkpoints(), run.at_work),
+            "list": lambda: (found.runs(), found.places(), found.checkpoint("r")),
+            "digest": lambda: found.run("r").digest,
+            "export": lambda: found.export("r", tmp_path / "r.json"),
+            "import": lambda: found.import_run(tmp_path / "r.json"),
+            "cancel": lambda: found.cancel("r/asked"),
+            "preview": lambda: crew(once).fork("r/side").preview(),
+            "rehearse": lambda: found.prune(keep_last=1, dry_run=True),
+            "prune": lambda: found.prune(keep_last=1),
+            "prune again": lambda: found.prune(keep_last=1),
+            "resume": lambda: crew(once).kickoff(run_id="r"),
+            "go on": lambda: crew(once).kickoff(from_checkpoint="r/deeper"),
+            "rebuild": lambda: Crew.from_checkpoint(once(restore_from="r"), bind={"llm": ScriptedLLM([])}),
+            "old": lambda: found.prune(older_than=timedelta(days=1)),
+            "delete": lambda: found.delete("r"),
+            "bring back": lambda: found.import_run(tmp_path / "r.json"),
+        }
+        for name, verb in verbs.items():
+            with provider.one_verb(name):
+                verb()
