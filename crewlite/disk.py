@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,12 @@ class Together:
         """`held`, until the block ends."""
         return self._held.enter_context(held(path, flags))
 
+    def make(self, path: Path, mode: int) -> IO[bytes]:
+        """A new file at `path`, open until the block ends."""
+        return self._held.enter_context(
+            open(path, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
+        )
+
     def sync(self, file: IO[bytes], path: Path) -> None:
         """Have a file synced at the end."""
         self._files.append((file, path))
@@ -116,37 +122,32 @@ def make_directory(path: Path, *, mode: int = 0o700, together: Together | None =
         _sync_directory(path.parent)
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory."""
-    replace_all([(path, data)], mode=mode)
+def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory.
+
+    What need not be `durable` is not synced: a cut of power may leave what was there, or an empty file.
+    """
+    replace_all([(path, data)], mode=mode, durable=durable)
 
 
-def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600) -> None:
+def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durable: bool = True) -> None:
     """`replace` for several files, each whole or not at all. What they have in common is synced once."""
-    with contextlib.ExitStack() as stack:
+    beside = [(path.with_name(f".{path.name}.{new_id()[-12:]}.tmp"), path, data) for path, data in files]
+    try:
         with Together() as together:
-            temporaries = [stack.enter_context(_beside(path, data, mode, together)) for path, data in files]
-        for temporary, (path, _) in zip(temporaries, files, strict=True):
+            for temporary, _, data in beside:
+                file = together.make(temporary, mode)
+                _write(file, temporary, data, 0)
+                if durable:
+                    together.sync(file, temporary)
+        for temporary, path, _ in beside:  # closed by now: Windows renames no open file
             tell("rename", temporary, str(path).encode())
             os.replace(temporary, path)
-    _sync_all([], list(dict.fromkeys(path.parent for path, _ in files)))
-
-
-def create(path: Path, data: bytes) -> None:
-    """Put `data` at `path`, whole or not at all. Raises FileExistsError if there is something already."""
-    with contextlib.ExitStack() as stack:
-        with Together() as together:
-            temporary = stack.enter_context(_beside(path, data, 0o600, together))
-        tell("rename", temporary, str(path).encode())
-        try:
-            os.link(temporary, path)  # unlike a rename it never takes the place of another
-        except FileExistsError:
-            raise
-        except OSError as error:  # a file system without links
-            if path.exists():
-                raise FileExistsError(f"{path} exists") from error
-            temporary.rename(path)
-    _sync_directory(path.parent)
+    finally:
+        for temporary, _, _ in beside:
+            temporary.unlink(missing_ok=True)
+    if durable:
+        _sync_all([], list(dict.fromkeys(path.parent for path, _ in files)))
 
 
 def append(
@@ -202,6 +203,30 @@ def held(path: Path, flags: int = os.O_RDWR, *, shared: bool = False) -> Iterato
                 return
 
 
+@contextlib.contextmanager
+def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
+    """Hold lock files against other threads and processes: all of them, in the order of their names.
+
+    A lock file lies beside what it guards and is never renamed or removed, so what it guards may be, also on Windows.
+    It is made if it is not there, in a directory that is made as well, whose parent must exist; a `shared` lock
+    changes nothing on disk, and holds nothing where no lock file was ever made.
+    """
+    with contextlib.ExitStack() as stack:
+        for path in sorted(set(paths)):
+            flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+            try:
+                handle = os.open(path, flags, 0o600)
+            except FileNotFoundError:
+                if shared:
+                    continue
+                with contextlib.suppress(FileExistsError):
+                    path.parent.mkdir(mode=0o700)
+                handle = os.open(path, flags, 0o600)
+            file = stack.enter_context(open(handle, "rb" if shared else "r+b", buffering=0))
+            stack.enter_context(_locked(file, shared=shared))
+        yield
+
+
 def touch(path: Path, at: float) -> None:
     """Set the time of the last change of `path`, in seconds since the epoch. Not synced: it means little by then."""
     tell("touch", path)
@@ -244,22 +269,29 @@ def remove(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Delete a directory with all that is in it. What a link leads to is somebody else's: only the link goes."""
+    """Delete a directory with all that is in it; what is gone already is no error.
+
+    What a link leads to is somebody else's: only the link goes.
+    """
     if path.is_symlink():
         remove(path)
         return
-    for inside in path.iterdir():
-        if inside.is_dir():
-            remove_directory(inside)
-        else:
-            remove(inside)
-    tell("unlink", path)
-    path.rmdir()
+    with contextlib.suppress(FileNotFoundError):  # another process deletes it at the same time
+        for inside in path.iterdir():
+            if inside.is_dir():
+                remove_directory(inside)
+            else:
+                remove(inside)
+        tell("unlink", path)
+        path.rmdir()
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A SQLite connection in which transactions are explicit and a busy database is waited for: `PATIENCE`."""
-    if not read_only and not path.exists():
+def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlite3.Connection:
+    """A SQLite connection in which transactions are explicit and a busy database is waited for: `PATIENCE`.
+
+    Only who may `make` it has a database that is not there; others have sqlite3.OperationalError.
+    """
+    if make and not path.exists():
         tell("write", path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     if not read_only:
@@ -297,8 +329,11 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
 def _locked(file: IO[bytes], *, shared: bool) -> Iterator[None]:
     """Hold the advisory lock of an open file against other threads and processes."""
     if fcntl:
-        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)  # let go when the file is closed
-        yield
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
         return
     file.seek(_LOCK_AT)
     msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
@@ -307,19 +342,6 @@ def _locked(file: IO[bytes], *, shared: bool) -> Iterator[None]:
     finally:
         file.seek(_LOCK_AT)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-
-
-@contextlib.contextmanager
-def _beside(path: Path, data: bytes, mode: int, together: Together) -> Iterator[Path]:
-    """A temporary file with `data` beside `path`; gone at the end, unless it was given a name."""
-    temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")
-    try:
-        with open(temporary, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            _write(file, temporary, data, 0)
-            together.sync(file, temporary)
-            yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:

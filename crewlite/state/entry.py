@@ -108,12 +108,38 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     return Entry(facts["seq"], total, body, facts)
 
 
+def without_place(body: object, total: object, *, after: str | None) -> Entry | None:
+    """An entry that is unsound only for the checkpoint it names, as one that drops it; None if it is not such a one.
+
+    What is chained to it stays so, as it keeps its sum.
+    """
+    if not isinstance(body, bytes) or not isinstance(total, str):
+        return None
+    before = _base(body) if after is None else after
+    facts = parse(body)
+    place = facts.pop("place", None)
+    if _sum(before, body) != total or not isinstance(place, dict) or facts.get("schema") != SCHEMA:
+        return None
+    try:
+        shape.check(facts)
+        facts["drops"] = [*facts.get("drops", ()), [place.get("id"), place.get("parent")]]
+        facts["folded"] = {"first": facts["seq"], "sum": total} | facts.get("folded", {})
+        shape.check(facts)
+    except ValueError:
+        return None
+    return seal(facts, after=before)
+
+
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
     """Read a line of a journal file back, without its newline."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise Unsound("this is not a line of a journal")
-    total = line[len(_HEAD) : len(_HEAD) + 32]
-    return unseal(b"{" + line[_BODY:], total.decode("ascii", "replace"), after=after, where=where)
+    return unseal(*parts(line), after=after, where=where)
+
+
+def parts(line: bytes) -> tuple[bytes, str]:
+    """The body of an entry, and its seal, in a line that looks like one."""
+    return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 
 
 def parse(text: bytes) -> Facts:

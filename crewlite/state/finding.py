@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from crewlite.state.entry import Entry, Facts, Unsound
+from crewlite.state.entry import Entry, Facts, Unsound, without_place
 from crewlite.state.holder import holder_at
-from crewlite.state.providers.reading import check_follows
+from crewlite.state.providers.reading import check_follows, ends_claim
 
 R = TypeVar("R")
 
@@ -30,22 +30,48 @@ class Finding:
     repaired: bool = False
 
 
-def sound_part(
-    records: Iterable[R], unseal: Callable[[R, str | None], tuple[Entry, int]], run_id: str, branch: str
-) -> tuple[list[Entry], str | None]:
-    """The entries before the first fault, and the fault.
+@dataclass(frozen=True, slots=True)
+class SoundPart:
+    """The entries of a branch before the first fault, and the fault."""
 
-    `unseal` reads a record that is chained to a sum, and gives the number it is stored under. Raises SchemaTooNew.
+    entries: list[Entry]
+    problem: str | None = None
+    without: dict[int, str] = field(default_factory=dict)
+    """The entries, by their place in the list, that were sound but for the checkpoint they named, each with its id.
+
+    Among `entries` they are without it.
     """
-    found: list[Entry] = []
+
+
+def sound_part(
+    records: Iterable[R],
+    unseal: Callable[[R, str | None], tuple[Entry, int]],
+    parts: Callable[[R], tuple[object, object]],
+    run_id: str,
+    branch: str,
+) -> SoundPart:
+    """Read what can be read.
+
+    `unseal` reads a record that is chained to a sum, and gives the number it is stored under; `parts` are its bytes and
+    its seal. Raises SchemaTooNew.
+    """
+    found, without = list[Entry](), dict[int, str]()
     for record in records:
+        after = found[-1].sum if found else None
         try:
-            entry, number = unseal(record, found[-1].sum if found else None)
+            try:
+                entry, number = unseal(record, after)
+            except Unsound:
+                mended = without_place(*parts(record), after=after)
+                if mended is None:
+                    raise
+                entry, number = mended, mended.seq
+                without[len(found)] = mended.facts["drops"][-1][0]
             check_follows(entry, found, run_id, branch, number)
         except Unsound as problem:
-            return found, str(problem)
+            return SoundPart(found, str(problem), {at: gone for at, gone in without.items() if at < len(found)})
         found.append(entry)
-    return found, None
+    return SoundPart(found, None, without)
 
 
 def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) -> dict[str, str]:
@@ -68,7 +94,7 @@ def writer_of(location: str, run_id: str, branch: str, said: Iterable[object], t
     claim: Facts | None = None
     for facts in said:
         if isinstance(facts, dict):
-            claim = facts.get("claim", None if "released" in facts or _ends(facts) else claim)
+            claim = facts.get("claim", None if ends_claim(facts) else claim)
     try:
         return holder_at(location, run_id, branch, claim, touched)
     except (LookupError, TypeError, ValueError):
@@ -81,11 +107,3 @@ def loosely(text: object) -> Any:
         return json.loads(text) if isinstance(text, bytes) else None
     except (ValueError, RecursionError):
         return None
-
-
-def _ends(facts: Facts) -> bool:
-    """Whether a commit holds the end of its run."""
-    steps = facts.get("steps")
-    own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
-    errors = [step.get("error") for step in own]
-    return any(not isinstance(error, dict) or error.get("final") for error in errors)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
 
 from crewlite import background
 from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
-from crewlite.ids import short
 from crewlite.state.claim import claim, held_by
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
-from crewlite.state.providers import PlaceInfo, Store
+from crewlite.state.providers import Store
 from crewlite.state.record import Record
 from crewlite.state.tidy import bases
 from crewlite.state.writer import Lane, Writer, open_writer
 
-_LOOK_BACK = 20  # newest checkpoints of a location that are asked whether the journal to go on with is all there
 Taken = tuple[Located, Writer, Lane, Record]
 
 
@@ -73,16 +70,7 @@ def _let_go(opening: asyncio.Future[Taken]) -> None:
 
 def _read(store: Store, lane: Lane, target: Located) -> Record:
     """What a branch holds."""
-    ahead = _places(store, target)  # looked at first: what they name is in the journal by then
     record = Record.of(whole(store, target.run_id, target.branch))
-    while ahead := [place for place in ahead if place.seq > record.seq and _is_of(place, record)]:
-        before, ahead = ahead, _places(store, target)
-        if place := next((place for place in before if place in ahead), None):
-            where = f"{store.location}, run {target.run_id}, branch {target.branch}"
-            newest = record.newest_place
-            problem = f"it ends at commit {record.seq}, though checkpoint {short(place.id)} was made at {place.seq}"
-            raise JournalCorrupt(where, problem, store.ref(newest) if newest else None)
-        record = Record.of(whole(store, target.run_id, target.branch))  # it was deleted meanwhile, perhaps begun anew
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
     lane.seq, lane.sum = record.head
@@ -91,14 +79,3 @@ def _read(store: Store, lane: Lane, target: Located) -> Record:
     except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
         lane.bases = frozenset(record.places)
     return record
-
-
-def _places(store: Store, target: Located) -> list[PlaceInfo]:
-    """The newest places of a branch, if they are among the newest of the location."""
-    places = store.places(limit=_LOOK_BACK)
-    return [place for place in places if (place.run_id, place.branch) == (target.run_id, target.branch)]
-
-
-def _is_of(place: PlaceInfo, record: Record) -> bool:
-    """Whether a place can be of this life of a run: one that was deleted, and begun anew, may have left another."""
-    return not record.seq or datetime.fromisoformat(place.created_at) >= datetime.fromisoformat(record.started_at)

@@ -79,7 +79,7 @@ def test_files_and_directories_are_for_their_owner_alone_whatever_the_umask(umas
         disk.make_directory(tmp_path / "a" / "b")
         disk.replace(tmp_path / "a" / "b" / "replaced", NEW)
         disk.append(tmp_path / "a" / "b" / "appended", NEW, at=0, torn=whole)
-        disk.connect(tmp_path / "a" / "b" / "runs.db").close()
+        disk.connect(tmp_path / "a" / "b" / "runs.db", make=True).close()
     finally:
         os.umask(before)
     modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in (tmp_path / "a").rglob("*")}
@@ -222,7 +222,7 @@ def test_removing_what_is_gone_already_is_no_error(tmp_path):
 
 def test_statements_of_a_database_pass_the_door_too(tmp_path):
     path = tmp_path / "runs.db"
-    db = disk.connect(path)
+    db = disk.connect(path, make=True)
     log = []
     with disk.watched(log.append):
         for sql in ("BEGIN IMMEDIATE", "CREATE TABLE t (a)", "COMMIT"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -15,10 +16,14 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
+from crewlite.codec import dumps
 from crewlite.errors import CheckpointMismatch, JournalCorrupt
 from crewlite.events import TaskStartedEvent
-from crewlite.state import InMemoryProvider, JsonProvider
-from crewlite.state.entry import SCHEMA, seal
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state.doctor import doctor
+from crewlite.state.entry import SCHEMA, Entry, seal
+from crewlite.state.lineage import whole
+from crewlite.state.record import Record
 from crewlite.state.tidy import tidy
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
@@ -416,8 +421,8 @@ def test_a_checkpoint_file_that_its_journal_lacks_is_set_aside(store, journal):
     last = max(n for n, line in enumerate(whole) if b'"place"' in line)
     journal.write_bytes(b"".join(whole[:last]))
     path = files(store)[-1]
-    (finding,) = healed(store, "orphan_file")
-    assert finding.where == str(path)
+    short, orphan = healed(store, "short_journal", "orphan_file")
+    assert (short.where, orphan.where) == (str(journal), str(path))
     assert not path.exists()
 
 
@@ -428,7 +433,7 @@ def test_the_file_of_a_dropped_checkpoint_is_removed(store):
         history.prune(keep_last=1)
         path.write_bytes(data)
     healed(store, "stray_file")
-    assert len(list(store.iterdir())) == 3
+    assert len(files(store)) == 1
 
 
 def test_what_a_killed_process_left_is_removed_after_an_hour(store, journal):
@@ -634,3 +639,63 @@ def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, t
             assert sorted(run.branch for run in history.runs()) == ["early", "main"]
             assert history.run("r/early").steps
     assert going_on(copy).kickoff(from_checkpoint="r/early").raw == "d"
+
+
+# A checkpoint that is not of its commit
+
+
+def misplaced(entry, after):
+    """The entry as a crewlite wrote it that numbered a checkpoint before a handler committed something else."""
+    facts = {**entry.facts, "place": {**entry.facts["place"], "seq": entry.seq - 1}}
+    body = dumps(facts)
+    return Entry(entry.seq, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body, facts)
+
+
+def damaged_branch():
+    """A branch with such a commit in its middle, and a fork that stands behind it."""
+    branch = Branch("r").add(3)
+    place = branch.place()
+    branch.entries[-1] = misplaced(branch.entries[-1], branch.entries[-2].sum)
+    branch.add(2)
+    branch.place()
+    return branch, place, branch.forked("side", 6).add(2)
+
+
+@pytest.mark.parametrize("make", [JsonProvider, SqliteProvider])
+def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path):
+    branch, place, side = damaged_branch()
+    location = str(tmp_path / ("runs.db" if make is SqliteProvider else "runs"))
+    store = make().open(location)
+    store.append([branch.commit(), side.commit()])
+    with pytest.raises(JournalCorrupt, match="names a place at commit 3, which is not here"):
+        store.read("r", "main")
+    found = doctor(store)
+    assert codes(found)[0] == "wrong_checkpoint"
+    assert place["id"][-8:] in found[0].problem
+    assert all(finding.repaired for finding in doctor(store, repair=True))
+    assert doctor(store) == []
+    for name, made in (("main", branch), ("side", side)):
+        read = store.read("r", name)
+        assert [entry.sum for entry in read] == [entry.sum for entry in made.entries]
+        assert [entry.facts.get("steps") for entry in read] == [entry.facts.get("steps") for entry in made.entries]
+    assert [info.seq for info in store.places()] == [7]
+    store.append([branch.add().commit(), side.add().commit(), branch.forked("late", 4).add().commit()])
+    assert Record.of(whole(store, "r", "late")).parent({"parent": place["id"]}) is None
+    assert doctor(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("make", [JsonProvider, SqliteProvider])
+def test_a_repair_of_a_misplaced_checkpoint_keeps_a_copy_of_what_was(make, tmp_path):
+    branch, _, _ = damaged_branch()
+    location = tmp_path / ("runs.db" if make is SqliteProvider else "runs")
+    store = make().open(str(location))
+    store.append([branch.commit()])
+    doctor(store, repair=True)
+    store.close()
+    if make is SqliteProvider:
+        ((body,),) = query(location, "SELECT body FROM aside")
+        assert body == branch.entries[3].body
+    else:
+        (aside,) = location.glob("journal/r/main.jsonl.aside-*")
+        assert branch.entries[3].line in aside.read_bytes()

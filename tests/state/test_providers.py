@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,12 +151,20 @@ def test_a_name_whose_sync_has_failed_is_synced_before_the_next_try_is_told_to_b
     assert set(names) <= set(synced)
 
 
-def test_journals_are_locked_in_the_order_of_their_names(tmp_path):
-    store, branches, written = JsonProvider().open(str(tmp_path)), [Branch(name).add() for name in "cab"], []
-    store.append([branch.commit() for branch in branches])
-    with disk.watched(lambda operation: written.append(operation.path) if operation.verb == "write" else None):
-        store.append([branch.add().commit() for branch in branches])
-    assert written == [str(tmp_path / "journal" / name / "main.jsonl") for name in "abc"]
+def test_two_who_write_to_the_same_runs_in_another_order_never_wait_for_each_other(tmp_path):
+    stores, runs = [JsonProvider().open(str(tmp_path)) for _ in range(2)], [f"run-{n}" for n in range(8)]
+    sides = [[Branch(run, branch=f"side-{n}").add() for run in order] for n, order in enumerate((runs, runs[::-1]))]
+    stores[0].append([Branch(run).add().commit() for run in runs])
+
+    def write(store, branches):
+        store.append([branch.commit() for branch in branches])
+        for _ in range(20):
+            store.append([branch.add().commit() for branch in branches])
+
+    with ThreadPoolExecutor() as threads:
+        for writing in [threads.submit(write, store, side) for store, side in zip(stores, sides, strict=True)]:
+            writing.result(30)
+    assert {len(stores[0].read(run, f"side-{n}")) for run in runs for n in range(2)} == {21}
 
 
 def test_a_location_says_which_provider_it_means(tmp_path):

@@ -13,29 +13,35 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from crewlite import disk
-from crewlite.errors import BranchConflictError, CheckpointMismatch, RefError, StoreUnusable
+from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
 from crewlite.ids import new_id
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.json_heads import HeadFiles, lacking
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
-from crewlite.state.providers.json_places import PlaceFiles, is_of_another, load
+from crewlite.state.providers.json_paths import Paths
+from crewlite.state.providers.json_places import Changes, PlaceFiles, is_of_another, load
 from crewlite.state.providers.json_results import ResultFiles
+from crewlite.state.providers.json_tail import Tail, lines, stays_claimed
 from crewlite.state.providers.reading import (
     check_bases,
     check_remove,
     check_rewrite,
-    live_places,
     newest_sound_place,
     told_at,
 )
 
-_SEALED = 40  # bytes of a line that hold its seal
+Key = tuple[str, str]
+"""A run and a branch of it."""
 
 
 class JsonProvider:
@@ -54,124 +60,108 @@ class JsonProvider:
         return JsonStore(root)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where a journal ends, and how it began."""
-
-    seq: int
-    sum: str
-    offset: int
-    first: Entry
-    last: Entry
-
-    @property
-    def mark(self) -> tuple[int, bytes]:
-        """What stands where in a journal that ends so: its last seal. One that was folded may be as long by chance."""
-        return self.offset - len(self.last.line) - 1, self.last.line[:_SEALED]
-
-
 class JsonStore:
-    """An opened directory."""
+    """An opened directory.
+
+    What writes a run holds the lock of that run from its first look to the last checkpoint file, so nothing else moves
+    meanwhile. What reads holds nothing, and leaves nothing behind.
+    """
 
     def __init__(self, root: Path) -> None:
         self.location = str(root)
-        self._root = root
-        self._places = PlaceFiles(root)
-        self._journals = JournalFiles(root, self.ref)
+        self.paths = Paths(root)
+        self.heads = HeadFiles(self.paths)
+        self.files = PlaceFiles(self.paths)
+        self.journals = JournalFiles(self.paths, self.ref)
         self._results = ResultFiles(root, self._make)
-        self._ends: dict[tuple[str, str], _End] = {}
-        self._read: dict[tuple[str, str], list[Entry]] = {}
-        """Journals that were read and not yet written to: first and named entries."""
-        self._overtaken: dict[tuple[str, str], _End] = {}
-        """Where journals ended, as far as this store knew, to which another has written since."""
-        self._known: set[tuple[str, str]] = set()
-        """Branches that this store has seen on disk."""
+        self._tails: dict[Key, Tail] = {}
+        """Of the branches that were claimed through this store, until their claim ends."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append."""
-        begun = {commit.run_id for commit in commits if commit.run}
-        missing = {run_id for run_id in begun if not self._journals.directory(run_id).exists()}
-        others = [commit for commit in commits if commit.run_id not in missing]
-        new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
-        for run in new:
-            check_bases(run)
-        try:
-            for commit in self._go_on(others):
-                self._append(commit)
+        if any(commit.run and not commit.run.get("base") for commit in commits):
+            self._make()
+        elif not self.paths.journals.is_dir():
+            raise self._gone(commits[0])
+        begun = dict.fromkeys(commit.run_id for commit in commits if commit.run)
+        with self._locked(*(commit.run_id for commit in commits)):
+            missing = [run_id for run_id in begun if _is_free(self.paths.run(run_id))]
+            new = [[commit for commit in commits if commit.run_id == run_id] for run_id in missing]
+            for run in new:
+                check_bases(run)
+            others = [commit for commit in commits if commit.run_id not in missing]
+            for begins, part in groupby(others, key=self._begins):  # which looks when all before it is written
+                if begins:
+                    for commit in part:
+                        self._begin(commit)
+                else:
+                    self._go_on(list(part))
             self._create(new)
-        finally:
-            self._places.settle()
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
-        entries, end = self._scan(run_id, branch)
-        if end:
-            self._ends[run_id, branch] = end
+        head = self.heads.read(run_id, branch)  # before the journal, which is always written first
+        entries, _ = self.journals.scan(run_id, branch)
+        if problem := lacking(head, entries):
+            sound = newest_sound_place(entries, self.ref)
+            raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """See Store.sum_at."""
-        return self._journals.sum_at(run_id, branch, seq)
+        return self.journals.sum_at(run_id, branch, seq)
 
     def touched(self, run_id: str, branch: str) -> float:
         """See Store.touched."""
-        return self._journals.touched(run_id, branch)
+        return self.journals.touched(run_id, branch)
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """See Store.rewrite."""
-        path = self._journals.path(run_id, branch)
-        try:
-            with disk.held(path) as file:
-                there, _ = self._journals.sound(run_id, branch, file.read())
-                found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
-                check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-                self._ends.pop((run_id, branch), None)
-                touched = self.touched(run_id, branch)
-                disk.replace(path, _lines(entries))
-                disk.touch(path, touched)  # to tidy up is no sign of life
-        except FileNotFoundError:
-            raise BranchConflictError(run_id, branch, expected=own[-1].seq if own else 0, found="its end") from None
+        path = self.paths.journal(run_id, branch)
+        if not path.exists():
+            raise BranchConflictError(run_id, branch, expected=own[-1].seq if own else 0, found="its end")
+        with self._locked(run_id):
+            there, _ = self.journals.scan(run_id, branch)
+            found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
+            check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            self.files.make(self.files.amiss(there))  # what is folded does not tell any more which files were dropped
+            touched = self.touched(run_id, branch)
+            disk.replace(path, lines(entries))
+            disk.touch(path, touched)  # to tidy up is no sign of life
+            if tail := self._tails.get((run_id, branch)):
+                now = Tail.of(entries, len(lines(entries)))
+                self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """See Store.remove."""
-        try:
-            gone = self._take_away(run_id, heads)
-        except FileNotFoundError:  # somebody was faster
+        directory = self.paths.run(run_id)
+        if not directory.is_dir():  # somebody was faster
             branch = next(iter(heads), "main")
-            raise BranchConflictError(run_id, branch, expected=heads.get(branch, (0, ""))[0], found="its end") from None
-        disk.remove_directory(gone)
-        self._known -= {(run_id, branch) for branch in heads}
-        for known in (self._ends, self._read, self._overtaken):
-            for branch in heads:
-                known.pop((run_id, branch), None)
-
-    def _take_away(self, run_id: str, heads: Mapping[str, Head]) -> Path:
-        """Give a run another name, under which nobody looks for it."""
-        directory = self._journals.directory(run_id)
-        branches = sorted(info.branch for info in self.branches(run_id))
-        with contextlib.ExitStack() as stack:
-            held = {branch: stack.enter_context(disk.held(self._journals.path(run_id, branch))) for branch in branches}
-            journals = {branch: self._journals.sound(run_id, branch, file.read())[0] for branch, file in held.items()}
-            found = {b: (es[-1].seq, es[-1].sum) for b, es in journals.items() if es}
-            # nobody forks a branch that is held, so from here on there are no others
-            check_remove(run_id, dict(heads), {info.branch: (0, "") for info in self.branches(run_id)} | found)
-            places = [place for entries in journals.values() for place in live_places(entries)]
-            self._places.remove([self._places.path(place) for place in places])
+            raise BranchConflictError(run_id, branch, expected=heads.get(branch, (0, ""))[0], found="its end")
+        with self._locked(run_id):
+            journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
+            check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
+            self.heads.remove(run_id)
+            named = [file for entries in journals.values() for file in self.files.named(entries).values()]
+            self.files.remove([file for file in named if file.exists()])
             gone = directory.with_name(f"~{new_id()}")
-            disk.rename(directory, gone)
-        return gone
+            disk.touch(directory, time.time())  # what is left of it if this is cut is as old as this, not as the run
+            disk.rename(directory, gone)  # under which nobody looks for it
+            for key in [key for key in self._tails if key[0] == run_id]:
+                del self._tails[key]
+        disk.remove_directory(gone)
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """See Store.branches."""
-        return self._journals.branches(run_id)
+        return self.journals.branches(run_id)
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """See Store.places."""
-        return self._places.listed(part, limit, before)
+        return self.files.listed(part, limit, before)
 
     def ref(self, place: dict[str, Any]) -> str:
         """The path of the place's file."""
-        return str(self._places.path(place))
+        return str(self.files.path(place))
 
     def recall(self, key: str) -> bytes | None:
         """See Store.recall."""
@@ -194,143 +184,112 @@ class JsonStore:
         Only what the journal says of this place is verified here; the whole is when it is read.
         """
         info, document = load(path)
-        entry, first = self._journals.named(info)
+        entry, first = self.journals.named(info)
         if (entry is None or first is None) and not path.exists():
             raise RefError(str(path), "does not exist any more")  # pruned while it was looked at
         if entry is None or first is None:
-            sound = newest_sound_place(self._journals.scan(info.run_id, info.branch)[0], self.ref)
+            sound = newest_sound_place(self.journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
-        if is_of_another(path, info) or json.loads(self._places.document(first, entry)) != document:
+        if is_of_another(path, info) or json.loads(self.files.document(first.facts["run"], entry)) != document:
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and it is made again"
             )
-            entries, _ = self._journals.scan(info.run_id, info.branch)
+            entries, _ = self.journals.scan(info.run_id, info.branch)
             sound = newest_sound_place([e for e in entries if e.seq != entry.seq], self.ref)
             raise CheckpointMismatch(str(path), problem, sound)
         return info
 
-    def _go_on(self, commits: Sequence[Commit]) -> list[Commit]:
-        """Append to the journals that end where this store left them. Returns the commits that found it otherwise.
+    def _locked(self, *run_ids: str) -> AbstractContextManager[None]:
+        """Keep all others from writing to these runs."""
+        return disk.locked(map(self.paths.lock, run_ids))
 
-        Whoever locks several journals does so in the order of their names: so no two ever wait for each other.
-        """
-        late, written = list[Commit](), []
+    def _begins(self, commit: Commit) -> bool:
+        """Whether a commit makes a branch that is not there."""
+        return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
+
+    def _go_on(self, commits: Sequence[Commit]) -> None:
+        """Append to journals that are there."""
+        heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
         with disk.Together() as together:
-            for commit in sorted(commits, key=lambda commit: (commit.run_id, commit.branch)):
+            lacked = list[Sequence[Entry]]()
+            for commit in commits:  # all of them before anything is written
                 key = (commit.run_id, commit.branch)
-                end = self._ends.pop(key, None)
-                if end is None or (end.seq, end.sum) != (commit.after, commit.after_sum):
-                    self._overtaken |= {key: end} if end else {}
-                    late.append(commit)
-                    continue
+                if key not in tails:
+                    tails[key] = self._kept(key) or self._looked_up(commit, changes, together)
+                head = heads.get(key) or (tails[key].seq, tails[key].sum)
+                rest = commit.beyond(head)
+                if rest is None:
+                    self._tails.pop(key, None)
+                    raise BranchConflictError(*key, expected=commit.after, found=head[0])
+                heads[key] = commit.head
+                lacked.append(rest)
+            for commit, missing in zip(commits, lacked, strict=True):
+                key = (commit.run_id, commit.branch)
                 try:
-                    written.append((commit, end, self._write(commit, end, commit.entries, together)))
-                except (FileExistsError, FileNotFoundError):  # another went on, or folded it, or our last try did
-                    self._overtaken[key] = end
-                    late.append(commit)
-        for commit, end, offset in written:
-            self._wrote(commit, end, offset)
-        return [commit for commit in commits if commit in late]  # in the order given: a fork comes after its base
+                    tails[key] = self._write(commit, tails[key], missing, together)
+                except FileExistsError as error:
+                    raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+        self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
-    def _append(self, commit: Commit) -> None:
-        key = (commit.run_id, commit.branch)
-        end = self._end(*key)
-        if end is None and key in self._known:
-            raise OSError(f"{self._journals.path(*key)} is gone: it was deleted or moved while a run was at work")
-        lacking = commit.beyond((end.seq, end.sum) if end else None)
-        if lacking is None:
-            self._ends |= {key: end} if end else {}
-            raise BranchConflictError(*key, expected=commit.after, found=end.seq if end else "its end")
-        try:
-            if end is None:
-                self._begin(commit)
-            else:
-                with disk.Together() as together:
-                    self._sync_names(self._journals.path(*key), together)
-                    offset = self._write(commit, end, lacking, together)
-                self._wrote(commit, end, offset)
-        except FileExistsError as error:
-            raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+    def _kept(self, key: Key) -> Tail | None:
+        """The tail that is known of a journal, if that still ends so: others may have written to it, or folded it."""
+        tail = self._tails.get(key)
+        return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
 
-    def _end(self, run_id: str, branch: str) -> _End | None:
-        """Where a journal ends now; None if there is none. What this store has read before is not read again."""
-        known = self._overtaken.pop((run_id, branch), None)
-        if known and (more := self._journals.more(run_id, branch, known.last, known.offset)):
-            last, offset = more
-            return _End(last.seq, last.sum, offset, known.first, last)
-        return self._scan(run_id, branch)[1]
-
-    def _scan(self, run_id: str, branch: str) -> tuple[list[Entry], _End | None]:
-        """A branch's entries, and where its journal ends; None if there is none."""
-        entries, offset = self._journals.scan(run_id, branch)
+    def _looked_up(self, commit: Commit, changes: Changes, together: disk.Together) -> Tail:
+        """The tail of a journal as it is. What whoever wrote it was cut in, or failed in, is done now."""
+        entries, offset = self.journals.scan(commit.run_id, commit.branch)
         if not entries:
-            return [], None
-        self._read[run_id, branch] = [entry for entry in entries if _names(entry)]
-        self._known.add((run_id, branch))
-        return entries, _End(entries[-1].seq, entries[-1].sum, offset, entries[0], entries[-1])
-
-    def _sync_names(self, path: Path, together: disk.Together) -> None:
-        """Have the names that lead to a journal synced: whoever made them may have failed, or been cut, before that."""
-        while path != self._journals.root:
+            raise self._gone(commit)
+        left = self.files.amiss(entries)
+        changes.made |= left.made
+        changes.gone += left.gone
+        path = self.paths.journal(commit.run_id, commit.branch)
+        while path != self.paths.journals:  # whoever made these names may not have come to sync them
             path = path.parent
             together.sync_directory(path)
+        return Tail.of(entries, offset)
+
+    def _gone(self, commit: Commit) -> OSError | BranchConflictError:
+        """What to raise for a journal that is not there. One that is written to has been taken away from outside."""
+        key = (commit.run_id, commit.branch)
+        if key in self._tails:
+            where = self.paths.journal(*key)
+            return OSError(f"{where} is gone: it was deleted or moved while a run was at work")
+        return BranchConflictError(*key, expected=commit.after, found="its end")
+
+    def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], together: disk.Together) -> Tail:
+        """Write what a journal lacks of a commit. Returns where it ends then."""
+        path, data = self.paths.journal(commit.run_id, commit.branch), lines(rest)
+        if not commit.entries:
+            disk.touch(path, told_at(commit))
+            return tail
+        if not data:  # all of it was written before, by a try that failed, perhaps without being synced
+            together.sync(together.hold(path, os.O_RDWR), path)
+            return tail
+
+        def torn(beyond: bytes) -> bool:
+            return is_torn(beyond, tail.offset) and not follows(beyond, tail.sum)
+
+        disk.append(path, data, at=tail.offset, torn=torn, mark=tail.mark, together=together)
+        return tail.after(rest)
 
     def _begin(self, commit: Commit) -> None:
-        """Make a branch; a fork while its base is held, so that nobody takes that away meanwhile."""
-        assert commit.run
-        path = self._journals.path(commit.run_id, commit.branch)
+        """Make a branch of a run that is there; a fork while its base is."""
+        base = commit.run.get("base") if commit.run else None
+        if base and self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
+            gone = "a base that is gone"
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone)
+        path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
         disk.make_directory(path.parent)
-        if base := commit.run.get("base"):
-            try:
-                with disk.held(self._journals.path(commit.run_id, base["branch"]), shared=True):
-                    if self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
-                        raise FileNotFoundError
-                    disk.create(path, _lines(commit.entries))
-            except FileNotFoundError:
-                gone = "a base that is gone"
-                raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone) from None
-        else:
-            disk.create(path, _lines(commit.entries))
-        self._wrote(commit, None, len(_lines(commit.entries)))
-
-    def _write(self, commit: Commit, end: _End, lacking: Sequence[Entry], together: disk.Together) -> int:
-        """Write what the journal, which ends at `end`, lacks of a commit. Returns where it ends then."""
-        path = self._journals.path(commit.run_id, commit.branch)
-        if not commit.entries:
-            if path.stat().st_size != end.offset:
-                raise FileExistsError(f"{path} goes on")
-            disk.touch(path, told_at(commit))
-            return end.offset
-        data = _lines(lacking)
-        if data:
-
-            def torn(tail: bytes) -> bool:
-                return is_torn(tail, end.offset) and not follows(tail, end.sum)
-
-            disk.append(path, data, at=end.offset, torn=torn, mark=end.mark, together=together)
-        else:  # all of it was written before, by a try that failed, perhaps without being synced
-            together.sync(together.hold(path, os.O_RDWR), path)
-        # only now: another thread may have read this journal for a fork of it, and heard of no drops since
-        self._places.mend(self._read.pop((commit.run_id, commit.branch), []))
-        return end.offset + len(data)
-
-    def _wrote(self, commit: Commit, before: _End | None, offset: int) -> None:
-        """What a journal has now goes into checkpoint files, and into what is known of its end."""
-        first = before.first if before else commit.entries[0]
-        last = commit.entries[-1] if commit.entries or before is None else before.last
-        for entry in commit.entries:
-            self._places.follow(first, entry)
-        key = (commit.run_id, commit.branch)
-        self._known.add(key)
-        seq, total = commit.head
-        self._ends[key] = _End(seq, total, offset, first, last)
+        disk.replace(path, data)
+        self._settle([(commit, Tail.of(commit.entries, len(data)))], Changes())
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
         """Make runs that are not there: their journals are written aside, and those of a run appear all at once."""
         if not runs:
             return
-        self._make()
         aside = {f"~{new_id()}": run for run in runs}
         try:
             with disk.Together() as together:
@@ -338,43 +297,70 @@ class JsonStore:
                     self._set_aside(name, run, together)
             with disk.Together() as together:
                 for name, run in aside.items():
-                    disk.rename(self._journals.root / name, self._journals.directory(run[0].run_id), together=together)
-        except OSError as error:
+                    disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), together=together)
+        except OSError:
             for name in aside:
                 with contextlib.suppress(OSError):  # then the doctor finds it
-                    disk.remove_directory(self._journals.root / name)
-            if len(runs) > 1 or not isinstance(error, FileExistsError):
-                raise
-            for commit in runs[0]:  # somebody else was faster
-                self._append(commit)
-            return
-        for run in runs:
-            for commit in run:
-                self._wrote(commit, None, len(_lines(commit.entries)))
+                    disk.remove_directory(self.paths.journals / name)
+            raise
+        made = [commit for run in runs for commit in run]
+        self._settle([(commit, Tail.of(commit.entries, len(lines(commit.entries)))) for commit in made], Changes())
 
     def _set_aside(self, name: str, run: Sequence[Commit], together: disk.Together) -> None:
+        directory = self.paths.run(run[0].run_id)
         for commit in run:
-            path = self._journals.root / name / f"{commit.branch}.jsonl"
+            path = self.paths.journal(commit.run_id, commit.branch)
+            path = self.paths.journals / name / path.relative_to(directory)
             disk.make_directory(path.parent, together=together)
-            disk.append(path, _lines(commit.entries), at=0, torn=lambda tail: True, together=together)
+            disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, together=together)
             disk.touch(path, told_at(commit))
+
+    def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
+        """Make and remove the checkpoint files that commits are about, and keep the tails of branches that are claimed.
+
+        All of their entries are looked at, as those that a try before this one wrote may have no files yet.
+        """
+        tails = dict(self._tails)
+        for commit, tail in written:
+            key = (commit.run_id, commit.branch)
+            claimed, files = key in tails, self._follow(commit, tail, tails.get(key), changes)
+            tails.pop(key, None)
+            if stays_claimed(commit, claimed):
+                tails[key] = replace(tail, files=files)
+        self.files.make(changes)
+        for commit, tail in written:
+            if named := [entry for entry in commit.entries if "place" in entry.facts]:
+                self.heads.write(commit.run_id, commit.branch, tail.begun, named[-1])
+        self._tails = tails
+
+    def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
+        """Take note of the places that a commit names and drops. Returns the files of the branch, if they are known."""
+        dropped = {gone for entry in commit.entries for gone, _ in entry.facts.get("drops", ())}
+        named = [entry for entry in commit.entries if "place" in entry.facts]
+        changes.made |= {self.files.path(e.facts["place"]): self.files.document(tail.run, e) for e in named}
+        files = known.files if known and known.begun == tail.begun else None
+        if files is None and not dropped:
+            return None
+        if files is None:
+            files = self.files.named(self.journals.scan(commit.run_id, commit.branch)[0])
+        files = {**files, **self.files.named(named)}
+        changes.gone += [files[gone] for gone in dropped if gone in files]
+        return {identifier: file for identifier, file in files.items() if identifier not in dropped}
 
     def _make(self) -> None:
         """Make the location. What is ours is kept out of version control; what is not is left alone."""
-        journals = self._journals.root
+        journals = self.paths.journals
         if journals.is_dir():
             return
-        ours = not self._root.is_dir() or not any(self._root.iterdir())
+        ours = not self.paths.root.is_dir() or not any(self.paths.root.iterdir())
         disk.make_directory(journals)
-        for place in (self._root if ours else None, journals):
+        for place in (self.paths.root if ours else None, journals):
             if place and not (place / ".gitignore").exists():
                 disk.replace(place / ".gitignore", b"*\n")
 
 
-def _names(entry: Entry) -> bool:
-    """Whether an entry has a part in which checkpoint files there are."""
-    return not entry.facts.keys().isdisjoint(("run", "place", "drops"))
-
-
-def _lines(entries: Sequence[Entry]) -> bytes:
-    return b"".join(entry.line + b"\n" for entry in entries)
+def _is_free(directory: Path) -> bool:
+    """Whether a run may be made here. A directory that was made and never filled is in nobody's way."""
+    if directory.is_dir() and not any(directory.iterdir()):
+        disk.remove_directory(directory)
+    return not directory.exists()

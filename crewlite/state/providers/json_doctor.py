@@ -10,56 +10,38 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from crewlite import disk
-from crewlite.errors import SchemaTooNew
-from crewlite.state.entry import SCHEMA, Entry, Unsound, unseal_line
-from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
+from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
+from crewlite.ids import short
+from crewlite.refs import check_name
+from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, parts, unseal_line
+from crewlite.state.finding import Finding, SoundPart, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.json import JsonStore
-from crewlite.state.providers.json_journals import is_torn
-from crewlite.state.providers.json_places import PlaceFiles
+from crewlite.state.providers.json_heads import lacking
+from crewlite.state.providers.json_journals import directories_in, is_torn, journals_in
 from crewlite.state.providers.reading import live_places, newest_sound_place
 
 _STALE = 3600.0  # seconds after which a temporary file is nobody's any more
-_YOUNG = 60.0  # seconds in which a run at work may not have made the file of its newest checkpoint yet
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 _BEING_MADE = re.compile(r"~[0-9a-f]{32}")
 Branch = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A checkpoint file as its journal has it."""
-
-    document: bytes
-    made: float
-    sound: str | None
-    writer: str | None
-    journal: Path
-    size: int
-    """Of the journal, in bytes, when it was read."""
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether somebody may be making or removing the file right now."""
-        young = time.time() - self.made < _YOUNG
-        return bool(self.writer) and (young or self.journal.stat().st_size != self.size)
-
-
 class JsonDoctor:
-    """Looks at one location, once."""
+    """Looks at one location, once: at each run while nobody else writes to it."""
 
     def __init__(self, store: JsonStore, *, repair: bool) -> None:
         self._store, self._root, self._repair = store, Path(store.location), repair
-        self._places = PlaceFiles(self._root)
         self._found: list[Finding] = []
-        self._views: dict[Path, _View] = {}
+        self._files: dict[str, Path] = {}
+        """The checkpoint files that were there, by id, which no journal has named so far."""
         self._dropped: set[str] = set()
         self._writers: dict[Branch, str | None] = {}
         self._untouched: set[Branch] = set()
@@ -67,22 +49,25 @@ class JsonDoctor:
 
     def findings(self) -> list[Finding]:
         """All there is to say, and with `repair` to do."""
-        files = self._places.files()  # before the journals, which are always written first
-        for directory in sorted(self._root.glob("journal/*/")):
-            if not directory.name.startswith("~"):
-                self._run(directory)
-        for path, view in self._views.items():
-            self._view(path, view)
-        for identifier, path in files.items():
-            if path not in self._views and path.exists():
-                self._without_journal(identifier, path)
+        self._files = self._store.files.files()  # before the journals, which are always written first
+        for directory in sorted(directories_in(self._store.paths.journals)):
+            run_id = self._store.paths.run_of(directory)
+            with self._locked(run_id):
+                self._run(directory, run_id)
+        for identifier, path in sorted(self._files.items()):
+            self._without_journal(identifier, path)
         self._leftovers()
         return self._found
 
-    def _run(self, directory: Path) -> None:
-        run_id, journals, paths = directory.name, dict[str, list[Entry]](), dict[str, Path]()
-        for path in sorted(path for path in directory.rglob("*.jsonl") if path.is_file()):
-            branch = path.relative_to(directory).as_posix().removesuffix(".jsonl")
+    def _locked(self, run_id: str) -> AbstractContextManager[None]:
+        """Keep others from writing to a run while it is looked at."""
+        writes = self._repair and self._store.paths.journals.is_dir()
+        return disk.locked([self._store.paths.lock(run_id)], shared=not writes)
+
+    def _run(self, directory: Path, run_id: str) -> None:
+        journals, paths = dict[str, list[Entry]](), dict[str, Path]()
+        for path in journals_in(directory):
+            branch = self._store.paths.branch_of(directory, path)
             if entries := self._journal(path, run_id, branch):
                 journals[branch], paths[branch] = entries, path
         unknown = {branch for run, branch in self._untouched if run == run_id}
@@ -90,16 +75,20 @@ class JsonDoctor:
             path, data, writer = paths[branch], disk.whole(paths[branch]), self._writers[run_id, branch]
             act = f"set aside as {_aside(path, data).name}; bring back what it stands on, then give it its name again"
             finding = Finding("dangling_fork", str(path), problem, act)
-            self._tell(finding, partial(_salvage, path, data, 0, 0.0), writer)
+            self._tell(finding, partial(self._cut, path, data, 0, (run_id, branch)), writer)
             if writer:
                 self._untouched.add((run_id, branch))
             del journals[branch]
         for branch, entries in journals.items():
-            self._expect(paths[branch], entries, self._writers[run_id, branch])
+            self._views(run_id, entries, self._writers[run_id, branch])
 
     def _journal(self, path: Path, run_id: str, branch: str) -> list[Entry]:
         """The sound entries of a journal. What is broken is told, and with `repair` mended."""
-        data, touched = disk.whole(path), path.stat().st_mtime
+        try:
+            head, data = self._store.heads.read(run_id, branch), disk.whole(path)
+            touched = path.stat().st_mtime
+        except FileNotFoundError:  # taken away by a process that knows no locks
+            return []
         lines = [line for line in re.split(rb"(?<=\n)", data) if line]
 
         def unseal(line: bytes, after: str | None) -> tuple[Entry, int]:
@@ -109,31 +98,56 @@ class JsonDoctor:
             return entry, entry.seq
 
         try:
-            entries, problem = sound_part(lines, unseal, run_id, branch)
+            part = sound_part(lines, unseal, lambda line: parts(line[:-1]), run_id, branch)
         except SchemaTooNew as newer:
             self._found.append(Finding("newer_schema", str(path), str(newer), "Upgrade crewlite; left untouched."))
             self._untouched.add((run_id, branch))
             return []
+        entries, problem = part.entries, part.problem
         said = [*(entry.facts for entry in entries), *map(loosely, lines[len(entries) :])]
         writer = writer_of(self._store.location, run_id, branch, said, touched)
         self._writers[run_id, branch] = writer
-        if problem is None and entries:
-            return entries
         sound = newest_sound_place(entries, self._store.ref)
+        if part.without:
+            data = self._without_places(path, lines, part, writer, sound)
+            lines = [line for line in re.split(rb"(?<=\n)", data) if line]
+        if problem is None and entries:
+            if short := lacking(head, entries):
+                finding = Finding("short_journal", str(path), short, "taken for what there is of it", sound)
+                self._tell(finding, partial(self._forget_head, (run_id, branch)), writer)
+            return entries
         size = sum(map(len, lines[: len(entries)]))
         if entries and is_torn(data[size:], size):
-            self._torn(path, data, size, writer, sound)
+            self._torn(path, data, size, (run_id, branch), sound)
             return entries
         where = f"{path}, line {len(entries) + 1}"
         act = f"set aside as {_aside(path, data).name}; "
         act += f"the branch ends at commit {entries[-1].seq}" if entries else "nothing in it is sound"
         finding = Finding("damaged_journal", where, problem or "it is empty", act, sound)
-        self._tell(finding, lambda: _salvage(path, data, size, touched), writer)
+        self._tell(finding, lambda: self._cut(path, data, size, (run_id, branch)), writer)
         if writer:
             self._untouched.add((run_id, branch))
         return entries
 
-    def _torn(self, path: Path, data: bytes, size: int, writer: str | None, sound: str | None) -> None:
+    def _without_places(
+        self, path: Path, lines: list[bytes], part: SoundPart, writer: str | None, sound: str | None
+    ) -> bytes:
+        """Commits that name a checkpoint of another commit lose that alone. Returns the journal as it is then."""
+        data = b"".join(lines)
+        where = f"{path}, line {', '.join(str(at + 1) for at in part.without)}"
+        problem = f"checkpoint {', '.join(map(short, part.without.values()))} is not of the commit that names it"
+        act = f"kept in {_aside(path, data).name}, and that checkpoint taken away; the run loses nothing"
+        mended = [entry.line + b"\n" for entry in part.entries]
+        mended = [mended[at] if at in part.without else line for at, line in enumerate(lines)]
+
+        def mend() -> None:
+            _keep(path, data)
+            _put(path, b"".join(mended))
+
+        self._tell(Finding("wrong_checkpoint", where, problem, act, sound), mend, writer)
+        return b"".join(mended) if self._repair and not writer else data
+
+    def _torn(self, path: Path, data: bytes, size: int, branch: Branch, sound: str | None) -> None:
         """The end of a journal that was never written to the end. If that may be more than one write, it is kept."""
         tail = data[size:]
         several = b'"sum":"' in tail.partition(b"\n")[2]
@@ -141,49 +155,81 @@ class JsonDoctor:
 
         def cut() -> None:
             if several:
-                disk.replace(_aside(path, data), data)
+                _keep(path, data)
             disk.append(path, b"", at=size, torn=lambda beyond: beyond == tail)
+            self._forget_head(branch)
 
         problem = f"its last {len(tail)} bytes are a write that was cut"
-        self._tell(Finding("torn_tail", str(path), problem, act, sound), cut, writer)
+        self._tell(Finding("torn_tail", str(path), problem, act, sound), cut, self._writers[branch])
 
-    def _expect(self, journal: Path, entries: list[Entry], writer: str | None) -> None:
-        """Remember which checkpoint files a journal has, and how they read."""
-        first, live = entries[0], {place["id"] for place in live_places(entries)}
-        sound, size = newest_sound_place(entries, self._store.ref), sum(len(entry.line) + 1 for entry in entries)
+    def _cut(self, path: Path, data: bytes, size: int, branch: Branch) -> None:
+        """Keep the first `size` bytes of a journal that holds `data`, which is set aside. Without any, it goes."""
+        if disk.whole(path) != data:
+            raise FileExistsError(f"{path} goes on")
+        if size:
+            _keep(path, data)
+            _put(path, data[:size])
+        else:
+            _set_aside(path, data)
+        self._forget_head(branch)
+
+    def _forget_head(self, branch: Branch) -> None:
+        """Let a journal be as short as it is from here on."""
+        path = self._store.paths.head(*branch)
+        if (data := _bytes(path)) is not None:
+            _set_aside(path, data)
+
+    def _views(self, run_id: str, entries: list[Entry], writer: str | None) -> None:
+        """The checkpoint files of a journal."""
+        sound = newest_sound_place(entries, self._store.ref)
+        self._dropped |= {gone for entry in entries for gone, _ in entry.facts.get("drops", ())}
+        live = {place["id"] for place in live_places(entries)}
         for entry in entries:
-            self._dropped |= {gone for gone, _ in entry.facts.get("drops", ())}
             if (place := entry.facts.get("place")) and place["id"] in live:
-                document, made = self._places.document(first, entry), datetime.fromisoformat(place["at"]).timestamp()
-                self._views[self._places.path(place)] = _View(document, made, sound, writer, journal, size)
+                self._files.pop(place["id"], None)
+                document = self._store.files.document(entries[0].facts["run"], entry)
+                self._view(self._store.files.path(place), document, sound, writer)
 
-    def _view(self, path: Path, view: _View) -> None:
+    def _view(self, path: Path, document: bytes, sound: str | None, writer: str | None) -> None:
         """A checkpoint file that ought to be there, as it is."""
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            if not view.is_moving:
-                finding = Finding("missing_file", str(path), "this checkpoint has no file", "made again", view.sound)
-                self._tell(finding, lambda: disk.replace(path, view.document), view.writer)
+            finding = Finding("missing_file", str(path), "this checkpoint has no file", "made again", sound)
+            self._tell(finding, lambda: disk.replace(path, document), writer)
             return
-        if loosely(data) == json.loads(view.document):
+        if loosely(data) == json.loads(document):
             return
 
         def mend() -> None:
             _set_aside(path, data)
-            disk.replace(path, view.document)
+            disk.replace(path, document)
 
         act = f"set aside as {_aside(path, data).name}, and made again"
-        finding = Finding("edited_file", str(path), "it was changed after it was written", act, view.sound)
-        self._tell(finding, mend, view.writer)
+        finding = Finding("edited_file", str(path), "it was changed after it was written", act, sound)
+        self._tell(finding, mend, writer)
 
     def _without_journal(self, identifier: str, path: Path) -> None:
-        """A checkpoint file that no journal has."""
-        said: Any = loosely(data := path.read_bytes())
+        """A checkpoint file that no journal had."""
+        said: Any = loosely(_bytes(path))
         said = said if isinstance(said, dict) else {}
         branch = str(said.get("run_id", "?")), str(said.get("branch", "?"))
-        if branch in self._untouched:
-            return
+        with self._locked(branch[0]):
+            data = _bytes(path)
+            if data is None or branch in self._untouched or self._has_come(identifier, said):
+                return
+            self._orphan(identifier, path, data, said, branch)
+
+    def _has_come(self, identifier: str, said: Facts) -> bool:
+        """Whether a journal has a checkpoint by now: its run may have been brought in since it was looked for."""
+        try:
+            run_id = check_name("run_id", said.get("run_id", ""))
+            branch = check_name("branch", said.get("branch", ""), slashes=True)
+            return identifier in {place["id"] for place in live_places(self._store.journals.scan(run_id, branch)[0])}
+        except (ConfigError, JournalCorrupt, SchemaTooNew):
+            return False
+
+    def _orphan(self, identifier: str, path: Path, data: bytes, said: Facts, branch: Branch) -> None:
         writer = self._writers.get(branch)
         if type(said.get("schema")) is int and said["schema"] > SCHEMA:
             problem = f"it has schema {said['schema']}, and this crewlite reads up to {SCHEMA}"
@@ -202,7 +248,9 @@ class JsonDoctor:
 
     def _leftovers(self) -> None:
         """What was being written or taken away when somebody was killed, long ago."""
-        for inside in sorted(path for where in (".*", "cache/.*", "journal/**/*") for path in self._root.glob(where)):
+        for inside in sorted(
+            path for where in (".*", "cache/.*", "heads/**/*", "journal/**/*") for path in self._root.glob(where)
+        ):
             directory = bool(_BEING_MADE.fullmatch(inside.name)) and inside.is_dir() and not inside.is_symlink()
             if not directory and not _TEMPORARY.fullmatch(inside.name):
                 continue
@@ -227,17 +275,24 @@ class JsonDoctor:
         self._found.append(replace(finding, remedy=remedy, repaired=repaired))
 
 
-def _salvage(path: Path, data: bytes, size: int, touched: float) -> None:
-    """Keep the first `size` bytes of a journal that holds `data`, which is set aside. Without any, it is no more."""
-    with disk.held(path) as file:
-        if file.read() != data:
-            raise FileExistsError(f"{path} goes on")
-        if not size:
-            _set_aside(path, data)
-            return
-        disk.replace(_aside(path, data), data)
-        disk.replace(path, data[:size])
-        disk.touch(path, touched)
+def _put(path: Path, data: bytes) -> None:
+    """Replace what a journal holds. Nobody has given a sign of life by that."""
+    touched = path.stat().st_mtime
+    disk.replace(path, data)
+    disk.touch(path, touched)
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Keep `data`, which a file holds, beside it."""
+    disk.replace(_aside(path, data), data)
+
+
+def _bytes(path: Path) -> bytes | None:
+    """What a file holds; None if it is gone."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _set_aside(path: Path, data: bytes) -> None:

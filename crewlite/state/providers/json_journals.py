@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
-from crewlite.refs import check_name
 from crewlite.state.entry import Entry, Facts, Unsound, chained, parse, unseal_line
 from crewlite.state.providers.base import BranchInfo, PlaceInfo
+from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_place
 
 log = logging.getLogger("crewlite.state")
@@ -23,21 +24,13 @@ _HOLE = 32  # zeros in a row that are no accident
 class JournalFiles:
     """The journals of one location; `ref` names a place of theirs."""
 
-    def __init__(self, root: Path, ref: Callable[[Facts], str]) -> None:
-        self.root = root / "journal"
+    def __init__(self, paths: Paths, ref: Callable[[Facts], str]) -> None:
+        self._paths = paths
         self._ref = ref
-
-    def directory(self, run_id: str) -> Path:
-        """Where the journals of a run are."""
-        return self.root / check_name("run_id", run_id)
-
-    def path(self, run_id: str, branch: str) -> Path:
-        """Where the journal of a branch is."""
-        return self.directory(run_id) / f"{check_name('branch', branch, slashes=True)}.jsonl"
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
         """Every sound entry, and where the last of them ends, in bytes."""
-        path = self.path(run_id, branch)
+        path = self._paths.journal(run_id, branch)
         data = _bytes(path)
         if data is None:
             return [], 0
@@ -45,27 +38,20 @@ class JournalFiles:
             raise JournalCorrupt(str(path), "it is empty, and a journal appears with its first line", None)
         return self.sound(run_id, branch, data)
 
-    def more(self, run_id: str, branch: str, last: Entry, offset: int) -> tuple[Entry, int] | None:
-        """The last entry and where it ends, read on from the one that was the last, and ended at `offset`, before.
-
-        None if that is not there any more, or what follows it is not sound: then all has to be read.
-        """
-        data = _bytes(self.path(run_id, branch)) or b""
-        if not data[:offset].endswith(b"\n" + last.line + b"\n"):
-            return None
+    def ends_at(self, run_id: str, branch: str, offset: int, mark: tuple[int, bytes]) -> bool:
+        """Whether a journal is `offset` bytes long, and has the bytes of the mark where it says."""
         try:
-            entries, end = self.sound(run_id, branch, data, last, offset)
-        except JournalCorrupt:
-            return None
-        return entries[-1], end
+            with self._paths.journal(run_id, branch).open("rb") as file:
+                file.seek(mark[0])
+                return file.read(len(mark[1])) == mark[1] and file.seek(0, os.SEEK_END) == offset
+        except FileNotFoundError:
+            return False
 
-    def sound(
-        self, run_id: str, branch: str, data: bytes, last: Entry | None = None, offset: int = 0
-    ) -> tuple[list[Entry], int]:
-        """The entries in the content of a journal, or from the one on that ends at `offset`. Raises JournalCorrupt."""
-        path = self.path(run_id, branch)
-        found = [last] if last else []
-        total = last.sum if last else None
+    def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
+        """The entries in the content of a journal, and where the last of them ends. Raises JournalCorrupt."""
+        path = self._paths.journal(run_id, branch)
+        found: list[Entry] = []
+        total, offset = None, 0
         while offset < len(data):
             stop = data.find(b"\n", offset)
             line = data[offset:] if stop < 0 else data[offset:stop]
@@ -86,7 +72,7 @@ class JournalFiles:
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
         """See Store.sum_at."""
-        path = self.path(run_id, branch)
+        path = self._paths.journal(run_id, branch)
         data = _bytes(path) or b""
         try:
             for start, stop in _lines_with(b',"seq":%d,' % seq, data):
@@ -99,13 +85,13 @@ class JournalFiles:
     def touched(self, run_id: str, branch: str) -> float:
         """See Store.touched."""
         try:
-            return self.path(run_id, branch).stat().st_mtime
+            return self._paths.journal(run_id, branch).stat().st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return 0.0
 
     def named(self, info: PlaceInfo) -> tuple[Entry | None, Entry | None]:
         """The entry that names a place, and the first of its journal. Looks at no other lines."""
-        path = self.path(info.run_id, info.branch)
+        path = self._paths.journal(info.run_id, info.branch)
         data = _bytes(path)
         if not data:
             return None, None
@@ -123,13 +109,13 @@ class JournalFiles:
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
         """See Store.branches."""
         infos = []
-        for directory in [self.directory(run_id)] if run_id else _directories(self.root):
-            for path in _journals(directory):
-                branch = path.relative_to(directory).as_posix().removesuffix(".jsonl")
+        for directory in [self._paths.run(run_id)] if run_id else directories_in(self._paths.journals):
+            for path in journals_in(directory):
+                branch = self._paths.branch_of(directory, path)
                 try:
                     with path.open("rb") as file:
                         first = unseal_line(file.readline().rstrip(b"\n"), after=None, where=str(path))
-                    check_follows(first, [], directory.name, branch, first.seq)
+                    check_follows(first, [], self._paths.run_of(directory), branch, first.seq)
                     infos.append(branch_info(first))
                 except FileNotFoundError:
                     continue  # removed while we were looking
@@ -200,15 +186,15 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
     return unseal_line(data[start:stop], after=chained(before, before.get("sum", "")), where=str(path))
 
 
-def _journals(directory: Path) -> list[Path]:
+def journals_in(directory: Path) -> list[Path]:
     """The journals of a run; none if it is taken away while we look."""
     try:
-        return list(directory.rglob("*.jsonl"))
+        return sorted(path for path in directory.rglob("*.jsonl") if path.is_file())
     except FileNotFoundError:
         return []
 
 
-def _directories(path: Path) -> list[Path]:
+def directories_in(path: Path) -> list[Path]:
     """The directories of runs; those that begin with ~ are being made or taken away."""
     try:
         return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.entry import SCHEMA, Entry, Unsound, parse
+from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, parse
 from crewlite.state.providers.base import PlaceInfo
+from crewlite.state.providers.json_paths import Paths
 
 _TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")
@@ -23,35 +25,47 @@ _NAME = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 _ID = re.compile("[0-9a-f]{32}")
 
 
+@dataclass(slots=True)
+class Changes:
+    """Files to make, and files to remove."""
+
+    made: dict[Path, bytes] = field(default_factory=dict)
+    gone: list[Path] = field(default_factory=list)
+
+
 class PlaceFiles:
     """The checkpoint files of one location."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._made: list[tuple[Path, bytes]] = []
-        self._gone: list[str] = []
-        self._named: dict[str, Path] = {}
-        """Files of places that were followed: which spares a look through the directory when they are dropped."""
+    def __init__(self, paths: Paths) -> None:
+        self._paths, self._root = paths, paths.root
 
     def path(self, place: dict[str, Any]) -> Path:
         """Where the file of a place is."""
         stamp = "".join(c for c in place["at"].partition("+")[0] if c.isalnum())
         return self._root / f"{stamp}_{place['id']}.json"
 
-    def follow(self, first: Entry, entry: Entry) -> None:
-        """Take note of the place that an entry names, and of those that it drops, for `settle`."""
-        if place := entry.facts.get("place"):
-            path = self._named[place["id"]] = self.path(place)
-            self._made.append((path, self.document(first, entry)))
-        self._gone += [gone for gone, _ in entry.facts.get("drops", ())]
+    def named(self, entries: Sequence[Entry]) -> dict[str, Path]:
+        """The files of the places that entries name, dropped ones as well, by id."""
+        places = [entry.facts["place"] for entry in entries if "place" in entry.facts]
+        return {place["id"]: self.path(place) for place in places}
 
-    def settle(self) -> None:
-        """Make and remove the files that were taken note of. If that fails, the caller follows the entries again."""
-        made, gone, self._made, self._gone = self._made, self._gone, [], []
-        named = [self._named.pop(identifier, None) or self.files().get(identifier) for identifier in gone]
-        files = [file for file in named if file]
-        made = [(path, document) for path, document in made if path not in files]
-        self.remove(files, sync=not made)
+    def amiss(self, entries: Sequence[Entry]) -> Changes:
+        """What the files of a journal's places lack: whoever was killed did not come to it."""
+        dropped = {gone for entry in entries for gone, _ in entry.facts.get("drops", ())}
+        changes = Changes()
+        for entry in entries:
+            if place := entry.facts.get("place"):
+                path = self.path(place)
+                if place["id"] in dropped:
+                    changes.gone += [path] if path.exists() else []
+                elif not path.exists():
+                    changes.made[path] = self.document(entries[0].facts["run"], entry)
+        return changes
+
+    def make(self, changes: Changes) -> None:
+        """Make and remove files. If that fails, it can be done again."""
+        made = [(path, document) for path, document in changes.made.items() if path not in changes.gone]
+        self.remove(changes.gone, sync=not made)
         for start in range(0, len(made), _TOGETHER):
             disk.replace_all(made[start : start + _TOGETHER])  # which syncs what was removed too
 
@@ -62,23 +76,6 @@ class PlaceFiles:
         if files and sync:
             with disk.Together() as together:
                 together.sync_directory(self._root)
-
-    def mend(self, named: Sequence[Entry]) -> int:
-        """Make the files that are missing and remove those of dropped places: whoever was killed did not come to it.
-
-        `named` are a journal's first entry and those that name or drop places. Returns how many were made.
-        """
-        dropped = {gone for entry in named for gone, _ in entry.facts.get("drops", ())}
-        kept = {entry.facts["place"]["id"]: entry for entry in named if "place" in entry.facts}
-        self._named |= {identifier: self.path(entry.facts["place"]) for identifier, entry in kept.items()}
-        missing = [
-            e for identifier, e in kept.items() if identifier not in dropped and not self._named[identifier].exists()
-        ]
-        for entry in missing:
-            disk.replace(self.path(entry.facts["place"]), self.document(named[0], entry))
-        files = self.files() if dropped else {}
-        self.remove([files[identifier] for identifier in sorted(dropped & files.keys())])
-        return len(missing)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """What the files say, newest first. A file that says nothing any more is left out, with a warning."""
@@ -108,9 +105,9 @@ class PlaceFiles:
             return {}
         return {found[1]: self._root / name for name in names if (found := _NAME.fullmatch(name))}
 
-    def document(self, first: Entry, entry: Entry) -> bytes:
-        """The file of the place that an entry names, `first` being the first entry of the journal."""
-        run, place = first.facts["run"], entry.facts["place"]
+    def document(self, run: Facts, entry: Entry) -> bytes:
+        """The file of the place that an entry names, `run` being what the first entry of the journal says of it."""
+        place, journal = entry.facts["place"], self._paths.journal(run["run_id"], run["branch"])
         document: dict[str, Any] = {
             "schema": entry.facts["schema"],
             "id": place["id"],
@@ -126,7 +123,7 @@ class PlaceFiles:
             "definition": {"kind": run["definition"]["kind"], "name": run["definition"]["name"]},
             "about": place["about"],
             "journal": {
-                "file": f"journal/{run['run_id']}/{run['branch']}.jsonl",
+                "file": journal.relative_to(self._root).as_posix(),
                 "sum": place.get("sum", entry.sum),
             },
         }

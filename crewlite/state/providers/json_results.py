@@ -14,6 +14,7 @@ class ResultFiles:
 
     def __init__(self, root: Path, make: Callable[[], None]) -> None:
         self._root = root / "cache"
+        self._lock = self._root / "~locks" / "all"
         self._make = make
 
     def recall(self, key: str) -> bytes | None:
@@ -29,13 +30,18 @@ class ResultFiles:
             self._make()
             disk.make_directory(self._root)
             disk.replace(self._root / ".gitignore", b"*\n")
-        disk.replace(self._path(key), data)
+        with disk.locked([self._lock]):
+            disk.replace(self._path(key), data)
 
     def forget(self, before: float, *, dry_run: bool) -> int:
         """See Store.forget."""
         old = [path for path in self._root.glob("*.json") if _written(path) < before]
-        for path in old if not dry_run else ():
-            disk.remove(path)
+        if dry_run or not old:
+            return len(old)
+        with disk.locked([self._lock]):
+            old = [path for path in old if _written(path) < before]  # one may have been kept again meanwhile
+            for path in old:
+                disk.remove(path)
         return len(old)
 
     def _path(self, key: str) -> Path:

@@ -78,6 +78,14 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
         raise Unsound(f"commit {expected} is missing")
 
 
+def ends_claim(facts: Facts) -> bool:
+    """Whether a commit gives its branch back, or holds the end of its run. Asked of what is damaged as well."""
+    steps = facts.get("steps")
+    own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
+    errors = [step.get("error") for step in own]
+    return "released" in facts or any(not isinstance(error, dict) or error.get("final") for error in errors)
+
+
 def told_at(commit: Commit) -> float:
     """When a branch was last heard of, seconds since the epoch: now, or when its last entry was made, if imported."""
     return datetime.fromisoformat(commit.entries[-1].facts["at"]).timestamp() if commit.entries else time.time()

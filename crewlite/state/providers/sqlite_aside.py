@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crewlite.ids import now
+from crewlite.state.entry import Entry
 from crewlite.state.providers.sqlite import PUT_PLACE
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -27,6 +28,17 @@ _MOVE = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) SELECT ?, ?
 def make_place(number: int, row: tuple[Any, ...]) -> Statement:
     """Make the row of a checkpoint again."""
     return PUT_PLACE, (number, *row)
+
+
+def entry_without_place(number: int, entry: Entry, why: str, run_id: str, branch: str) -> list[Statement]:
+    """Set aside a copy of an entry, and put one in its place that drops the checkpoint it named."""
+    told = (now().isoformat(), why, run_id, branch)
+    return [
+        _MAKE,
+        (f"{_MOVE} WHERE branch_id=? AND seq=?", (*told, number, entry.seq)),
+        ("UPDATE entry SET sum=?, body=? WHERE branch_id=? AND seq=?", (entry.seal, entry.body, number, entry.seq)),
+        *(("DELETE FROM place WHERE id=?", (gone,)) for gone, _ in entry.facts["drops"]),
+    ]
 
 
 def entries_aside(number: int, after: int, why: str, run_id: str, branch: str, head: Sequence[Any]) -> list[Statement]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ else:
 sqlite_utils = lazy("sqlite_utils")
 
 T = TypeVar("T")
+log = logging.getLogger("crewlite.state")
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
 
@@ -61,9 +63,14 @@ class Database:
 
     def give_back(self) -> None:
         """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
-        with contextlib.suppress(StoreBusy), self._transaction():
-            for _ in range(self._writer.execute("PRAGMA freelist_count").fetchone()[0]):
-                self.run("PRAGMA incremental_vacuum(1)")  # a step frees a page, and Python makes but one
+        try:
+            with self._transaction():
+                for _ in range(self._writer.execute("PRAGMA freelist_count").fetchone()[0]):
+                    self.run("PRAGMA incremental_vacuum(1)")  # a step frees a page, and Python makes but one
+        except StoreBusy:
+            pass
+        except OSError as error:  # what was asked for is done and stored
+            log.warning("%s: free pages were not given back: %s", self.location, error)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """All rows, on a connection that reads; none where there is no database."""
@@ -77,6 +84,8 @@ class Database:
             with contextlib.closing(self._reader()) as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            if not self._path.exists():  # it was taken away after the first look
+                return otherwise
             if code_of(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
             if code_of(error) in LATER:
@@ -95,7 +104,7 @@ class Database:
 
     def _prepared(self) -> sqlite3.Connection:
         """A connection to a database of ours, with its tables."""
-        self._connection = disk.connect(self._path)
+        self._connection = disk.connect(self._path, make=True)
         found = self._path.stat()
         self._file = (found.st_dev, found.st_ino)
         try:

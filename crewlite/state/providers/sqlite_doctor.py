@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
 from crewlite.errors import CrewliteError, SchemaTooNew, StoreBusy, StoreError
+from crewlite.ids import short
 from crewlite.lazy import lazy
 from crewlite.state.entry import SCHEMA, Entry, Facts, unseal
 from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
@@ -28,6 +29,7 @@ from crewlite.state.providers.sqlite_aside import (
     Statement,
     branch_aside,
     entries_aside,
+    entry_without_place,
     make_place,
     place_aside,
 )
@@ -117,21 +119,30 @@ class SqliteDoctor:
         return Finding("damaged_database", self._store.location, f"SQLite cannot read it: {problem}", remedy)
 
     def _look_for_orphans(self) -> None:
-        """Entries whose branch is gone, or has another name, by the run they say they are of; "" if they say none."""
+        for run_id, row in self._orphans_among("GROUP BY branch_id"):
+            self._orphans.setdefault(run_id, []).append(row)
+
+    def _orphans_among(self, rows: str, parameters: Sequence[Any] = ()) -> list[tuple[str, _Row]]:
+        """Entries whose branch is gone, or has another name, with the run they say they are of; "" if they say none."""
         asked = self._db.execute(
-            "SELECT branch_id, run_id, name, body, min(entry.seq) "
-            "FROM entry LEFT JOIN branch ON branch_id = id GROUP BY branch_id"
+            "SELECT branch_id, run_id, name, body, min(entry.seq) "  # noqa: S608
+            f"FROM entry LEFT JOIN branch ON branch_id = id {rows}",
+            parameters,
         )
+        found = []
         for number, run_id, name, body, _ in asked:
             run = _run_of(body) if type(number) is int else None
             said = [str(run.get(key, "")) for key in ("run_id", "branch", "uid")] if run else ["", "", ""]
             if run_id is None or (run and said[:2] != [run_id, name]):
-                row = _Row(number, said[1], said[2], 0, "", 0.0, there=False)
-                self._orphans.setdefault(said[0], []).append(row)
+                found.append((said[0], _Row(number, said[1], said[2], 0, "", 0.0, there=False)))
+        return found
 
     def _rows(self, run_id: str) -> dict[str, _Row]:
         """The branches of a run by name. Entries that no branch has, and that cannot have one, are told."""
         query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
+        if known := self._orphans.pop(run_id, None):  # another repair may have been here, and their ids be used again
+            again = [self._orphans_among("WHERE branch_id IS ? GROUP BY branch_id", (row.id,)) for row in known]
+            self._orphans[run_id] = [row for rows in again for run, row in rows if run == run_id]
         lost = {row.id for rows in self._orphans.values() for row in rows}
         rows = {
             row.name: row for row in (_Row(*row) for row in self._db.execute(query, (run_id,))) if row.id not in lost
@@ -181,14 +192,25 @@ class SqliteDoctor:
             return unseal(body, total, after=after, where=where), seq
 
         try:
-            entries, problem = sound_part(records, unsealed, run_id, row.name)
+            part = sound_part(records, unsealed, lambda record: (record[2], record[1]), run_id, row.name)
         except SchemaTooNew as newer:
             self._found.append(Finding("newer_schema", where, str(newer), "Upgrade crewlite; left untouched."))
             return [], None, False
+        entries, problem = part.entries, part.problem
         said = [*(entry.facts for entry in entries), *(loosely(body) for *_, body in records[len(entries) :])]
         writer = writer_of(self._store.location, run_id, row.name, said, row.touched)
         sound = newest_sound_place(entries, self._store.ref)
         head = (row.seq, row.head)
+        for at, identifier in part.without.items():
+            entry, why = entries[at], f"checkpoint {short(identifier)} is not of the commit that names it"
+            finding = Finding(
+                "wrong_checkpoint",
+                f"{where}, commit {entry.seq}",
+                why,
+                "a copy of the commit kept aside, and that checkpoint taken away; the run loses nothing",
+                sound,
+            )
+            self._tell(finding, entry_without_place(row.id, entry, why, run_id, row.name), writer)
         if not entries:
             problem = problem or "its commits are gone"
             statements = branch_aside(row.id, problem, run_id, row.name, head)

@@ -1,0 +1,55 @@
+"""How long each journal was when its newest checkpoint was made: so that an older copy of it does not pass for it.
+
+    location/heads/<run>/<branch>.json             the number and sum of that commit, and the checkpoint
+
+It lies apart from the journals, as those may be brought back from a backup, and it is found without a look at the
+checkpoint files of other runs. It is never synced: it only tells what a journal must have. One that cannot be read
+says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from crewlite import disk
+from crewlite.ids import short
+from crewlite.state.entry import Entry, Facts
+from crewlite.state.providers.json_paths import Paths
+
+
+class HeadFiles:
+    """The files of one location."""
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+
+    def read(self, run_id: str, branch: str) -> Facts:
+        """What is known of a branch; {} if nothing is. To be read before the journal it is compared with."""
+        try:
+            found: Any = json.loads(self._paths.head(run_id, branch).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write(self, run_id: str, branch: str, begun: str, entry: Entry) -> None:
+        """An entry of a branch, which began with the sum `begun`, names a checkpoint."""
+        path = self._paths.head(run_id, branch)
+        disk.make_directory(path.parent)
+        said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.facts["place"]["id"]}
+        disk.replace(path, json.dumps(said).encode() + b"\n", durable=False)
+
+    def remove(self, run_id: str) -> None:
+        """Forget a whole run."""
+        disk.remove_directory(self._paths.heads(run_id))
+
+
+def lacking(head: Facts, entries: Sequence[Entry]) -> str | None:
+    """What a journal lacks that had more in it once, as a sentence; None if it is all there for what is known."""
+    seq, begun = head.get("seq"), head.get("begun")
+    if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:
+        return None  # the same name may have been another branch's once
+    return (
+        f"it ends at commit {entries[-1].seq}, though checkpoint {short(str(head.get('checkpoint')))} was made at {seq}"
+    )

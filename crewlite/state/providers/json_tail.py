@@ -1,0 +1,57 @@
+"""Where a journal ends: what a store must know of one that it writes, so that the next append need not read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crewlite.state.entry import Entry, Facts
+from crewlite.state.providers.base import Commit
+from crewlite.state.providers.reading import ends_claim
+
+_SEALED = 40  # bytes of a line that hold its seal
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where a journal ends that this store writes, so that the next append need not read it."""
+
+    seq: int
+    sum: str
+    offset: int
+    mark: tuple[int, bytes]
+    """What stands where in a journal that ends so: its last seal. One that was folded may be as long by chance."""
+    run: Facts
+    """What its checkpoint files say of the run."""
+    begun: str
+    """The sum of its first entry."""
+    files: Mapping[str, Path] | None
+    """Of its checkpoints, by id; None until one of them is dropped."""
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], offset: int) -> Tail:
+        """The tail of a journal that was read."""
+        first, last = entries[0], entries[-1]
+        told = {key: first.facts["run"][key] for key in ("run_id", "branch")}
+        definition = {key: first.facts["run"]["definition"][key] for key in ("kind", "name")}
+        mark = offset - len(last.line) - 1, last.line[:_SEALED]
+        return cls(last.seq, last.sum, offset, mark, {**told, "definition": definition}, first.sum, None)
+
+    def after(self, entries: Sequence[Entry]) -> Tail:
+        """The tail once these have been written."""
+        offset, last = self.offset + len(lines(entries)), entries[-1]
+        mark = offset - len(last.line) - 1, last.line[:_SEALED]
+        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=mark)
+
+
+def stays_claimed(commit: Commit, claimed: bool) -> bool:
+    """Whether somebody writes a branch from this commit on, `claimed` being whether somebody did before it."""
+    for entry in commit.entries:
+        claimed = (claimed or "claim" in entry.facts) and not ends_claim(entry.facts)
+    return claimed
+
+
+def lines(entries: Sequence[Entry]) -> bytes:
+    """Entries as they stand in a journal."""
+    return b"".join(entry.line + b"\n" for entry in entries)

@@ -1,0 +1,436 @@
+"""A JSON location beside itself: whatever else happens there at the same moment, files are what the journals say."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
+from crewlite.errors import BranchConflictError, JournalCorrupt
+from crewlite.state import JsonProvider
+from crewlite.state.cancel import cancel
+from crewlite.state.claim import claim
+from crewlite.state.doctor import doctor
+from crewlite.state.fold import fold
+from crewlite.state.transfer import import_run
+from crewlite.testing import ScriptedLLM
+from crewlite.testing.bench import Branch
+
+
+@pytest.fixture
+def location(tmp_path):
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def store(location):
+    return JsonProvider().open(location)
+
+
+def files(location):
+    return sorted(path.name for path in Path(location).glob("*_*.json"))
+
+
+def crew(location, *, reply=lambda messages: "done", **fields):
+    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
+    tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(3)]
+    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, **fields))
+
+
+def stopping_after(count):
+    """A model that answers so many times, and then fails."""
+    left = iter([*["done"] * count, ""])
+    return lambda messages: next(left) or 1 / 0
+
+
+def heads(store, run_id="run-1"):
+    found = {info.branch: store.read(run_id, info.branch)[-1] for info in store.branches(run_id)}
+    return {branch: (last.seq, last.sum) for branch, last in found.items()}
+
+
+class Beside:
+    """Does something in another thread, right before this process does `verb` to a path that holds `part`."""
+
+    def __init__(self, act, verb, part=""):
+        self.act, self.verb, self.part = act, verb, part
+        self.thread, self.said = None, []
+
+    def __enter__(self):
+        self.watching = disk.watched(self.hear)
+        self.watching.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.watching.__exit__(*error)
+        assert self.thread, "what was to be waited for never happened"
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+    def hear(self, operation):
+        names = f"{operation.path} {operation.data!r}" if operation.verb == "rename" else operation.path
+        if self.thread is None and operation.verb == self.verb and self.part in names:
+            self.thread = threading.Thread(target=self.run)
+            self.thread.start()
+            self.thread.join(0.3)  # it is done by then, or waits for us
+
+    def run(self):
+        try:
+            self.said.append(self.act())
+        except Exception as error:
+            self.said.append(error)
+
+
+# What a store knows of journals
+
+
+def test_a_reader_in_the_same_process_does_not_stop_the_run(store, location):
+    branch = Branch().add(claim=claim()).add(60)
+    store.append([branch.commit()])
+    other = JsonProvider().open(location)
+    own = store.read("run-1", "main")
+    other.rewrite("run-1", "main", own, fold([], own, []))
+    store.read("run-1", "main")
+    store.append([branch.add().commit()])
+    assert store.read("run-1", "main")[-1] == branch.entries[-1]
+
+
+def test_a_journal_that_another_has_folded_takes_the_next_commit(store, location):
+    branch = Branch().add(claim=claim()).add(60)
+    store.append([branch.commit()])
+    own = store.read("run-1", "main")
+    JsonProvider().open(location).rewrite("run-1", "main", own, fold([], own, []))
+    store.append([branch.add().commit()])
+    assert store.read("run-1", "main")[-1] == branch.entries[-1]
+
+
+def test_a_store_keeps_nothing_of_a_branch_that_was_left(store):
+    def live(number):
+        run = Branch(f"run-{number}")
+        run.add(claim=claim(), inputs={"text": "x" * 200_000})
+        run.place()
+        store.append([run.commit()])
+        run.add(released=True)
+        store.append([run.commit()])
+        store.read(run.run_id, "main")
+        store.places(limit=3)
+
+    for number in range(3):
+        live(number)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(3, 33):
+            live(number)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000  # half of what the inputs of one run take
+
+
+def test_a_kickoff_does_not_look_at_the_files_of_other_runs(location):
+    crew(location).kickoff(run_id="other")
+    with pytest.raises(ZeroDivisionError):
+        crew(location, reply=stopping_after(1)).kickoff(run_id="mine")
+    looked, looking = [], True
+
+    def hear(event, args):
+        if looking and event in ("os.scandir", "os.listdir") and args[0] is not None:
+            looked.append(os.path.realpath(os.fspath(args[0])))
+
+    sys.addaudithook(hear)
+    try:
+        assert crew(location).kickoff(run_id="mine").raw == "done"
+    finally:
+        looking = False
+    assert looked
+    assert os.path.realpath(location) not in looked
+
+
+def test_an_older_copy_of_a_journal_is_not_taken_for_the_run(location):
+    crew(location).kickoff(run_id="r")
+    journal = Path(location, "journal", "r", "main.jsonl")
+    whole = journal.read_bytes().splitlines(keepends=True)
+    named = [at for at, line in enumerate(whole) if b'"place":{' in line]
+    journal.write_bytes(b"".join(whole[: named[0] + 1]))
+    with pytest.raises(JournalCorrupt, match=r"ends at commit \d+, though checkpoint \w+ was made at \d+"):
+        crew(location).kickoff(run_id="r")
+    with History(location) as history:
+        assert "short_journal" in [finding.what for finding in history.doctor(repair=True)]
+        assert history.doctor() == []
+    assert crew(location).kickoff(run_id="r").raw == "done"
+
+
+def test_a_run_begun_anew_under_the_id_of_one_that_is_gone_can_be_resumed(location):
+    crew(location).kickoff(run_id="r")
+    shutil.rmtree(Path(location, "journal", "r"))  # by hand: its checkpoint files stay
+    with pytest.raises(ZeroDivisionError):
+        crew(location, reply=stopping_after(1)).kickoff(run_id="r")
+    assert crew(location).kickoff(run_id="r").raw == "done"
+
+
+# Checkpoint files that must not come back
+
+
+def dropping(branch, place):
+    """A commit in which a run drops a checkpoint."""
+    return branch.add(drops=[[place["id"], None]]).commit()
+
+
+def test_a_canceller_does_not_bring_back_a_file_that_the_run_dropped(store, location):
+    branch = Branch().add(claim={**claim(), "pid": 1})
+    place = branch.place()
+    store.append([branch.commit()])
+    other, done = JsonProvider().open(location), []
+
+    class Late(type(other)):
+        def append(self, commits):
+            if not done:
+                done.append(store.append([dropping(branch, place)]))
+            super().append(commits)
+
+    cancel(Late(Path(location)), "run-1", "main")
+    assert files(location) == []
+    assert doctor(store) == []
+
+
+def test_a_thread_that_reads_does_not_bring_back_a_file_that_the_run_dropped(store, location):
+    branch = Branch().add(claim=claim())
+    place = branch.place()
+    store.append([branch.commit()])
+    with Beside(lambda: store.read("run-1", "main"), "unlink", place["id"]):
+        store.append([dropping(branch, place)])
+    store.append([branch.add().commit()])
+    assert files(location) == []
+
+
+def test_an_import_does_not_bring_back_the_files_of_a_run_that_is_deleted_meanwhile(store, location, tmp_path):
+    branch = Branch().add()
+    place = branch.place()
+    store.append([branch.commit()])
+    exported = tmp_path / "run.json"
+    with History(location) as history:
+        history.export("run-1", exported)
+    target = JsonProvider().open(str(tmp_path / "target"))
+
+    def delete():
+        target.remove("run-1", heads(target))
+
+    with Beside(delete, "write", place["id"]):
+        import_run(target, exported)
+    assert files(tmp_path / "target") == []
+    assert doctor(target) == []
+    assert target.branches() == []
+
+
+@pytest.mark.parametrize("gone", ["dropped", "deleted"])
+def test_a_repair_does_not_bring_back_the_file_of_a_checkpoint_that_is_taken_away_meanwhile(gone, store, location):
+    branch = Branch().add()
+    place = branch.place()
+    store.append([branch.commit()])
+    other = JsonProvider().open(location)
+    next(Path(location).glob("*_*.json")).unlink()
+
+    def act():
+        if gone == "dropped":
+            other.append([dropping(branch, place)])
+        else:
+            other.remove("run-1", heads(other))
+
+    with Beside(act, "write", place["id"]):
+        doctor(store, repair=True)
+    assert files(location) == []
+    assert doctor(store) == []
+
+
+def test_a_prune_with_a_repair_in_its_middle_brings_no_file_back(store, location):
+    branch = Branch().add()
+    for _ in range(4):
+        branch.place()
+    store.append([branch.commit()])
+    with History(location) as history, Beside(lambda: doctor(store, repair=True), "unlink", ".json") as beside:
+        history.prune(keep_last=1)
+    assert beside.said == [[]]
+    assert len(files(location)) == 1
+    assert doctor(store) == []
+
+
+# The doctor beside others
+
+
+@pytest.mark.parametrize("verb", ["fsync", "write", "rename", "unlink"])
+def test_a_doctor_beside_a_run_that_names_and_drops_checkpoints_finds_nothing(verb, store, location):
+    branch = Branch().add(claim=claim())
+    place = branch.place()
+    store.append([branch.commit()])
+    other = JsonProvider().open(location)
+    with Beside(lambda: doctor(other), verb) as beside:
+        branch.place(drops=[place["id"]])
+        store.append([branch.commit()])
+    assert beside.said == [[]]
+
+
+@pytest.mark.parametrize("verb", ["unlink", "rename", "touch"])
+def test_a_doctor_beside_a_delete_finds_a_sound_location(verb, store, location):
+    for run in ("run-1", "run-2"):
+        branch = Branch(run).add()
+        branch.place()
+        store.append([branch.commit()])
+    other = JsonProvider().open(location)
+    with Beside(lambda: doctor(other, repair=True), verb) as beside:
+        store.remove("run-1", heads(store))
+    assert beside.said == [[]]
+    assert [info.run_id for info in store.branches()] == ["run-2"]
+
+
+def test_a_run_that_is_old_is_deleted_though_a_repair_removes_what_was_left_long_ago(store, location):
+    store.append([Branch().add(3).commit()])
+    for path in Path(location).rglob("*"):
+        os.utime(path, (time.time() - 10_000,) * 2)
+
+    def repair():
+        return doctor(JsonProvider().open(location), repair=True)
+
+    with Beside(repair, "unlink", "main.jsonl") as beside:
+        store.remove("run-1", heads(store))
+    assert beside.said == [[]]
+    assert store.branches() == []
+
+
+def test_a_fork_of_a_run_that_is_gone_leaves_no_directory(store, location):
+    branch = Branch().add(2)
+    store.append([branch.commit()])
+    fork = branch.forked("side", 2).add().commit()
+    store.remove("run-1", heads(store))
+    with pytest.raises(BranchConflictError):
+        store.append([fork])
+    assert not Path(location, "journal", "run-1").exists()
+
+
+def test_one_of_two_who_make_the_same_fork_at_once_makes_it(store, location):
+    branch = Branch().add(2)
+    store.append([branch.commit()])
+    forks = [branch.forked("side", 2).add().commit() for _ in range(2)]
+    other = JsonProvider().open(location)
+    with Beside(lambda: other.append([forks[1]]), "rename", "side") as beside:
+        store.append([forks[0]])
+    assert isinstance(beside.said[0], BranchConflictError)
+    assert store.read("run-1", "side") == list(forks[0].entries)
+
+
+def test_a_result_that_was_kept_again_meanwhile_is_not_forgotten(store, location):
+    old, new = "a" * 32, "b" * 32
+    for key in (old, new):
+        store.remember(key, b"first")
+    for path in Path(location, "cache").glob("*.json"):
+        os.utime(path, (1, 1))
+    other = JsonProvider().open(location)
+    with Beside(lambda: other.remember(new, b"second"), "unlink"):
+        store.forget(time.time() - 60)
+    assert store.recall(new) == b"second"
+
+
+# Files that are held open
+
+
+def test_nothing_is_renamed_or_removed_while_this_process_holds_it_open(store, location):
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("tells open files where the system lists them")
+    watching, wrong = True, []
+
+    def hear(event, args):
+        if watching and event in ("os.rename", "os.remove", "os.rmdir"):
+            paths = [os.path.realpath(arg) for arg in args[: 2 if event == "os.rename" else 1]]
+            for fd in os.listdir("/proc/self/fd"):
+                try:
+                    held = os.readlink(f"/proc/self/fd/{fd}")
+                except OSError:
+                    continue
+                wrong.extend((event, path) for path in paths if held == path or held.startswith(f"{path}/"))
+
+    sys.addaudithook(hear)
+    try:
+        crew(location, max_checkpoints=1).kickoff(run_id="r")
+        crew(location).kickoff(run_id="q")
+        with History(location) as history:
+            history.fork("q", branch="side")
+            history.export("q", Path(location).with_name("q.json"))
+            history.prune(keep_last=1)
+            history.delete("r")
+            journal = Path(location, "journal", "q", "main.jsonl")
+            whole = journal.read_bytes()
+            journal.write_bytes(whole[:-20] + b"#" * 19 + b"\n")
+            for path in Path(location).glob("*_*.json"):
+                path.write_text("{}")
+            assert history.doctor(repair=True)
+            history.delete("q")
+            history.import_run(Path(location).with_name("q.json"))
+    finally:
+        watching = False
+    assert wrong == []
+
+
+# Names
+
+
+def test_a_location_of_an_earlier_crewlite_keeps_its_names(store, location):
+    branch = Branch("Berlin").add()
+    branch.place()
+    store.append([branch.commit()])
+    root = Path(location, "journal")
+    assert [path.name for path in root.iterdir() if path.name[0] not in ".~"] == ["+berlin"]
+    (root / "+berlin").rename(root / "Berlin")
+    shutil.rmtree(Path(location, "heads"))
+    for path in Path(location).glob("*_*.json"):
+        path.unlink()
+    doctor(store, repair=True)
+    assert [info.run_id for info in store.branches()] == ["Berlin"]
+    assert store.read("Berlin", "main") == branch.entries
+    store.append([branch.add().commit()])
+    store.append([branch.forked("Side", 2).add().commit()])
+    assert {path.name for path in root.glob("*/*")} == {"main.jsonl", "+side.jsonl"} | {
+        path.name for path in root.glob("~locks/*")
+    }
+    assert doctor(store) == []
+    store.remove("Berlin", heads(store, "Berlin"))
+    assert store.branches() == []
+
+
+def test_paths_differ_also_where_case_does_not_count_and_windows_has_names_of_its_own(location):
+    from crewlite.state.providers.json_paths import Paths
+
+    paths = Paths(Path(location))
+    names = [
+        "a",
+        "A",
+        "aA",
+        "Aa",
+        "nul",
+        "NUL",
+        "nul.txt",
+        "con",
+        "com1",
+        "aux.b",
+        "a.",
+        "x.jsonl",
+        "X.jsonl",
+        "-a" * 9,
+    ]
+    names = [name for name in names if name[0] != "-"] + ["R" * 100]
+    found = [paths.journal(run, branch) for run in names for branch in [*names, "a/b", "a.jsonl/b", "A/b", "nul/con"]]
+    assert len({str(path).lower() for path in found}) == len(found)
+    for path in found:
+        for part in path.relative_to(location).parts:
+            assert part.partition(".")[0] not in {"nul", "con", "aux", "com1"}
+            assert part[-1] not in ". "
+            assert len(part) < 220
+    directories = {path.parent for path in found}
+    assert not directories & set(found)
