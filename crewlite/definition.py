@@ -40,6 +40,18 @@ class Described(BaseModel):
             except ValidationError as error:
                 raise ConfigError(_readable(type(self), error)) from None
 
+    def __setattr__(self, name: str, value: object) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValueError:  # pydantic's, of what is frozen or no field
+            raise ConfigError(_cannot_be_set(type(self), name)) from None
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            super().__delattr__(name)
+        except ValueError:
+            raise ConfigError(_cannot_be_set(type(self), name)) from None
+
 
 class Definition(Described):
     """A description of what to do; it holds no run state, so one may run many times at once.
@@ -94,6 +106,17 @@ def check_inputs(inputs: object) -> None:
     """Raises ConfigError for inputs that are none; a definition knows which of them it takes."""
     if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
         raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
+
+
+def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
+    kind = cls.__name__
+    if name not in cls.model_fields:
+        hint = meant(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
+        return f"{kind} has no field {name!r}; {hint}"
+    return (
+        f"{name!r} of a {kind} cannot be set: a {kind} is frozen once it is made, as many runs may use it at once. "
+        f"Pass it to the constructor, {kind}({name}=...), or make a copy: .model_copy(update={{{name!r}: ...}})"
+    )
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:

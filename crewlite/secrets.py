@@ -167,8 +167,9 @@ def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, obje
         if declared or _bears(name):
             yield from ((name, item, declared) for item in value)
     elif isinstance(value, BaseModel):
-        more = {**(value.__pydantic_private__ or {}), **(value.__pydantic_extra__ or {})}
         fields = _declaring(type(value))
+        own = {key: item for key, item in vars(value).items() if key not in fields and not hasattr(type(value), key)}
+        more = {**own, **(value.__pydantic_private__ or {}), **(value.__pydantic_extra__ or {})}
         yield from ((key, getattr(value, key), known) for key, known in fields.items())
         yield from ((key, item, False) for key, item in more.items())
     elif not isinstance(value, type) and not callable(value):

@@ -11,6 +11,7 @@ class ConfigError(CrewliteError, ValueError):
     """A definition or a setting cannot work; found before anything was paid."""
 
     code = "config"
+    ends_run = True
 
 
 class NoModel(ConfigError):
@@ -46,6 +47,7 @@ class NotCodable(CrewliteError, TypeError):
     """A value that no record can hold. `path` leads to it."""
 
     code = "not_codable"
+    ends_run = True
 
     def __init__(self, path: str, value: object, why: str = "") -> None:
         found = type(value).__qualname__
@@ -61,6 +63,7 @@ class MissingInput(CrewliteError, KeyError):
     """A `{placeholder}` that the inputs do not fill."""
 
     code = "missing_input"
+    ends_run = True
 
     def __init__(self, name: str, *, where: str, given: Sequence[str]) -> None:
         have = ", ".join(given) or "none"

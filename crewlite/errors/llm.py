@@ -87,6 +87,7 @@ class ScriptExhausted(LLMError):
     """A ScriptedLLM was asked more often than it has replies."""
 
     code = "script_exhausted"
+    ends_run = True
 
     def __init__(self, calls: int) -> None:
         super().__init__(f"ScriptedLLM has {calls} replies and was called once more. Add a reply, or pass a function.")
@@ -97,6 +98,7 @@ class RecordingMissing(LLMError, LookupError):
     """A RecordedLLM without a model to ask was asked what is not in its file."""
 
     code = "recording_missing"
+    ends_run = True
 
     def __init__(self, path: str, asked: str, count: int, *, alike: bool = False) -> None:
         held = f"{count} replies, but none to {asked!r}" if count else "no replies"
@@ -112,6 +114,7 @@ class RecordingDamaged(LLMError, ValueError):
     """A line in the file of a RecordedLLM is not what was recorded. `where` is the file and the line."""
 
     code = "recording_damaged"
+    ends_run = True
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(

@@ -22,6 +22,7 @@ class ChangeUnused(RefError):
     """A fork whose edits, or steps to run again, the run never asks for."""
 
     code = "change_unused"
+    ends_run = True
 
     def __init__(self, addresses: Sequence[str]) -> None:
         problem = (
@@ -36,6 +37,7 @@ class StoreError(CrewliteError, OSError):
     """A write or a read of the store failed."""
 
     code = "store"
+    ends_run = True
 
     def __init__(self, location: str, problem: str) -> None:
         super().__init__(f"{location}: {problem}")
@@ -66,6 +68,7 @@ class JournalCorrupt(CrewliteError, ValueError):
     """A journal does not say what was written to it. `sound` is the newest place before the damage."""
 
     code = "journal_corrupt"
+    ends_run = True
 
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
         newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
@@ -102,6 +105,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
     """Somebody else moved the branch first; nothing of theirs was overwritten."""
 
     code = "branch_conflict"
+    ends_run = True
 
     def __init__(
         self,

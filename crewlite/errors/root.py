@@ -11,6 +11,13 @@ class CrewliteError(Exception):
     """The root of the tree. `code` is stable across releases."""
 
     code: ClassVar[str] = "crewlite"
+    ends_run: bool = False
+    """Raised inside a tool, it ends the run: the model cannot mend it. Any other error is told to the model."""
+
+
+def ends_run(error: BaseException) -> bool:
+    """Whether an error that a tool raised is for the author of the program, rather than for the model."""
+    return isinstance(error, CrewliteError) and error.ends_run
 
 
 def text_of(error: BaseException) -> str:

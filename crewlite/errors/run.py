@@ -11,6 +11,7 @@ class PlaceIsBehind(CrewliteError, RuntimeError):
     """The branch went on beyond the place asked for."""
 
     code = "place_is_behind"
+    ends_run = True
 
     def __init__(
         self, place: str, *, run_id: str, branch: str, after: Sequence[str], head: str, kind: str = "crew"
@@ -27,6 +28,7 @@ class InDoubt(CrewliteError, RuntimeError):
     """A call declared effect="once" was cut in the middle: nobody can know whether it took effect."""
 
     code = "in_doubt"
+    ends_run = True
 
     def __init__(self, address: str, what: str) -> None:
         super().__init__(
@@ -41,6 +43,7 @@ class RunMismatch(CrewliteError, ValueError):
     """The recorded run is not the run that was asked for."""
 
     code = "run_mismatch"
+    ends_run = True
 
 
 class InputsChanged(RunMismatch):
@@ -122,6 +125,7 @@ class RunCancelled(CrewliteError, RuntimeError):
     """Somebody stopped the run: `FlowHandle.cancel`, `History.cancel`, `crewlite checkpoint cancel`."""
 
     code = "run_cancelled"
+    ends_run = True
 
     def __init__(self, run_id: str, branch: str) -> None:
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
@@ -162,6 +166,7 @@ class Suspended(CrewliteError, RuntimeError):
     """The run waits for people and is no longer at work: it goes on when they have answered what is in `waiting`."""
 
     code = "suspended"
+    ends_run = True
 
     def __init__(self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main") -> None:
         questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
@@ -179,6 +184,7 @@ class AnswerRefused(CrewliteError, ValueError):
     """An answer that does not fit the question, or comes second. The question waits as before."""
 
     code = "answer_refused"
+    ends_run = True
 
     def __init__(self, address: str, problem: str, *, edit: bool = False) -> None:
         what, next_ = ("edit of", "fork") if edit else ("answer to", "answer")
@@ -203,6 +209,7 @@ class OnLoopThread(CrewliteError, RuntimeError):
     """A blocking verb was called on the thread that would have to do the work."""
 
     code = "on_loop_thread"
+    ends_run = True
 
     def __init__(self, verb: str, instead: str | None = None) -> None:
         super().__init__(
@@ -257,6 +264,7 @@ class StepDeadlock(CrewliteError, RuntimeError):
     """Steps with a max_concurrency wait for each other, and none could ever go on."""
 
     code = "step_deadlock"
+    ends_run = True
 
     def __init__(self, waiting: Mapping[str, str]) -> None:
         told = "; ".join(f"{address} waits for a slot of {limit}" for address, limit in waiting.items())
@@ -286,9 +294,9 @@ class Redacted(CrewliteError, RuntimeError):
 
     code = "redacted"
 
-    def __init__(self, error_type: str, message: str) -> None:
+    def __init__(self, error_type: str, message: str, *, ends_run: bool = False) -> None:
         super().__init__(f"{error_type}: {message}")
-        self.error_type = error_type
+        self.error_type, self.ends_run = error_type, ends_run
 
 
 class OutputInvalid(CrewliteError, ValueError):

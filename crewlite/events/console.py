@@ -82,8 +82,9 @@ def shown(verbose: bool, run_id: Callable[[], str | None], address: Callable[[],
             usage = state.usage_of(run.base) if state is not None else None
             run.hear(event, usage)
             if said := _line(event, usage):
+                depth, whole = depth_of(event.address or "", run.base), isinstance(event, events.ToolUsageErrorEvent)
                 with foot.above() if foot else contextlib.nullcontext():
-                    say(foot.console if foot else console, *said, depth=depth_of(event.address or "", run.base))
+                    say(foot.console if foot else console, *said, depth=depth, whole=whole)
 
         try:
             with event_bus.on(BaseEvent, hear):
@@ -98,15 +99,15 @@ def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: 
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
-def say(console: Console, mark: str, text: str, *, depth: int = 0) -> None:
-    """Print a line with a mark: a name in `_MARKS`, shown in ASCII where need be."""
+def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool = False) -> None:
+    """Print a line with a mark: a name in `_MARKS`, shown in ASCII where need be. A terminal cuts it unless `whole`."""
     fancy, plain, colour = _MARKS[mark]
     sign = fancy if encodable(fancy, console) else plain
     line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
-    if console.is_terminal:
+    if console.is_terminal and not whole:
         console.print(line, no_wrap=True, overflow="ellipsis" if encodable("…", console) else "crop")
     else:
-        console.print(line, soft_wrap=True)  # whole: nobody reads a pipe at 80 columns
+        console.print(line, soft_wrap=True)  # nobody reads a pipe at 80 columns
 
 
 def printable(text: str, console: Console) -> str:
@@ -218,7 +219,7 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.ToolUsageFinishedEvent():
             return "done", f"tool {event.tool_name}: {len(event.output):,} characters"
         case events.ToolUsageErrorEvent():
-            return "failed", f"tool {event.tool_name} failed: {_error(event)}"
+            return "failed", f"tool {event.tool_name} failed: {event.error_type}: {event.error}"
         case events.ToolSelectionErrorEvent() | events.ToolValidateInputErrorEvent():
             return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
     return None

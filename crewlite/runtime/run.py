@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
-from crewlite.errors import NotCodable, Redacted, text_of
+from crewlite.errors import NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.slots import Pools
@@ -133,7 +133,7 @@ class Run:
         """`error` itself, or, if its text holds a configured secret, one that tells the same without it."""
         text = text_of(error)
         masked = self.journal.secrets.mask(text)
-        return error if masked == text else Redacted(type(error).__qualname__, masked)
+        return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
 
     def undurable(self, address: str, error: NotCodable) -> None:
         """An outcome that cannot be recorded: the step runs again on resume. Raises with on_save_error="raise"."""

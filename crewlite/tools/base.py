@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -40,6 +40,9 @@ class BaseTool(Described):
 
     The schema of the arguments is taken from the signature, unless `args_schema` gives one. Whatever is returned goes
     to the model as text; an exception goes to it as an error it can react to.
+
+    Attributes of your own may be set, in `__init__` too: they live in this process and are not recorded. What stands
+    here is frozen.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
@@ -75,6 +78,23 @@ class BaseTool(Described):
         if self.cache_function and is_async(self.cache_function):
             raise ConfigError(f"tool {self.name!r}: cache_function is async; wanted a plain function that says a bool")
         return self
+
+    if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
+
+        def __init__(self, *args: Any, **data: Any) -> None:
+            own = dict(self.__dict__)  # set by a subclass before this was called
+            super().__init__(*args, **data)
+            self.__dict__.update(own)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if (
+            name.startswith("_")
+            or name in BaseTool.model_fields
+            or isinstance(getattr(type(self), name, None), property)
+        ):
+            super().__setattr__(name, value)
+        else:
+            self.__dict__[name] = value
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")

@@ -12,8 +12,8 @@ from crewlite import background, codec, durable, events
 from crewlite.durable import Effect, Intent, Step, Voice
 from crewlite.errors import (
     InDoubt,
-    RunMismatch,
     StepTimeout,
+    ends_run,
     text_of,
 )
 from crewlite.llm.base import ToolCall
@@ -78,20 +78,23 @@ def call_step(
 
 
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
-    """Let the tool work. Raises InDoubt, and what stops a run; anything else is told to the model."""
+    """Let the tool work. Raises what is not the model's to mend (`ends_run`); anything else is told to it."""
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except (*durable.STOPS, InDoubt, RunMismatch):
-        raise  # a step inside the tool stops the run; it is not the model's to mend
-    except Exception as error:  # noqa: BLE001 - the border: whatever a tool raises, the model hears of it
-        return await _failed(tool, error, traceback.format_exc(), about)
+    except durable.STOPS:
+        raise  # what is no failure of the tool
+    except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
+        await _announce(tool, error, traceback.format_exc(), about)
+        if ends_run(error):
+            raise
+        return _told(tool, error)
     return ToolResult(
         text, reusable=key_of(tool.description, call.arguments) if await _may_be_reused(tool, call, result) else None
     )
 
 
-async def _failed(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> ToolResult:
+async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:
     scope, kind, text = durable.scope(), type(error).__name__, text_of(error)
     await scope.announce(
         tool,
@@ -99,12 +102,17 @@ async def _failed(tool: BaseTool, error: Exception, trace: str, about: dict[str,
             **stamp, **about, error=scope.mask(text), error_type=kind, traceback=scope.mask(trace)
         ),
     )
+
+
+def _told(tool: BaseTool, error: Exception) -> ToolResult:
+    """What the model hears of an error."""
+    kind = type(error).__name__
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
-            raise InDoubt(scope.address, error.what) from error
+            raise InDoubt(durable.scope().address, error.what) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
-        return ToolResult(f"Tool {tool.safe_name} failed: it did not end within {error.limit:g} s.{may}", kind)
-    return ToolResult(f"Tool {tool.safe_name} failed: {kind}: {text}", kind)
+        return ToolResult.failed(tool.safe_name, kind, f"it did not end within {error.limit:g} s.{may}")
+    return ToolResult.failed(tool.safe_name, kind, f"{kind}: {text_of(error)}")
 
 
 async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from crewlite import events
 from crewlite.durable import Call, Intent, Scope, Step
-from crewlite.errors import text_of
+from crewlite.errors import ends_run, text_of
 from crewlite.llm.base import UNREAD, ToolCall
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall, call_step, use
@@ -155,7 +155,9 @@ def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         return f"The arguments do not fit {tool.safe_name}: {problems}. {wanted}"
-    except Exception as error:  # noqa: BLE001 - the border: validators are the tool's own, and may raise anything
+    except Exception as error:  # the border: validators are the tool's own, and may raise anything
+        if ends_run(error):
+            raise
         return f"The arguments do not fit {tool.safe_name}: {type(error).__name__}: {text_of(error)}. {wanted}"
     return None
 

@@ -20,6 +20,17 @@ class ToolResult:
     cached: str | None = None
     """The address of the earlier call whose result this is."""
 
+    @classmethod
+    def failed(cls, tool: str, error: str, reason: str) -> ToolResult:
+        """What the model is told of a tool that raised an `error`."""
+        return cls(f"Tool {tool} failed: {reason}", error)
+
+    @property
+    def reason(self) -> str:
+        """Of an error, why, without the name of the tool and the type of the error."""
+        _, failed, reason = self.text.partition(" failed: ")
+        return (reason if failed else self.text).removeprefix(f"{self.error}: ")
+
     def encode(self) -> dict[str, Any]:
         """As recorded."""
         more = {"error": self.error, "reusable": self.reusable, "cached": self.cached}

@@ -29,7 +29,7 @@ class Made:
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
         """It has a result, or what is told instead of one."""
         if value.error:
-            return self.failed(stamp, value.text, value.error)
+            return self.failed(stamp, value.reason, value.error)
         return events.ToolUsageFinishedEvent(
             **stamp, **self._about, output=value.text, started_at=self._began, finished_at=now()
         )

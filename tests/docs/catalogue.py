@@ -129,7 +129,7 @@ def _help() -> str:
 
 
 def _errors() -> str:
-    lines = ["| class | code | also a | |", "|---|---|---|---|"]
+    lines = ["| class | code | also a | in a tool | |", "|---|---|---|---|---|"]
     for cls in vars(errors).values():
         if isinstance(cls, type) and issubclass(cls, CrewliteError):
             builtin = ", ".join(_builtins(cls))
@@ -137,7 +137,8 @@ def _errors() -> str:
                 family = f"`{cls.__name__}`"
             else:
                 family = f"`{cls.__name__}` ({cls.__bases__[0].__name__})"
-            lines.append(f"| {family} | `{cls.code}` | {builtin} | {(cls.__doc__ or '').splitlines()[0]} |")
+            tool = "ends the run" if cls.ends_run else "told to the model"
+            lines.append(f"| {family} | `{cls.code}` | {builtin} | {tool} | {(cls.__doc__ or '').splitlines()[0]} |")
     return "\n".join(lines) + "\n"
 
 
