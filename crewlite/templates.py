@@ -38,6 +38,11 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
     return _PLACEHOLDER.sub(one, text)
 
 
+def placeholders(text: str) -> list[str]:
+    """The names that `fill` asks for, in the order in which they stand."""
+    return [name for doubled, name in _PLACEHOLDER.findall(text) if not doubled]
+
+
 def render(package: str, name: str, /, **values: Any) -> str:
     """A prompt file of `package` (its folder `prompts`), rendered. A name the template lacks a value for raises."""
     return str(_template(package, name).render(**values)).strip()

@@ -164,6 +164,10 @@ class Agent(Definition):
         self._check(inputs)
         return {"messages": _conversation(inputs["messages"])}
 
+    def input_names(self) -> tuple[str, ...]:
+        """What it is asked."""
+        return ("messages",)
+
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for."""
         models = ways(self.llm) if isinstance(self.llm, BaseLLM) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from crewlite.llm.models import named
 from crewlite.runtime.fork import Fork
 from crewlite.runtime.preview import Preview
 from crewlite.state.entry import STATE
+from crewlite.state.fork import Changes, fork as begin_branch
+from crewlite.state.locate import locate
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
@@ -102,10 +104,11 @@ def fork(
             if only and doubts:
                 raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which is made in a run")
             at = _exactly(opened, run)
-            make = partial(opened.history.fork, at, branch=branch, edits=edited, rerun=again)
+            make = partial(_forked, opened, at, branch, Changes.of(edited, again))
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             if no_run:
-                made = make(inputs=_typed(stage, run, source, target, given))
+                takes = find(target).input_names() if target else ()
+                made = make(_typed(stage, run, source, target, given), takes)
                 how = ways.on(opened, made, stage.again if target else None)
                 verb = "open" if made.definition["kind"] == STATE else "run"
                 stage.say(f"Made {ways.ref_of(made)}. To {verb} it: {how}")
@@ -116,12 +119,22 @@ def fork(
             given = with_types(definition, given)
             if preview:
                 return stage.output.preview(_foreseen(definition, manner.model, source, edited, again, given))
-            made = make(inputs=given)
+            made = make(given, definition.input_names())
         stage.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
         stage.manner = replace(manner, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
         stage.kickoff(definition.bound_to(None), message=message, source=there)
     return None
+
+
+def _forked(
+    opened: Opened, at: str, branch: str | None, changed: Changes, inputs: dict[str, Any], takes: Iterable[str]
+) -> RunHistory:
+    """The branch that begins at `at`, of a definition that takes these inputs."""
+    changed = replace(changed, inputs=inputs, takes=frozenset(takes))
+    found = locate(at, opened.location, None, None)
+    made = begin_branch(found, opened.history, branch=branch, operation_id=None, changed=changed)
+    return opened.history.run(f"{made.run_id}/{made.branch}")
 
 
 def _check_runs(run: RunHistory, instead: str) -> None:

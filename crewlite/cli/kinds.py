@@ -11,6 +11,7 @@ import click
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from crewlite import Agent, CheckpointConfig, Crew
+from crewlite.errors import meant
 from crewlite.flow import FlowFunction
 from crewlite.state.config import defaults
 
@@ -106,7 +107,10 @@ def _check_names(flow: Flow, inputs: Mapping[str, Any]) -> None:
     try:
         signature.bind_partial(**inputs)
     except TypeError as error:
-        raise click.UsageError(f"flow {flow.name!r}: {error}; it takes {signature}") from None
+        close = [hint for name in inputs if (hint := meant(name, signature.parameters))]
+        raise click.UsageError(
+            f"flow {flow.name!r}: {'; '.join((str(error), *close[:1]))}; it takes {signature}"
+        ) from None
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

@@ -101,5 +101,8 @@ def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
             f"The edit of {error.address} was refused: {error.problem}. Nothing was forked. Fork again with an answer "
             f"that fits: --edit {error.address}=VALUE, or as JSON --edit {error.address}:=VALUE"
         )
+    if error.second:
+        other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
+        return f"The answer to {error.address} was refused: {error.problem}. To go on with another: {other}"
     other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
     return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"

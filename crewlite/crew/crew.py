@@ -30,8 +30,10 @@ from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
+from crewlite.state.fork import TEMPLATES
 from crewlite.task.step import Filled
 from crewlite.task.task import Task
+from crewlite.templates import placeholders
 
 _SILENT = frozenset(name for name in checkpoint_event_types() if name.startswith("lite_agent_"))
 
@@ -187,8 +189,14 @@ class Crew(Definition):
         return identity_of("crew", self.name, [task.name or task.description for task in self.tasks])
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Inputs as its runs record them: any, as a fork may fill placeholders that are new."""
+        """Inputs as its runs record them."""
         return inputs
+
+    def input_names(self) -> list[str]:
+        """The placeholders in the texts of its tasks and agents."""
+        parts = (*self.tasks, *self._people())
+        texts = [getattr(part, name, None) for part in parts for name in TEMPLATES]
+        return [name for text in texts if text for name in placeholders(text)]
 
     def preview(self, inputs: Mapping[str, Any] | None = None, *, from_checkpoint: FromCheckpoint = None) -> Preview:
         """What `kickoff` would do with these arguments: which tasks answer from the record, which run, and why.

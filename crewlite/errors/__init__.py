@@ -58,7 +58,7 @@ from crewlite.errors.record import (
     StoreError,
     StoreUnusable,
 )
-from crewlite.errors.root import CrewliteError, ends_run, meant, text_of
+from crewlite.errors.root import CrewliteError, ends_run, meant, nearest, text_of
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
@@ -139,5 +139,6 @@ __all__ = [
     "UnknownProvider",
     "ends_run",
     "meant",
+    "nearest",
     "text_of",
 ]

@@ -181,15 +181,17 @@ class Suspended(CrewliteError, RuntimeError):
 
 
 class AnswerRefused(CrewliteError, ValueError):
-    """An answer that does not fit the question, or comes second. The question waits as before."""
+    """An answer that does not fit the question, which waits as before; or a second one, and the first stands."""
 
     code = "answer_refused"
     ends_run = True
 
-    def __init__(self, address: str, problem: str, *, edit: bool = False) -> None:
-        what, next_ = ("edit of", "fork") if edit else ("answer to", "answer")
-        super().__init__(f"The {what} {address} was refused: {problem}. Nothing was changed: {next_} again.")
-        self.address, self.problem, self.edit = address, problem, edit
+    def __init__(self, address: str, problem: str, *, edit: bool = False, second: bool = False) -> None:
+        what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
+        if second:
+            next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
+        super().__init__(f"The {what} {address} was refused: {problem}. Nothing was changed: {next_}.")
+        self.address, self.problem, self.edit, self.second = address, problem, edit, second
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):

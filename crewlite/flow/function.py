@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
-from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended
+from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended, meant
 from crewlite.flow.asking import asks_people
 from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
@@ -242,6 +242,10 @@ class FlowFunction(Generic[P, R]):
         """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
         return self._given((), inputs)
 
+    def input_names(self) -> list[str]:
+        """The names of its parameters."""
+        return list(self._signature.parameters)
+
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for: of a function none but itself."""
         return (self,)
@@ -272,7 +276,10 @@ class FlowFunction(Generic[P, R]):
         try:
             return self._signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
-            raise ConfigError(f"flow {self.name!r}: {error}; it takes {self._signature}") from None
+            close = [hint for name in kwargs if (hint := meant(name, self.input_names()))]
+            raise ConfigError(
+                f"flow {self.name!r}: {'; '.join((str(error), *close[:1]))}; it takes {self._signature}"
+            ) from None
 
     async def _preview(self, request: Request) -> Preview:
         return await preview(self._root(), request.going_on_from(self._bound))
@@ -286,7 +293,7 @@ class FlowFunction(Generic[P, R]):
         return Root(
             kind="flow",
             name=self.name,
-            definition={"kind": "flow", "name": self.name},
+            definition={"kind": "flow", "name": self.name, "takes": self.input_names()},
             identity=self.identity(),
             setting=self.checkpoint,
             inner=(),

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMEmptyReply, LLMError
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread
 from crewlite.usage import Usage
 
 Message = dict[str, Any]
@@ -141,8 +141,10 @@ class BaseLLM:
             raise ConfigError(f"{cls.__name__}.call is async; name it acall")
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages, blocking. Runs in a thread of its own."""
-        raise ConfigError(f"{type(self).__name__} answers only asynchronously: await acall(messages)")
+        """Answer the messages, blocking; in a run, in a thread of its own. Unless overridden, `acall` does it."""
+        if type(self).acall is BaseLLM.acall:
+            raise ConfigError(f"{type(self).__name__} has no acall, and its own call is to answer: leave out super()")
+        return ask_outside(self, messages, context)
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer the messages. Unless overridden, `call` does it."""
@@ -155,6 +157,22 @@ class BaseLLM:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
+
+
+def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> LLMReply:
+    """Await `acall` from blocking code. Not part of a run: nothing is recorded, retried or told. A text is a question.
+
+    Raises OnLoopThread, LLMEmptyReply, and what the model raises.
+    """
+    if background.on_loop_thread():
+        raise OnLoopThread("call", "await acall(messages)")
+    asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    reply = background.submit(_acall(llm, asked, context)).result()
+    return whole_reply(reply, llm.model)
+
+
+async def _acall(llm: BaseLLM, messages: list[Message], context: dict[str, Any]) -> Reply:
+    return await llm.acall(messages, **context_for(type(llm).acall, context))
 
 
 def _from_a_thread(on_chunk: OnChunk) -> Any:

@@ -18,13 +18,12 @@ from crewlite.errors import (
     LLMTimeout,
     LLMUnavailable,
     MissingKey,
-    OnLoopThread,
     UnknownProvider,
     meant,
 )
 from crewlite.llm import faults, keys, library as provided, wire
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, whole_reply
-from crewlite.llm.models import named
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
+from crewlite.llm.models import OFFLINE, named
 from crewlite.secrets import Secrets
 
 log = logging.getLogger("crewlite.llm")
@@ -41,7 +40,8 @@ class LLM(BaseLLM):
     variable (OPENAI_API_KEY, ANTHROPIC_API_KEY, ...); it is never written, logged or shown.
 
     Args:
-        model: Provider and model. A name without a provider is one of those that litellm knows, such as `gpt-4o`.
+        model: Provider and model. A name without a provider is one of those that litellm knows, such as `gpt-4o`;
+            `offline` answers without a network, whatever the other settings say.
         base_url: Where to ask, instead of the provider's own address.
         temperature, top_p, max_tokens, stop, seed, reasoning_effort, response_format: As the provider defines them;
             None leaves them to it. A pydantic class as response_format is sent as its JSON schema. What a provider
@@ -104,13 +104,11 @@ class LLM(BaseLLM):
         self._decided = tool_protocol is not None
         self._provider: str | None = None
         self._login = keys.Login.of(base_url)
+        self._stand_in = named(model) if model == OFFLINE else None
 
     def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
         """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
-        if background.on_loop_thread():
-            raise OnLoopThread("call")
-        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        return background.submit(self.acall(asked, **context)).result()
+        return ask_outside(self, messages, context)
 
     async def acall(
         self,
@@ -123,13 +121,16 @@ class LLM(BaseLLM):
         **context: Any,
     ) -> LLMReply:
         """Ask once; what else is known is not needed. Raises LLMError, of which there are several kinds."""
+        if self._stand_in is not None:
+            reply = await self._stand_in.acall(messages, tools=tools, response_schema=response_schema)
+            return whole_reply(reply, self.model)
         await self.ready()
         asking = self._ask(messages, tools, response_schema, stop, on_chunk)
         return await background.on_loop(asking)  # connections belong to a loop, and this is the one that lives on
 
     async def ready(self) -> None:
         """Load what is needed, and see that the model can be asked at all. Raises MissingKey, UnknownProvider."""
-        if self._provider is not None:
+        if self._provider is not None or self._stand_in is not None:
             return
         named = self.model.partition("/")[0] if "/" in self.model else None
         self._check_key(named)

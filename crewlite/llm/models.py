@@ -16,6 +16,9 @@ else:
     model = lazy("crewlite.llm.model")  # only for those who ask for one by name
     offline = lazy("crewlite.llm.offline")
 
+OFFLINE = "offline"
+"""The name of the model that needs no network and no key."""
+
 Model = BaseLLM | str | None
 
 
@@ -34,4 +37,4 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
 
 def named(name: str) -> BaseLLM:
     """The model of this name: `offline`, or `provider/model`."""
-    return offline.OfflineLLM() if name == "offline" else model.LLM(name)
+    return offline.OfflineLLM() if name == OFFLINE else model.LLM(name)

@@ -88,6 +88,8 @@ class Isolated:
         known = getattr(sys.modules.get(module), called, None)
         if getattr(known, "func", known) is not job.func:
             raise _unfit(job.name, f"{called}, which is not what module {module} has under that name")
+        if module == "__main__" and getattr(sys.modules[module], "__file__", "<notebook>").startswith("<"):
+            raise _unfit(job.name, f"{called}, which is in no file: it was typed into a notebook or at a prompt")
         try:
             call = codec.dumps(codec.encode([list(job.args), job.kwargs]))
         except NotCodable as error:

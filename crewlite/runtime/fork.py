@@ -34,6 +34,9 @@ class Forkable(Protocol):
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Inputs as its runs record them. Raises ConfigError for what it does not take."""
 
+    def input_names(self) -> Iterable[str]:
+        """The inputs that it asks for."""
+
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for."""
 
@@ -130,7 +133,8 @@ class Fork(Generic[D]):
         changed = Changes.of(edits, rerun, inputs)
         if self._instance is None or not changed.inputs:
             return changed
-        return replace(changed, inputs=self._instance.as_inputs(changed.inputs))
+        takes = frozenset(self._instance.input_names())
+        return replace(changed, inputs=self._instance.as_inputs(changed.inputs), takes=takes)
 
 
 def _there(given: CheckpointConfig, made: Located) -> CheckpointConfig:

@@ -27,7 +27,7 @@ from crewlite.state.record import Record
 
 jsonschema = lazy("jsonschema")  # only answers that come from elsewhere need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
-_SECOND = "it has an answer already, which the run goes on with"
+_SECOND = "it has an answer already, which stands"
 
 
 class Typed(str):
@@ -67,7 +67,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     if by := holder(store, run_id, branch, record.claim):
         raise BranchConflictError(run_id, branch, holder=by)
     if record.settled(address) or (asked and record.answer_to(asked)):
-        raise AnswerRefused(address, _SECOND)
+        raise AnswerRefused(address, _SECOND, second=True)
     told = _told(address, value, asked, Secrets.of())
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
@@ -119,7 +119,7 @@ def _known(record: Record, asked: Facts | None, told: Facts) -> bool:
     else:
         return record.settled(address)
     if not same:
-        raise AnswerRefused(address, _SECOND)
+        raise AnswerRefused(address, _SECOND, second=True)
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite import events
+from crewlite import events, templates
 from crewlite.codec import digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
@@ -17,6 +17,7 @@ from crewlite.errors import (
     JournalCorrupt,
     RefError,
     StoreError,
+    meant,
 )
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
@@ -30,6 +31,8 @@ from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, Place
 from crewlite.state.record import Record
 from crewlite.state.transfer import commits
 
+TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
+"""The fields of tasks and agents in which placeholders are filled in."""
 _TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
 
 
@@ -41,6 +44,8 @@ class Changes:
     rerun: tuple[str, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """Laid over the recorded ones."""
+    takes: frozenset[str] = frozenset()
+    """Inputs that the definition takes as it is now, besides those that its record knows."""
 
     @classmethod
     def of(
@@ -213,6 +218,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
         raise ConfigError(
             f"{record.run['run_id']} is a state, which has no inputs; change its values once the fork is open"
         )
+    _check_taken(record, changed)
     steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
@@ -221,6 +227,28 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
         if record.finished:  # the result answers what was asked, not what is
             steps.append(given_up("", record.outcomes[""].kind))
     return facts | ({"steps": steps} if steps else {})
+
+
+def _check_taken(record: Record, changed: Changes) -> None:
+    """Raises ConfigError for an input that was not recorded, and that no text and no parameter asks for."""
+    asked = _asked_for(record.run["definition"])
+    if asked is None:
+        return
+    known = sorted({*record.run["inputs"], *asked, *changed.takes})
+    for name in changed.inputs:
+        if name not in known:
+            hint = meant(name, known) or f"it takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
+
+
+def _asked_for(definition: Facts) -> list[str] | None:
+    """The inputs that a recorded definition asks for; None if it was recorded without what tells them."""
+    if definition["kind"] == "crew" and "agents" in definition:
+        facts = [*definition["tasks"], *definition["agents"]]
+        texts = [fact.get(name) for fact in facts for name in TEMPLATES]
+        return [name for text in texts if isinstance(text, str) for name in templates.placeholders(text)]
+    takes: list[str] | None = ["messages"] if definition["kind"] == "agent" else definition.get("takes")
+    return takes
 
 
 def _beginning(origin: BranchInfo, name: str, base: Facts, changed: Facts) -> Commit:

@@ -237,11 +237,11 @@ class History:
             edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
                 made from them runs again, everything else answers from the record.
             rerun: Addresses of finished steps to run again, with what is made from their outcomes.
-            inputs: Laid over the recorded ones; a kickoff of the fork has them. Whether the definition takes them shows
-                then.
+            inputs: Laid over the recorded ones; a kickoff of the fork has them.
 
         Raises:
-            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. AnswerRefused: an edit
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an input
+                that was not recorded, and that nothing in the recorded definition asks for. AnswerRefused: an edit
                 does not answer its question. StoreError, OSError: nothing was made.
         """
         changed = Changes.of(edits, rerun, inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -37,6 +38,8 @@ class StepView:
     """When its outcome was recorded."""
     edited: bool = False
     """Whether a fork was given this outcome, and no step came to it."""
+    repeatable: bool = False
+    """Of a call in doubt: a run that goes on makes it again without asking, as that does no harm."""
 
 
 def steps_of(record: Record) -> list[StepView]:
@@ -66,8 +69,10 @@ def steps_of(record: Record) -> list[StepView]:
             spent = sum(attempt.milliseconds for attempt in attempts)
             views.append(StepView(address, attempts[-1].kind, "failed", None, Usage(), spent, attempts))
     views += [
-        StepView(address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, ())
-        for address in record.intents
+        StepView(
+            address, leaf(address).partition(":")[0], "in_doubt", None, Usage(), 0.0, (), repeatable=effect != "once"
+        )
+        for address, effect in record.intents.items()
         if address not in record.outcomes and address not in record.attempts
     ]
     return views
@@ -81,7 +86,15 @@ def attempts_of(record: Record) -> list[Attempt]:
 def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
     """The tries that failed, by address, each with the usage of the steps that finished inside it."""
     spent = _spent_inside(record)
-    return {address: tuple(_with_usage(attempts, spent)) for address, attempts in record.attempts.items()}
+    return {address: tuple(_numbered_on(_with_usage(attempts, spent))) for address, attempts in record.attempts.items()}
+
+
+def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:
+    """Each under a number of its own: those of a later life of the run count on."""
+    number = 0
+    for attempt in attempts:
+        number = max(number + 1, attempt.number)
+        yield replace(attempt, number=number)
 
 
 def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple[int, Usage]]]) -> list[Attempt]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crewlite.errors import ScriptExhausted
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ask_outside, context_for
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -33,6 +33,10 @@ class ScriptedLLM(BaseLLM):
         self.calls: list[list[Message]] = []
         self._script = replies if callable(replies) else list(replies)
         self._lock = threading.Lock()
+
+    def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
+        """Answer with the next line, outside a run."""
+        return ask_outside(self, messages, context)
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer with the next line."""

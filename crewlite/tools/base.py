@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from crewlite import background
 from crewlite.definition import Described
@@ -66,8 +66,19 @@ class BaseTool(Described):
     requires_approval: bool = False
     """Every call waits for a person to say yes: at the terminal, else the run suspends (see `ask`)."""
 
+    @field_validator("args_schema", mode="before")
+    @classmethod
+    def _is_schema(cls, value: object) -> object:
+        if isinstance(value, type) and not hasattr(value, "model_json_schema"):
+            old = " of pydantic.v1" if hasattr(value, "__fields__") else ""
+            raise ConfigError(
+                f"args_schema is the class {value.__name__}{old}; wanted a subclass of pydantic.BaseModel"
+            )
+        return value
+
     @model_validator(mode="after")
     def _can_work(self) -> BaseTool:
+        self._is_schema(self.args_schema)  # a default in the class is not validated as a field
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
         if self.cache_function and self.effect == "once":

@@ -97,10 +97,13 @@ def test_inputs_that_a_flow_does_not_take_are_refused_before_a_branch_is_made(me
         both.fork("r", branch="x", inputs={"third": 1})
     with pytest.raises(RefError):
         both.kickoff(from_checkpoint="r/x")
+    with pytest.raises(ConfigError, match=r"argument 'othr'; did you mean 'other'\?; it takes \(one, other=2\)"):
+        both.fork("r", branch="x", inputs={"othr": 1})
     with History(memory().location, memory().provider, make=True) as history:
-        history.fork("r", branch="x", inputs={"third": 1})
-    with pytest.raises(ConfigError, match=r"is given third; it takes \(one, other=2\)"):
-        both.kickoff(from_checkpoint="r/x")
+        with pytest.raises(ConfigError, match="Run 'r' has no input 'othr'; did you mean 'other'"):
+            history.fork("r", branch="x", inputs={"othr": 1})
+        history.fork("r", branch="z", inputs={"other": 7})  # it was not given, and is a parameter
+    assert both.kickoff(from_checkpoint="r/z") == [2, 14]
     with pytest.raises(ConfigError, match="wanted names and values"):
         both.fork("r", branch="y", inputs=["one"])
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import InputsChanged, MissingInput, TaskDrifted
+from crewlite.errors import ConfigError, InputsChanged, MissingInput, TaskDrifted
 from crewlite.events import StepReplayedEvent
 from crewlite.testing import ScriptedLLM
 
@@ -333,3 +333,27 @@ def test_a_fork_made_in_one_process_is_cut_in_a_second_and_finished_in_a_third(o
     assert script("die", "other") == ["asked Do other", "asked Do 2"]
     assert script("live", "other") == ["asked Do 2", "answer to Do other"]
     assert script("live") == ["asked Do 2", "answer to Do 0"]
+
+
+def test_an_input_that_no_text_asks_for_is_refused_before_a_branch_is_made(finished):
+    crew = team(echo(2), finished())
+    with pytest.raises(ConfigError, match="Run 'r' has no input 'topik'; did you mean 'topic'"):
+        crew.fork(at(finished, "r"), branch="f", inputs={"topik": "moons"})
+    with pytest.raises(ConfigError, match="has no input 'strategy'; it takes mood, topic"):
+        Crew.fork(at(finished, "r"), branch="f", inputs={"strategy": "bold"}, bind={"llm": echo(2)})
+    with History(finished().location, finished().provider) as history:
+        with pytest.raises(ConfigError, match="did you mean 'mood'"):
+            history.fork("r", branch="f", inputs={"moods": "wild"})
+        assert [run.branch for run in history.runs()] == ["main"]
+
+
+def test_an_input_that_only_the_crew_of_today_asks_for_is_taken(finished):
+    crew = team(echo(2), finished(), e="e for a {strategy} plan")
+    forked = crew.fork(at(finished, "r"), branch="f", inputs={"strategy": "bold"})
+    assert outputs(forked.kickoff())[4] == "e for a bold plan (2)"
+
+
+def test_an_input_that_was_recorded_is_taken_though_no_text_asks_for_it(config):
+    team(echo(1), config()).kickoff(TIDES | {"note": "x"}, run_id="r")
+    forked = team(echo(2), config()).fork(at(config, "r"), branch="f", inputs={"note": "y"})
+    assert outputs(forked.kickoff()) == RECORDED

@@ -403,6 +403,7 @@ def test_a_call_in_doubt_that_may_happen_once_stops_and_asks(on_disk):
     crew, paid = cut_in_a_call(on_disk(), "once")
     steps = {step.address: step.status for step in History(on_disk().location).run("r").steps}
     assert steps["task:t/tool:pay"] == "in_doubt"
+    assert not any(step.repeatable for step in History(on_disk().location).run("r").steps)
     with pytest.raises(InDoubt, match=r"tool pay at task:t/tool:pay was cut.*answers=.*rerun=") as caught:
         crew.kickoff(run_id="r")
     assert paid == []
@@ -426,6 +427,15 @@ def test_only_calls_in_doubt_can_be_answered_or_run_again(on_disk):
 @pytest.mark.parametrize("effect", ["none", "idempotent"])
 def test_a_call_in_doubt_that_may_repeat_runs_again_and_says_so(on_disk, effect):
     crew, paid = cut_in_a_call(on_disk(), effect)
+    [call] = [step for step in History(on_disk().location).run("r").steps if step.status == "in_doubt"]
+    assert (call.address, call.repeatable) == ("task:t/tool:pay", True)
+    shown = subprocess.run(
+        [sys.executable, "-m", "crewlite", "checkpoint", "show", "r", "--location", on_disk().location],
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "made again when the run goes on" in shown
+    assert "--answer" not in shown and "--rerun" not in shown, "nobody need say anything"
     flags = []
     event_bus.on(BaseEvent, lambda s, e: flags.append(e.in_doubt) if e.type == "tool_usage_started" else None)
     assert crew.kickoff(run_id="r").raw == "answer"

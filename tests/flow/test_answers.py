@@ -116,6 +116,18 @@ def test_an_answer_that_only_the_run_can_tell_is_wrong_is_refused_there_and_give
     assert asker.kickoff(run_id="one") == 4
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_second_answer_is_refused_with_what_to_do_instead_of_it(asker, waiting, ended):
+    with waiting("even") as found:
+        found.answer("one", "human:q", 4)
+        if ended:
+            assert asker.kickoff(run_id="one") == 4
+        with pytest.raises(AnswerRefused, match="has an answer already") as caught:
+            found.answer("one", "human:q", 6)
+    assert "fork the run with edits={'human:q': ...}" in str(caught.value)
+    assert "again" not in str(caught.value)
+
+
 # ahead
 
 

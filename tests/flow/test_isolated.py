@@ -155,6 +155,15 @@ def test_steps_of_the_script_itself_are_found_if_it_kicks_off_where_it_should(sc
     assert "if __name__ == '__main__':" in script(guard="True").stderr
 
 
+def test_an_isolated_step_that_was_typed_into_a_notebook_is_told_so(tmp_path):
+    program = PROGRAM.format(guard="True", kickoff="pipeline.kickoff(run_id='one')")
+    done = subprocess.run(
+        [sys.executable, "-"], input=program, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert "ConfigError: @step 'work' is work, which is in no file: it was typed into a notebook" in done.stderr
+    assert "at the top level of a module" in done.stderr
+
+
 def test_classes_of_the_script_itself_are_the_same_on_both_sides(script):
     done = script("shapes.kickoff()")
     assert (done.stdout, done.stderr) == ("(True, Data(n=2))\n", "")

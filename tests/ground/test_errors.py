@@ -154,3 +154,22 @@ def test_every_error_with_a_message_of_its_own_was_made_here():
 def test_the_tree_is_drawn_as_it_is():
     drawing = errors.__doc__ or ""
     assert not [cls.__name__ for cls in CLASSES if cls.__name__ not in drawing]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("topik", ["mood", "topic"], "topic"),
+        ("backstry", ["role", "backstory"], "backstory"),
+        ("gaol", ["role", "goal"], "goal"),
+        ("retry", ["retries", "retry_delay"], "retries"),
+        ("apikey", ["api_key"], "api_key"),
+        ("callbacks", ["callback"], "callback"),
+        ("max_rpm", ["max_iter", "max_tool_output"], None),
+        ("callbacks", ["fallbacks"], None),
+        ("max_retries", ["max_tokens"], None),
+        ("method_execution_finished", ["agent_execution_started"], None),
+    ],
+)
+def test_a_name_is_only_hinted_at_if_it_is_spelt_alike_and_means_alike(name, known, hint):
+    assert errors.meant(name, known) == (f"did you mean {hint!r}?" if hint else "")

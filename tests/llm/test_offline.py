@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, Crew, Task, tool
+from crewlite import LLM, Agent, Crew, Task, tool
 from crewlite.events import LLMCallCompletedEvent, ToolUsageStartedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.llm.extract import keywords, passages, question_in
@@ -176,3 +176,13 @@ def test_keywords_come_once_and_in_order():
 
 def test_headings_notes_and_remarks_are_no_passages():
     assert passages("# Title\n> a note\n(a remark)\n{}\nA fact.") == passages("A fact.", "Title")
+
+
+def test_the_offline_model_is_also_had_by_its_name():
+    question = "What raises the tides?"
+    assert LLM("offline", temperature=0).call(question) == OfflineLLM().call(question)
+    by_name = Agent(role="Clerk", goal="answer", llm="offline", tools=[search_notes]).kickoff(question)
+    assert (
+        Agent(role="Clerk", goal="answer", llm=LLM("offline"), tools=[search_notes]).kickoff(question).raw
+        == by_name.raw
+    )

@@ -100,3 +100,18 @@ def test_a_step_that_gives_up_tells_its_last_try_and_how_long_that_took(config):
     with History(config().location, config().provider) as history:
         (last,) = [a for a in history.run("two").attempts if a.address == "step:fails" and a.final]
     assert (failed.attempt, failed.duration_ms) == (2, last.milliseconds)
+
+
+def test_the_attempts_of_two_lives_count_on(config):
+    @step
+    def fails():
+        raise Boom
+
+    broken = flow(name="broken", checkpoint=config())(lambda: fails())
+    for _ in range(2):
+        with pytest.raises(Boom):
+            broken.kickoff(run_id="three")
+    with History(config().location, config().provider) as history:
+        run = history.run("three")
+    assert [a.number for a in run.attempts if a.address == ""] == [1, 2]
+    assert [[a.number for a in view.attempts] for view in run.steps if view.address == ""] == [[1, 2]]

@@ -425,3 +425,26 @@ def test_the_model_of_arguments_can_be_made_of_any_function():
 
     model = arguments_model("use", use)
     assert model(a=1).model_dump() == {"a": 1, "b": "x"}
+
+
+def test_a_class_of_the_old_pydantic_is_refused_when_the_tool_is_made():
+    from pydantic import v1
+
+    class Old(v1.BaseModel):
+        path: str
+
+    class Reader(BaseTool):
+        name: str = "reader"
+        description: str = "Read."
+
+        def _run(self, path: str) -> str:
+            return path
+
+    with pytest.raises(ConfigError, match="args_schema is the class Old of pydantic.v1; wanted a subclass of pydantic"):
+        Reader(args_schema=Old)
+
+    class Defaulting(Reader):
+        args_schema: type | None = Old
+
+    with pytest.raises(ConfigError, match="args_schema is the class Old"):
+        Defaulting()

@@ -190,6 +190,8 @@ def _root(run: RunHistory) -> str:
 
 
 def _first_line(step: StepView) -> str:
+    if step.repeatable:
+        return "cut; made again when the run goes on"
     if step.status != "finished":
         return step.attempts[-1].message.strip().partition("\n")[0][:_FIRST] if step.attempts else ""
     if step.kind == "crew":

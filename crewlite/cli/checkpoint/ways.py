@@ -90,5 +90,5 @@ def _in_doubt(run: RunHistory) -> list[str]:
     refused = {last.cause for last in failed.values() if last.cause and last.error_type == "InDoubt"}
     within = {address for address, last in failed.items() if last.error_type == "InDoubt"}
     finished = {step.address for step in run.steps if step.status == "finished"}
-    cut = {step.address for step in run.steps if step.status == "in_doubt"}
+    cut = {step.address for step in run.steps if step.status == "in_doubt" and not step.repeatable}
     return sorted(cut | (refused - within - finished))
