@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from uuid import UUID
 
 from crewlite.errors import ConfigError, RefError
 
@@ -17,11 +18,18 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 
-def check_name(kind: str, name: str, *, slashes: bool = False) -> str:
+def as_run_id(run_id: object) -> str:
+    """The name of a run as a caller gives it; a UUID is its text. Raises ConfigError."""
+    return check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
+
+
+def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
     """`name`, if it may name a run (or, with `slashes`, a branch). Raises ConfigError otherwise."""
-    text = isinstance(name, str)
-    parts = name.split("/") if text and slashes else [name]
-    good = text and all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
+    if not isinstance(name, str):
+        hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
+        raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
+    parts = name.split("/") if slashes else [name]
+    good = all(_NAME.fullmatch(part) and ".." not in part and part not in (".", "latest") for part in parts)
     if not good or name.startswith("-"):
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+from uuid import UUID
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
@@ -104,10 +105,11 @@ class Agent(Definition):
         messages: str | Sequence[Message] | None = None,
         *,
         response_format: type[BaseModel] | None = None,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
     ) -> LiteAgentOutput:
         """Let the agent answer, without a crew.
 
@@ -119,14 +121,17 @@ class Agent(Definition):
                 override the agent's own configuration.
             answers: For calls in doubt: address to result.
             rerun: Addresses of calls in doubt to make again.
+            resume: Go on with the newest unfinished run of this agent with these messages that nobody is at work on;
+                begin a new run if there is none.
 
         Raises:
             ConfigError, NoModel, StoreUnusable: before anything was paid.
-            InputsChanged, PlaceIsBehind, TaskDrifted, BranchConflictError: a resume that cannot be.
+            RunMismatch, InputsChanged, QuestionsChanged, PlaceIsBehind, TaskDrifted, BranchConflictError: a resume that
+                cannot be.
             InDoubt: a call declared effect="once" was cut in the middle.
             StoreError: a save failed, with on_save_error="raise".
         """
-        request = self._request(messages, run_id, from_checkpoint, answers, rerun)
+        request = self._request(messages, run_id, from_checkpoint, answers, rerun, resume)
         return run_sync(
             "kickoff", lambda: self._kickoff(request, response_format), lambda: request.how_to_go_on("agent")
         )
@@ -136,24 +141,27 @@ class Agent(Definition):
         messages: str | Sequence[Message] | None = None,
         *,
         response_format: type[BaseModel] | None = None,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
     ) -> LiteAgentOutput:
         """`kickoff`, to await on a loop of your own."""
-        return await self._kickoff(self._request(messages, run_id, from_checkpoint, answers, rerun), response_format)
+        request = self._request(messages, run_id, from_checkpoint, answers, rerun, resume)
+        return await self._kickoff(request, response_format)
 
     def _request(
         self,
         messages: str | Sequence[Message] | None,
-        run_id: str | None,
+        run_id: str | UUID | None,
         from_checkpoint: FromCheckpoint,
         answers: Mapping[str, Any] | None,
         rerun: Iterable[str],
+        resume: bool,
     ) -> Request:
         inputs = None if messages is None else {"messages": _conversation(messages)}
-        return Request(inputs, run_id, from_checkpoint, answers, rerun)
+        return Request(inputs, run_id, from_checkpoint, answers, rerun, resume)
 
     def identity(self) -> str:
         """The same for every agent of this role."""

@@ -22,6 +22,7 @@ from crewlite.cli.stage import Stage
 @click.option("--inputs-file", type=click.File(encoding="utf-8"), metavar="F.json", help="Inputs; - for stdin.")
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
 @click.option("--run-id", metavar="ID", help="Name of the run; the same name goes on with it.")
+@click.option("--resume", is_flag=True, help="Go on with its newest unfinished run with these inputs, if there is one.")
 @manner_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
 def run(
     asked: Asked,
@@ -31,6 +32,7 @@ def run(
     inputs_file: IO[str] | None,
     message: str | None,
     run_id: str | None,
+    resume: bool,
 ) -> None:
     """Kick off a crew, an agent or a flow, and print its answer.
 
@@ -38,6 +40,8 @@ def run(
     @flow, whose inputs are its parameters. Only the answer goes to stdout; what happens meanwhile is shown on stderr.
     Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when it ends.
     """
+    if resume and run_id is not None:
+        raise click.UsageError("--resume looks for the run to go on with, and --run-id names it; wanted one of the two")
     given = {**_from_file(inputs_file), **pairs(inputs, "--input")}
     stage = Stage(manner)
     with stage.set_up():
@@ -48,7 +52,7 @@ def run(
         given = with_types(definition, given)
         definition = saving(definition, asked.location)
         stage.again = Again(asked.location, None if target == of_the_project() else target, manner.model)
-        stage.kickoff(definition, inputs=given or None, message=message, run_id=run_id, target=target)
+        stage.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 
 def _from_file(file: IO[str] | None) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Stage:
         inputs: Mapping[str, Any] | None = None,
         message: str | None = None,
         run_id: str | None = None,
+        resume: bool = False,
         source: CheckpointConfig | None = None,
         target: str | None = None,
     ) -> None:
@@ -77,7 +78,7 @@ class Stage:
         if self.manner.model:
             definition = on_model(definition, self.manner.model)
         self._look_ahead(definition, source, target)
-        options: dict[str, Any] = {"run_id": run_id, "from_checkpoint": source}
+        options: dict[str, Any] = {"run_id": run_id, "from_checkpoint": source, "resume": resume}
         options |= {"answers": self.manner.answers, "rerun": self.manner.rerun}
         shows = stream.told(self.output.out) if self.manner.as_json else watched()
         try:
@@ -151,6 +152,9 @@ class Stage:
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
+                if (answered := self.progress.answered) and not isinstance(error, CrewliteError):
+                    again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
+                    text = f"{text} - to do a recorded step again: {again}"
         kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed
         failed = kind(text)
         if self.manner.as_json:

@@ -17,6 +17,7 @@ from crewlite.errors import (
     MissingInput,
     NoModel,
     PlaceIsBehind,
+    QuestionsChanged,
     RunCancelled,
     text_of,
 )
@@ -33,6 +34,8 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
         return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
     if isinstance(error, RunCancelled):
         return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. What it has recorded is kept."
+    if isinstance(error, QuestionsChanged):
+        return _changed(error, again)
     return _with_advice(error, ref or "RUN", again) or text_of(error)
 
 
@@ -93,6 +96,16 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"definition is: --crew package.module:attribute, or crew in [tool.crewlite] of pyproject.toml.{model}"
             )
     return None
+
+
+def _changed(error: QuestionsChanged, again: Again) -> str:
+    told = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
+    changed = [word for address in error.changed if address for word in ("--rerun", address)]
+    return (
+        f"Run {error.ref!r} is finished, and is asked something else now: {told}. To have both answers, choose another "
+        f"run id; to run what has changed beside it: {again.line('fork', error.ref, *changed)} - or say in the "
+        f"definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
+    )
 
 
 def _refused(error: AnswerRefused, ref: str, again: Again) -> str:

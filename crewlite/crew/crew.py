@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import EnumType, StrEnum
 from typing import Any, ClassVar, Self
+from uuid import UUID
 
 from pydantic import Field, model_validator
 
@@ -21,7 +22,7 @@ from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
 from crewlite.llm.models import resolve_llm
-from crewlite.refs import check_name
+from crewlite.refs import as_run_id
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.facts import facts_of
@@ -127,10 +128,11 @@ class Crew(Definition):
         self,
         inputs: Mapping[str, Any] | None = None,
         *,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
     ) -> CrewOutput:
         """Run the crew and wait for its result.
 
@@ -141,29 +143,35 @@ class Crew(Definition):
                 override the crew's own configuration.
             answers: For calls in doubt: address to result.
             rerun: Addresses of calls in doubt to make again.
+            resume: Go on with the newest unfinished run of this crew with these inputs that nobody is at work on; begin
+                a new run if there is none.
 
         Raises:
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
-            InputsChanged, PlaceIsBehind, TaskGone, TaskDrifted, BranchConflictError: a resume that cannot be.
+            RunMismatch, InputsChanged, QuestionsChanged, PlaceIsBehind, TaskGone, TaskDrifted, BranchConflictError: a
+                resume that cannot be.
             InDoubt: a call declared effect="once" was cut in the middle.
             StoreError: a save failed, with on_save_error="raise".
         """
-        request = Request(inputs, run_id, from_checkpoint, answers, rerun)
+        request = Request(inputs, run_id, from_checkpoint, answers, rerun, resume)
         return run_sync("kickoff", lambda: self._kickoff(request), lambda: request.how_to_go_on("crew"))
 
     async def akickoff(
         self,
         inputs: Mapping[str, Any] | None = None,
         *,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
     ) -> CrewOutput:
         """`kickoff`, to await on a loop of your own."""
-        return await self._kickoff(Request(inputs, run_id, from_checkpoint, answers, rerun))
+        return await self._kickoff(Request(inputs, run_id, from_checkpoint, answers, rerun, resume))
 
-    def kickoff_for_each(self, inputs: Sequence[Mapping[str, Any]], *, run_id: str | None = None) -> list[CrewOutput]:
+    def kickoff_for_each(
+        self, inputs: Sequence[Mapping[str, Any]], *, run_id: str | UUID | None = None
+    ) -> list[CrewOutput]:
         """Run the crew once for each set of inputs, all at once. Results come in the order of the inputs.
 
         With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
@@ -175,9 +183,8 @@ class Crew(Definition):
                 "This crew is bound to one run, and kickoff_for_each starts several: "
                 "crew.bound_to(None).kickoff_for_each(...)"
             )
-        if run_id is not None:
-            check_name("run_id", run_id)
-        requests = [Request(each, f"{run_id}.{n}" if run_id else None) for n, each in enumerate(inputs)]
+        name = None if run_id is None else as_run_id(run_id)
+        requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]
 
         async def all_of_them() -> list[CrewOutput]:
             return await together([self._kickoff(request) for request in requests])

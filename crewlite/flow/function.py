@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
@@ -146,7 +147,7 @@ class FlowFunction(Generic[P, R]):
             raise ConfigError(f"@flow {self.name!r}: failure_policy is {failure_policy!r}; wanted a FailurePolicy")
         self._policy = failure_policy
         self._width = max_concurrency
-        if taken := {"run_id", "from_checkpoint", "answers", "rerun"} & self._signature.parameters.keys():
+        if taken := {"run_id", "from_checkpoint", "answers", "rerun", "resume"} & self._signature.parameters.keys():
             raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -167,35 +168,42 @@ class FlowFunction(Generic[P, R]):
     def kickoff(
         self,
         *args: Any,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Run the flow and return what the function returns."""
-        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
+        """Run the flow and return what the function returns.
+
+        `run_id`, `from_checkpoint`, `answers`, `rerun` and `resume` are those of `Crew.kickoff`; all else is for the
+        function.
+        """
+        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun, resume)
         return run_sync("kickoff", lambda: self._kickoff(request), lambda: request.how_to_go_on("flow")).value
 
     async def akickoff(
         self,
         *args: Any,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
         **kwargs: Any,
     ) -> Any:
         """`kickoff`, to await on a loop of your own."""
-        return (await self._kickoff(self._request(args, kwargs, run_id, from_checkpoint, answers, rerun))).value
+        return (await self._kickoff(self._request(args, kwargs, run_id, from_checkpoint, answers, rerun, resume))).value
 
     def submit(
         self,
         *args: Any,
-        run_id: str | None = None,
+        run_id: str | UUID | None = None,
         from_checkpoint: FromCheckpoint = None,
         answers: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
+        resume: bool = False,
         **kwargs: Any,
     ) -> FlowHandle:
         """Begin a run and go on. Raises what kickoff raises before a run begins."""
@@ -206,17 +214,17 @@ class FlowFunction(Generic[P, R]):
             )
         if background.on_loop_thread():
             raise OnLoopThread("submit", "await akickoff()")
-        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun)
+        request = self._request(args, kwargs, run_id, from_checkpoint, answers, rerun, resume)
         return FlowHandle(self._kickoff(request), request.progress)
 
     def preview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
         """What `kickoff` would do with these arguments: see `Crew.preview`. Code between the steps runs."""
-        request = self._request(args, kwargs, None, from_checkpoint, None, ())
+        request = self._request(args, kwargs, None, from_checkpoint, None, (), False)
         return run_sync("preview", lambda: self._preview(request), lambda: "Nothing was changed.")
 
     async def apreview(self, *args: Any, from_checkpoint: FromCheckpoint = None, **kwargs: Any) -> Preview:
         """`preview`, to await on a loop of your own."""
-        return await self._preview(self._request(args, kwargs, None, from_checkpoint, None, ()))
+        return await self._preview(self._request(args, kwargs, None, from_checkpoint, None, (), False))
 
     def fork(
         self,
@@ -265,12 +273,13 @@ class FlowFunction(Generic[P, R]):
         self,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        run_id: str | None,
+        run_id: str | UUID | None,
         from_checkpoint: FromCheckpoint,
         answers: Mapping[str, Any] | None,
         rerun: Iterable[str],
+        resume: bool,
     ) -> Request:
-        return Request(self._given(args, kwargs) or None, run_id, from_checkpoint, answers, rerun)
+        return Request(self._given(args, kwargs) or None, run_id, from_checkpoint, answers, rerun, resume)
 
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         try:

@@ -12,7 +12,7 @@ from crewlite.durable import Step
 from crewlite.errors import NonDeterminism
 from crewlite.runtime.numbering import is_counted
 from crewlite.state.addresses import is_right_below
-from crewlite.state.record import Outcome
+from crewlite.state.outcome import Outcome
 
 if TYPE_CHECKING:
     from crewlite.runtime.frame import Frame

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import durable, events
+from crewlite import background, durable, events
+from crewlite.errors import BranchConflictError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.runtime.frame import Frame
@@ -26,9 +27,11 @@ from crewlite.runtime.resumption import (
     secrets_of,
     tell_done,
     tell_kept,
+    tell_stored,
     told,
 )
 from crewlite.runtime.run import Run
+from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -54,22 +57,45 @@ async def kickoff(root: Root[T], request: Request) -> T:
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
-        run, inputs = await _take_up(root, request, config, secrets)
+        run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
     result = await drive(root, run, inputs, decided.setting, request.progress)
     request.progress.durability = run.durability
     return result
 
 
-async def _take_up(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
-    """Open the store and take the branch; go on with what it holds, or begin."""
-    if request.run_id or config.restore_from:
-        target, writer, lane, record = await taken(lambda: branch_for(root, request, config))
+async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
+    """Go on with the newest unfinished run that nobody is at work on; begin one if there is none.
+
+    Of several processes that want the same run, the claims let one have it; the others look further.
+    """
+    passed: set[str] = set()
+    inputs = request.inputs or {}
+    while found := await background.in_thread(newest_unfinished, root, inputs, config, secrets, frozenset(passed)):
+        try:
+            return await _take_up(root, request, config, secrets, found)
+        except (BranchConflictError, _Over):
+            passed.add(found.run_id)
+    return await _take_up(root, request, config, secrets)
+
+
+class _Over(Exception):
+    """A run was finished, or taken away, by somebody else since it was looked at."""
+
+
+async def _take_up(
+    root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
+) -> Begun:
+    """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
+    if found or request.run_id or config.restore_from:
+        target, writer, lane, record = await taken(lambda: found or branch_for(root, request, config))
     else:
         target, writer, lane, record = take(branch_for(root, request, config), new=True)  # nothing to wait for
     journal = Journal(
         target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, writer, lane
     )
     try:
+        if found and (not record.seq or record.finished):
+            raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
         if config.restore_from:  # it was there when it was looked for
@@ -119,6 +145,7 @@ async def _resume(
         superseded = record.finished and not finished
         if drifted is not None:
             tell_kept(journal, drifted)
+            tell_stored(root, record, target, journal)
         else:
             check_newest(root, record, target)
             if superseded:

@@ -30,7 +30,7 @@ from crewlite.runtime.failures import written
 from crewlite.runtime.slots import Slots
 from crewlite.state.addresses import leaf
 from crewlite.state.entry import Facts
-from crewlite.state.record import Attempt
+from crewlite.state.outcome import Attempt
 from crewlite.state.references import by_reference
 from crewlite.state.subscriber import Setting
 

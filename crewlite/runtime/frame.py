@@ -32,7 +32,7 @@ from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
 from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.slots import Slots
-from crewlite.state.record import Attempt, Outcome
+from crewlite.state.outcome import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")

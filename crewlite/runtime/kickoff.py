@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -24,9 +25,10 @@ from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.console import shown
 from crewlite.events.event_bus import event_bus
-from crewlite.refs import check_name
+from crewlite.refs import as_run_id
+from crewlite.runtime.advice import answered_before, note_answered, tell_unused
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.human import tell_unasked, terminal
+from crewlite.runtime.human import terminal
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
@@ -40,7 +42,7 @@ from crewlite.usage import Usage
 
 T = TypeVar("T", bound=BaseModel)
 log = logging.getLogger("crewlite.run")
-FromCheckpoint = CheckpointConfig | str | os.PathLike[str] | None
+FromCheckpoint = CheckpointConfig | str | UUID | os.PathLike[str] | None
 _TO_STOP = 1.0  # seconds that steps have to end when they are cut, before they are left behind
 
 
@@ -108,6 +110,8 @@ class Progress:
     """What the whole run had paid when it did."""
     durability: str = "off"
     """How far that result was saved."""
+    answered: tuple[str, ...] = ()
+    """If the run has failed: the last steps that answered from the record of an earlier life."""
     cancelled: bool = False
     """Whoever began it wants it to be stopped."""
 
@@ -168,11 +172,14 @@ class Request:
     """What the caller of a kickoff asks for."""
 
     inputs: Mapping[str, Any] | None = None
-    run_id: str | None = None
+    run_id: str | UUID | None = None
+    """Kept as a text."""
     from_checkpoint: FromCheckpoint = None
     answers: Mapping[str, Any] | None = None
     rerun: Iterable[str] = ()
     """One address, or several; kept as a tuple, as it is looked at more than once."""
+    resume: bool = False
+    """Go on with the newest unfinished run of this definition with these inputs; begin one if there is none."""
     progress: Progress = field(default_factory=_new_progress)
 
     def __post_init__(self) -> None:
@@ -184,6 +191,15 @@ class Request:
             )
         object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
         check_inputs(self.inputs)
+        if self.run_id is not None:
+            object.__setattr__(self, "run_id", as_run_id(self.run_id))
+        if not isinstance(self.resume, bool):
+            raise ConfigError(f"resume is {self.resume!r}; wanted True or False. A run is named by run_id=")
+        if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
+            raise ConfigError(
+                "resume=True looks for the run to go on with, and run_id or from_checkpoint (or the fork that this is "
+                "bound to) names one: wanted one of the two"
+            )
 
     def going_on_from(self, bound: FromCheckpoint) -> Request:
         """The same, from where a definition is bound to unless the caller says otherwise."""
@@ -204,8 +220,8 @@ class Request:
         if self.progress.branch != "main":
             ref = f"{self.progress.run_id}/{self.progress.branch}"
             return f"To go on: {kind}.kickoff(from_checkpoint={ref!r})"
-        if self.run_id:
-            return f"To go on: run the same script again, or {kind}.kickoff(run_id={self.run_id!r})"
+        if self.run_id or self.resume:
+            return f"To go on: run the same script again, or {kind}.kickoff(run_id={self.progress.run_id!r})"
         return f"To go on: {kind}.kickoff(run_id={self.progress.run_id!r})"
 
 
@@ -234,13 +250,13 @@ def plan(root: Root[Any], request: Request) -> Plan:
                 "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
             )
         config = (config or defaults()).overridden_by(override)
-    if request.run_id is not None:
-        check_name("run_id", request.run_id)
-        if config is None:
-            raise ConfigError(
-                f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
-                f"give it checkpoint=True"
-            )
+    if request.run_id is not None and config is None:
+        raise ConfigError(
+            f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
+            f"give it checkpoint=True"
+        )
+    if request.resume and config is None:
+        raise ConfigError(f"resume=True goes on with a recorded run, but this {root.kind} keeps none: checkpoint=True")
     if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
         events = ", ".join(config.on_events)
         log.warning(
@@ -269,7 +285,11 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
                 if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
                     run.emit(step.voice.source, event)
                 raise
-            _tell_unused(run)
+            except Exception as error:
+                progress.answered = answered_before(root.kind, run)
+                note_answered(error, root.kind, run, progress.answered)
+                raise
+            tell_unused(run)
             await run.journal.flush()
             return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
         finally:
@@ -278,16 +298,6 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
                 progress.end()
-
-
-def _tell_unused(run: Run) -> None:
-    """Warn of what the caller said to questions and steps that were never asked for: an address may be misspelt."""
-    tell_unasked(run)
-    record = run.record
-    begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else ()
-    if left := sorted(run.rerun - record.outcomes.keys() - set(begun)):
-        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
-        run.journal.warn(f"rerun: nobody has asked for {', '.join(left)}; the steps so far are {steps}")
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
@@ -312,16 +322,16 @@ async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.paused:
         await frame.announce(root.holds[0], partial(root.paused, waiting))
-    _tell_unused(run)
+    tell_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
 
 async def inside(scope: Frame, root: Root[T], request: Request) -> T:
     """A kickoff in the middle of another run is a step of that run, on that run's loop."""
-    if request.run_id or request.from_checkpoint:
+    if request.run_id or request.from_checkpoint or request.resume:
         raise ConfigError(
-            f"{root.kind} {root.name!r} is part of a run already: run_id and from_checkpoint are the run's"
+            f"{root.kind} {root.name!r} is part of a run already: run_id, from_checkpoint and resume are the run's"
         )
     if signals := named((root.setting, *root.inner)):
         log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)

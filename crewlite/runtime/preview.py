@@ -40,7 +40,8 @@ from crewlite.state.entry import Entry
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import read_lineage
 from crewlite.state.locate import Located
-from crewlite.state.record import Outcome, Record
+from crewlite.state.outcome import Outcome
+from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 
 T = TypeVar("T")

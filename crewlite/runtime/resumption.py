@@ -35,7 +35,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
     """The branch to go on with: the one a ref names, or that of the run asked for, or a new one. Reads the disk."""
     if config.restore_from is None:
         provider = provider_for(config.location, config.provider)
-        return Located(provider, config.location, request.run_id or new_id(), "main")
+        return Located(provider, config.location, str(request.run_id or new_id()), "main")
     found = locate(config.restore_from, config.location, config.provider, root.identity)
     if request.run_id not in (None, found.run_id):
         raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
@@ -136,13 +136,28 @@ def tell_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
         journal.warn(f"{what} is finished and kept, though what it asks has changed (on_drift='keep'): it {one}")
 
 
+def tell_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
+    """Warn where the result of a finished run answers though a checkpoint was named that more came after."""
+    if after := _after(record, located):
+        place = short(located.place or "")
+        journal.warn(
+            f"The run has finished, so its stored result answers, though checkpoint {place} was named, which "
+            f"{', '.join(after)} came after. To start again at that checkpoint: {root.kind}.fork({place!r}).kickoff()"
+        )
+
+
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
     """Raises PlaceIsBehind if the branch went on beyond the place asked for."""
-    place, newest = record.places.get(located.place or ""), record.newest_place
-    if place and newest and newest["seq"] > place["seq"]:
-        after = [p["address"] or p["trigger"] for p in record.places.values() if p["seq"] > place["seq"]]
+    newest = record.newest_place
+    if newest and (after := _after(record, located)):
         where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
-        raise PlaceIsBehind(short(place["id"]), **where, after=after, kind=root.kind)
+        raise PlaceIsBehind(short(located.place or ""), **where, after=after, kind=root.kind)
+
+
+def _after(record: Record, located: Located) -> list[str]:
+    """What checkpoints came after the one that was named, if one was."""
+    place = record.places.get(located.place or "")
+    return [p["address"] or p["trigger"] for p in record.places.values() if place and p["seq"] > place["seq"]]
 
 
 def definition_now(root: Root[Any], journal: Journal) -> Facts:

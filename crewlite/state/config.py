@@ -6,6 +6,7 @@ import difflib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
 
 from pydantic import Field, field_validator
 
@@ -55,7 +56,7 @@ class CheckpointConfig(Described):
             ),
             provider: BaseProvider | None = None,
             max_checkpoints: int | None = None,
-            restore_from: str | os.PathLike[str] | None = None,
+            restore_from: str | UUID | os.PathLike[str] | None = None,
             durability: Literal["sync", "async"] = "sync",
             on_save_error: Literal["warn", "raise"] = "warn",
             on_drift: Literal["keep", "rerun", "error"] | None = None,
@@ -66,6 +67,7 @@ class CheckpointConfig(Described):
     @classmethod
     def _path(cls, value: object) -> object:
         text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        text = str(text) if isinstance(text, UUID) else text
         if isinstance(text, str) and (not text.strip() or "\0" in text):
             raise ConfigError(f"{text!r} is no location; wanted a directory or a database, such as './.checkpoints'")
         return os.path.expanduser(text) if isinstance(text, str) else text

@@ -20,7 +20,8 @@ from crewlite.state.addresses import outers
 from crewlite.state.answer import Typed, check, typed
 from crewlite.state.entry import Facts, given_up
 from crewlite.state.fit import fitted, read
-from crewlite.state.record import Outcome, Record
+from crewlite.state.outcome import Outcome
+from crewlite.state.record import Record
 from crewlite.tools.base import as_text
 
 

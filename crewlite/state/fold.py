@@ -13,8 +13,9 @@ from typing import Any
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around
 from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
+from crewlite.state.outcome import Outcome
 from crewlite.state.paid import Paid
-from crewlite.state.record import Outcome, Record
+from crewlite.state.record import Record
 from crewlite.state.references import resolved
 from crewlite.state.values.current import merged_changes
 

@@ -20,9 +20,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+from uuid import UUID
 
 from crewlite.codec import decode
 from crewlite.errors import CrewliteError, RefError, StoreError
+from crewlite.refs import as_run_id
 from crewlite.state.answer import answer
 from crewlite.state.cancel import cancel
 from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
@@ -32,9 +34,10 @@ from crewlite.state.fork import Changes, fork
 from crewlite.state.holder import holder
 from crewlite.state.lineage import gone, trace
 from crewlite.state.locate import Located, exists, locate
+from crewlite.state.outcome import Attempt, LightEvent
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
 from crewlite.state.prune import Pruned, delete, prune
-from crewlite.state.record import Attempt, LightEvent, Record
+from crewlite.state.record import Record
 from crewlite.state.steps import StepView, attempts_of, steps_of
 from crewlite.state.transfer import digest, export_run, import_run
 from crewlite.usage import Usage
@@ -196,12 +199,12 @@ class History:
         """All branches of all runs, newest run first."""
         return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
 
-    def run(self, ref: str | Checkpoint = "latest") -> RunHistory:
+    def run(self, ref: str | UUID | Checkpoint = "latest") -> RunHistory:
         """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
         found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
 
-    def checkpoint(self, ref: str | Checkpoint = "latest") -> Checkpoint:
+    def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
         """The checkpoint that a ref names; of a run or branch, its newest. Raises RefError."""
         found = self._find(ref)
         places = RunHistory(self._store, found.run_id, found.branch).checkpoints()
@@ -220,7 +223,7 @@ class History:
 
     def fork(
         self,
-        ref: str | Checkpoint | RunHistory = "latest",
+        ref: str | UUID | Checkpoint | RunHistory = "latest",
         *,
         branch: str | None = None,
         operation_id: str | None = None,
@@ -248,7 +251,9 @@ class History:
         found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, changed=changed)
         return RunHistory(self._store, found.run_id, found.branch)
 
-    def answer(self, ref: str | Checkpoint | RunHistory, address: str, value: Any, *, ahead: bool = True) -> None:
+    def answer(
+        self, ref: str | UUID | Checkpoint | RunHistory, address: str, value: Any, *, ahead: bool = True
+    ) -> None:
         """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when it
@@ -262,7 +267,7 @@ class History:
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
 
-    def cancel(self, ref: str | Checkpoint | RunHistory) -> None:
+    def cancel(self, ref: str | UUID | Checkpoint | RunHistory) -> None:
         """Stop a run, wherever it is at work: its kickoff raises RunCancelled, within a second.
 
         What it has recorded is kept, and it goes on when it is kicked off again. One that nobody is at work on is
@@ -294,14 +299,15 @@ class History:
         with self._saving("not all of it was pruned"):
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
 
-    def delete(self, run_id: str) -> Pruned:
+    def delete(self, run_id: str | UUID) -> Pruned:
         """Delete a run with all its branches, finished or not. Raises RefError, and BranchConflictError if it runs."""
+        run_id = as_run_id(run_id)
         if not self._store.branches(run_id):
             raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
         with self._saving("the run was not deleted"):
             return delete(self._store, run_id)
 
-    def export(self, ref: str | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
+    def export(self, ref: str | UUID | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
         """Write the whole run that a ref names, all branches of it, to one JSON file. Returns its digest.
 
         Raises RefError, JournalCorrupt if the run is not sound, OSError; then there is no such file.
@@ -337,10 +343,10 @@ class History:
             self._store = self._provider.open(self._location)
         return found
 
-    def _find(self, ref: str | Checkpoint | RunHistory) -> Located:
+    def _find(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
         if isinstance(ref, RunHistory):
             return Located(self._provider, self._location, ref.run_id, ref.branch)
-        text = ref.ref if isinstance(ref, Checkpoint) else ref
+        text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
         if not isinstance(text, str):
             raise RefError(repr(text), "is no ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
         found = locate(text, self._location, self._provider, None)

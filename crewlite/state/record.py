@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
 from crewlite.codec import Json
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around, is_in_a_task_or_call, outer, outers
 from crewlite.state.entry import Entry, Facts
+from crewlite.state.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.paid import Paid
 from crewlite.state.references import resolved
 from crewlite.usage import Usage
@@ -22,70 +22,6 @@ _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", 
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a place that was named for the values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished step. `digest` is over the whole value, also where the value is stored as a reference."""
-
-    address: str
-    kind: str
-    attempt: int
-    fingerprint: str
-    value: Json
-    digest: str
-    usage: Json
-    means: dict[str, str]
-    milliseconds: float
-    seq: int
-    at: str
-    """When it was recorded."""
-    label: str | None = None
-    reused: str | None = None
-    """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
-    edited: bool = False
-    question: Mapping[str, str] = field(default_factory=dict)
-    """Texts of what it answers, such as the description of a task; none in what earlier releases recorded."""
-    drifted: tuple[str, ...] = ()
-    """Steps inside it whose answers were kept, though they had been asked something else."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A try that failed. `cause` is the child step it failed on; `final` says that it was not tried again."""
-
-    address: str
-    kind: str
-    number: int
-    error_type: str
-    message: str
-    traceback: str
-    milliseconds: float
-    cause: str | None
-    failure: str
-    """Its kind, as a FailurePolicy sees it; "" for steps that have none."""
-    final: bool
-    seq: int
-    started_at: datetime
-    ended_at: datetime
-    """When it was recorded, in UTC."""
-    fingerprint: str | None = None
-    """What was asked; told of a final one only."""
-    raised: Facts | None = None
-    """What it takes to raise its error again."""
-    usage: Usage = field(default_factory=Usage)
-    """In a history: what the steps paid that finished inside it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LightEvent:
-    """An event as history keeps it."""
-
-    type: str
-    event_id: str
-    timestamp: str
-    address: str
-    seq: int
 
 
 @dataclass
@@ -327,7 +263,7 @@ class Record:
             self.failures.pop(address, None)
             return
         if error := step.get("error"):
-            attempt = _attempt(step, self.seq, at)
+            attempt = attempt_of(step, self.seq, at)
             self.attempts.setdefault(address, []).append(attempt)
             self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
@@ -339,7 +275,7 @@ class Record:
             self.tasks[address] = None
         self._replace(address)
         self.failures.pop(address, None)
-        self.outcomes[address] = _outcome(step, self.seq, at)
+        self.outcomes[address] = outcome_of(step, self.seq, at)
         if step["kind"] == "human":
             self._bind(address)
 
@@ -368,48 +304,6 @@ class Record:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
             address = outer(address)
-
-
-def _attempt(step: Facts, seq: int, at: str) -> Attempt:
-    error, ended = step["error"], datetime.fromisoformat(at)
-    return Attempt(
-        step["address"],
-        step["kind"],
-        step.get("attempt", 1),
-        error["type"],
-        error["message"],
-        error["traceback"],
-        step["ms"],
-        error.get("cause"),
-        error["failure"],
-        error["final"],
-        seq,
-        ended - timedelta(milliseconds=step["ms"]),
-        ended,
-        step.get("fingerprint"),
-        error.get("raised"),
-    )
-
-
-def _outcome(step: Facts, seq: int, at: str) -> Outcome:
-    return Outcome(
-        step["address"],
-        step["kind"],
-        step.get("attempt", 1),
-        step["fingerprint"],
-        step["value"],
-        step["digest"],
-        step.get("usage"),
-        step.get("means", {}),
-        step["ms"],
-        seq,
-        at,
-        step.get("label"),
-        step.get("reused"),
-        step.get("edited", False),
-        step.get("question", {}),
-        tuple(step.get("drifted", ())),
-    )
 
 
 def _along(place: Facts) -> tuple[int, str]:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from crewlite import background
 from crewlite.codec import decode
@@ -38,7 +39,7 @@ class RuntimeState(Bag):
 
     @classmethod
     def open(
-        cls, name: str, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
+        cls, name: str | UUID, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
     ) -> RuntimeState:
         """A state without a run: values with snapshots. Use it with `with`, or `close` it.
 
@@ -55,7 +56,7 @@ class RuntimeState(Bag):
 
     @classmethod
     async def aopen(
-        cls, name: str, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
+        cls, name: str | UUID, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
     ) -> RuntimeState:
         """`open`, for coroutines. Use it with `async with`, or `aclose` it."""
         return cls._of(await background.on_loop(opened(name, location, provider)))

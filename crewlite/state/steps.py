@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from crewlite.codec import decode
 from crewlite.state.addresses import leaf, outer, try_of
-from crewlite.state.record import Attempt, Record
+from crewlite.state.outcome import Attempt
+from crewlite.state.record import Record
 from crewlite.usage import Usage
 
 StepStatus = Literal["finished", "failed", "in_doubt"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
+from uuid import UUID
 
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import EventBus, Subscription, event_bus
@@ -31,8 +32,8 @@ class EventRecorder:
     What was heard stays readable after the block. The block may be entered again, and goes on where it was.
     """
 
-    def __init__(self, run_id: str | None = None, *, bus: EventBus = event_bus) -> None:
-        self.run_id = run_id
+    def __init__(self, run_id: str | UUID | None = None, *, bus: EventBus = event_bus) -> None:
+        self.run_id = run_id if run_id is None else str(run_id)
         self._bus = bus
         self._heard: list[BaseEvent] = []
         self._subscription: Subscription | None = None

@@ -139,6 +139,35 @@ def test_the_location_of_the_crew_is_kept_unless_another_is_given(shop, tmp_path
     assert not (tmp_path / ".checkpoints").exists()
 
 
+def test_resume_goes_on_with_the_newest_unfinished_run_and_says_how_to_do_a_recorded_task_again(shop):
+    words = ["run", "crews:crew", "--input", "topic=tides", "--resume"]
+    shop.fail("two")
+    shop.do(*words)
+    again = shop.do(*words)
+    assert "to do a recorded step again: crewlite checkpoint fork" in again.stderr
+    assert "--rerun task:one" in again.stderr
+    assert shop.paid() == ["one", "two", "two"]
+    shop.heal()
+    assert shop.do(*words).stdout == "[Do three on tides]\n"
+    assert shop.paid() == ["two", "three"]
+    shop.do(*words)
+    assert shop.paid() == ["one", "two", "three"], "the next night"
+    assert "wanted one of the two" in shop.do(*words, "--run-id", "r").stderr
+
+
+def test_a_finished_run_of_a_crew_that_was_changed_since_says_the_commands_out(shop):
+    words = ["run", "crews:crew", "--input", "topic=tides", "--run-id", "r"]
+    shop.ask(*words)
+    module = shop.path / "crews.py"
+    module.write_text(module.read_text().replace("Do {n} on", "Act {n} on"))
+    refused = shop.do(*words)
+    assert refused.returncode == 1
+    assert "task:one answered 'Do one on tides', and is asked 'Act one on tides' now" in refused.stderr
+    assert "crewlite checkpoint fork" in refused.stderr
+    assert "--rerun task:one --rerun task:two --rerun task:three" in refused.stderr
+    assert "crew.fork" not in refused.stderr
+
+
 def test_the_same_run_id_goes_on_and_a_finished_run_is_not_paid_again(shop):
     words = ["run", "crews:crew", "--input", "topic=tides", "--run-id", "r"]
     shop.fail("two")

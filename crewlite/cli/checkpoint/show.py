@@ -18,7 +18,7 @@ from crewlite.state.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
-    from crewlite.state.record import Attempt
+    from crewlite.state.outcome import Attempt
     from crewlite.state.steps import StepView
 
 _STEPS = (

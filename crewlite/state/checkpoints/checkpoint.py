@@ -13,7 +13,8 @@ from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
 from crewlite.state.checkpoints import written
 from crewlite.state.checkpoints.diff import Diff, diff
 from crewlite.state.entry import Entry, Facts
-from crewlite.state.record import LightEvent, Record
+from crewlite.state.outcome import LightEvent
+from crewlite.state.record import Record
 from crewlite.usage import Usage
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from uuid import UUID
 
 from crewlite import background
 from crewlite.codec import digest
@@ -23,8 +24,9 @@ from crewlite.state.take import claimed, taken
 T = TypeVar("T")
 
 
-async def opened(name: str, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
+async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
     """The journal of the state of that name, claimed; one in memory where no store is named. See RuntimeState.open."""
+    name = str(name) if isinstance(name, UUID) else name
     run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
     check_name("state", run_id)
     check_name("branch", branch or "main", slashes=True)

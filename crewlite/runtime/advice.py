@@ -1,0 +1,42 @@
+"""What a run tells its author when it ends: what was said in vain, and how to do a recorded step again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite.errors import CrewliteError, Redacted, StepRaised
+from crewlite.runtime.human import tell_unasked
+from crewlite.runtime.run import Run
+from crewlite.state.addresses import is_right_below
+
+_NAMED = 3  # steps that a note names
+
+
+def tell_unused(run: Run) -> None:
+    """Warn of what the caller said to questions and steps that were never asked for: an address may be misspelt."""
+    tell_unasked(run)
+    record = run.record
+    begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else ()
+    if left := sorted(run.rerun - record.outcomes.keys() - set(begun)):
+        steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
+        run.journal.warn(f"rerun: nobody has asked for {', '.join(left)}; the steps so far are {steps}")
+
+
+def answered_before(kind: str, run: Run) -> tuple[str, ...]:
+    """The last steps of a run that an earlier life has done: they answered from the record, right or wrong."""
+    outcomes = run.record.outcomes
+    before = [at for at in run.begun if at in outcomes and is_right_below(at, "")] if kind != "agent" else []
+    return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
+
+
+def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
+    """Note on an error of the author's own code how to do such steps again, as mending them changes nothing here."""
+    if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
+        return
+    ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
+    note = (
+        f"{', '.join(answered)} answered from the record of run {ref!r}: mending what a step does leaves what it came "
+        f"to. To do a step again: {kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+    )
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

@@ -1,0 +1,48 @@
+"""`kickoff(resume=True)`: which run to go on with, where nobody has named one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from crewlite.codec import digest, encode
+from crewlite.errors import JournalCorrupt
+from crewlite.runtime.kickoff import Root
+from crewlite.secrets import Secrets
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.lineage import whole
+from crewlite.state.locate import Located, exists
+from crewlite.state.providers import provider_for
+from crewlite.state.record import Record
+
+log = logging.getLogger("crewlite.run")
+
+
+def newest_unfinished(
+    root: Root[Any], inputs: Mapping[str, Any], config: CheckpointConfig, secrets: Secrets, passed: Collection[str]
+) -> Located | None:
+    """The newest run of this definition with these inputs that has no result yet, but for those `passed`.
+
+    None if there is none. Forks do not count. Reads the disk: the journals of this definition's runs, newest first, up
+    to the one found. One that cannot be read is passed over, with a warning.
+    """
+    provider = provider_for(config.location, config.provider)
+    if not exists(config.location, provider):
+        return None
+    wanted = digest(secrets.mask_data(encode(dict(inputs), "inputs")))
+    store = provider.open(config.location)
+    try:
+        for info in store.branches():
+            if info.identity != root.identity or info.base is not None or info.run_id in passed:
+                continue
+            try:
+                record = Record.of(whole(store, info.run_id, info.branch))
+            except JournalCorrupt as error:
+                log.warning("resume: run %s is passed over: %s", info.run_id, error)
+                continue
+            if record.seq and not record.finished and digest(record.run["inputs"]) == wanted:
+                return Located(provider, config.location, info.run_id, info.branch)
+    finally:
+        store.close()
+    return None

@@ -1,0 +1,47 @@
+"""What a resume says where it does what somebody may not have expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Crew, History
+from crewlite.flow import flow, step
+
+
+def test_a_finished_run_named_by_an_older_checkpoint_says_that_its_result_answers_and_how_to_fork(
+    make_crew, on_disk, caplog
+):
+    crew = make_crew(["a", "b", "c", "again"], checkpoint=on_disk())
+    crew.kickoff(run_id="r")
+    first, second, _ = History(on_disk().location).run("r").checkpoints()
+    assert crew.kickoff(from_checkpoint=second.ref).raw == "c"
+    assert f"checkpoint {second.id[-8:]} was named, which task:t2 came after" in caplog.text
+    assert f"crew.fork('{second.id[-8:]}').kickoff()" in caplog.text
+    assert isinstance(crew.fork(second.id[-8:]), Crew)
+    caplog.clear()
+    crew.kickoff(run_id="r")
+    crew.kickoff(from_checkpoint="r@task:t2")
+    assert "was named" not in caplog.text
+    assert first.id not in caplog.text
+
+
+def test_a_run_that_fails_on_a_recorded_result_says_the_line_that_does_the_step_again(on_disk):
+    wrong = [True]
+
+    @step
+    def load() -> str:
+        return "x" if wrong else "7"
+
+    @flow(name="count", checkpoint=on_disk())
+    def count() -> int:
+        return int(load())
+
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        count.kickoff(run_id="r")
+    assert not hasattr(caught.value, "__notes__"), "in its first life there is nothing to do again"
+    wrong.clear()
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        count.kickoff(run_id="r")
+    [note] = caught.value.__notes__
+    assert "flow.fork('r', rerun=['step:load']).kickoff()" in note
+    assert count.fork("r", rerun=["step:load"]).kickoff() == 7
