@@ -1,6 +1,10 @@
 # Two commands do everything on a fresh machine with Python 3.11: `make demo` and `make test`.
 PYTHON ?= python3
+ifeq ($(origin PYTHON), file)
 VENV   := .venv
+else  # an environment of its own for each Python that is named: make test PYTHON=python3.12
+VENV   := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+endif
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
@@ -40,4 +44,4 @@ crowds: $(READY)
 	CROWDS=$(or $(CROWDS),50) $(PYTEST) -m soak -v -s tests/crash/test_swarm.py -k many_crowds
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,14 +14,29 @@ from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.events.event_bus import event_bus
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
+
+_SOAK = 7200  # seconds that a long trial may take
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(_SOAK), append=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _as_at_a_terminal():
+    """Run the tests in the background as in the foreground."""
+    children.heed_signals()
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """Run in an empty directory, without a model from the environment, and leave no handler behind."""
+    """Run in an empty directory, without a model from the environment, and leave no handler and no process behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CREWLITE_MODEL", raising=False)
-    with event_bus.scoped():
+    with event_bus.scoped(), children.ended():
         yield
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from crewlite.cli.main import main
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 
@@ -87,21 +86,15 @@ class Shop:
     def environment(self, **more):
         return {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1", **more}
 
-    def begin(self, *words, **environment):
-        return subprocess.Popen(
-            [*CREWLITE, *words],
-            cwd=self.path,
-            env=self.environment(**environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+    def begin(self, *words, started=(), **environment):
+        return children.Child([*started, *CREWLITE, *words], **self._options(environment))
 
     def do(self, *words, **environment):
-        process = self.begin(*words, **environment)
-        process.stdout, process.stderr = process.communicate(timeout=30)
-        return process
+        return children.run([*CREWLITE, *words], **self._options(environment))
+
+    def _options(self, environment):
+        env, said = self.environment(**environment), {"stdout": children.PIPE, "stderr": children.PIPE}
+        return {"cwd": self.path, "env": env, "text": True, "encoding": "utf-8", **said}
 
     def ask(self, *words):
         """As `do`, but in this process, which is quicker."""
@@ -133,10 +126,7 @@ class Shop:
 
     def until(self, call):
         """Wait until a call was made."""
-        end = time.monotonic() + 20
-        while not any(call in line for line in self.calls()):
-            assert time.monotonic() < end, self.calls()
-            time.sleep(0.01)
+        children.until(lambda: any(call in line for line in self.calls()))
 
     def hang(self, word):
         (self.path / "hang").write_text(word)

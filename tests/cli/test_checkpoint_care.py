@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.cli.checkpoint import care
 from crewlite.cli.main import main
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 
@@ -144,7 +144,7 @@ db.execute("UPDATE entry SET body = replace(body, 't1', 't9') WHERE seq = 5 "
            "AND branch_id = (SELECT id FROM branch WHERE run_id = 'one')")
 db.commit()
 db.close()"""
-        subprocess.run([sys.executable, "-c", code, location], check=True)
+        children.run([sys.executable, "-c", code, location], check=True)
         return
     path = Path(location, "journal", "one", "main.jsonl")
     lines = path.read_text().splitlines(keepends=True)
@@ -183,9 +183,9 @@ def test_one_damaged_run_does_not_hide_the_others(location):
 def test_the_real_command_ends_with_the_code_of_its_doctor(location):
     damage(location)
     command = [*CREWLITE, "checkpoint", "--location", location, "doctor"]
-    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 1
-    assert subprocess.run([*command, "--repair"], capture_output=True, timeout=60).returncode == 0
-    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 0
+    assert children.run(command, capture_output=True).returncode == 1
+    assert children.run([*command, "--repair"], capture_output=True).returncode == 0
+    assert children.run(command, capture_output=True).returncode == 0
 
 
 def test_delete_wants_yes_where_nobody_can_be_asked(location):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from crewlite.cli.main import main
 from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import ask as asked, flow
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 
@@ -164,7 +164,7 @@ def test_help_loads_nothing_that_costs(words):
         "except SystemExit: pass\n"
         "print([m for m in ('rich', 'sqlite_utils', 'sqlite3', 'jinja2', 'litellm') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
@@ -175,7 +175,7 @@ def completed(line, **environment):
     words = line.split(" ")
     env = {**os.environ, "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), **environment}
     env["_CREWLITE_COMPLETE"] = "bash_complete"
-    done = subprocess.run(CREWLITE, capture_output=True, text=True, env=env, timeout=60)
+    done = children.run(CREWLITE, capture_output=True, text=True, env=env)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -244,7 +244,7 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
 
 
 def test_the_command_is_also_a_module():
-    done = subprocess.run([sys.executable, "-m", "crewlite", "--version"], capture_output=True, text=True, timeout=60)
+    done = children.run([sys.executable, "-m", "crewlite", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.startswith("crewlite, version")) == (0, True)
 
 
@@ -268,9 +268,7 @@ def test_an_output_that_cannot_be_written_is_called_so(tmp_path):
     kick_off(".checkpoints", "one")
     for words in (["list"], ["show"], ["tree", "--json"], ["resume", "one"]):
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [*CREWLITE, "checkpoint", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
-            )
+            done = children.run([*CREWLITE, "checkpoint", *words], stdout=full, stderr=children.PIPE, text=True)
         assert done.returncode == 1, words
         assert "Error: the output cannot be written: [Errno 28]" in done.stderr
         assert "Traceback" not in done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -15,6 +14,7 @@ from crewlite.errors import ConfigError
 from crewlite.events import TaskCompletedEvent
 from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM, ToolCall
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 HOSTILE = "a\x1b[31mred\x1b[0m [bold]b[/bold] c\x00d \u202eevil\u202c \x9b2J e\u2028f \U0001f600 [/] end"
@@ -51,7 +51,7 @@ def fill(location):
         "tasks = [Task(name=n, description=n, expected_output='t', agent=agent) for n in ('a', 'pay')]\n"
         f"Crew(tasks=tasks, checkpoint=CheckpointConfig(location={str(location)!r})).kickoff(run_id='killed')\n"
     )
-    assert subprocess.run([sys.executable, "-c", killed], timeout=60).returncode == 9
+    assert children.run([sys.executable, "-c", killed]).returncode == 9
     return str(location)
 
 
@@ -336,9 +336,9 @@ def test_nothing_that_was_recorded_or_typed_acts_on_the_terminal(location, words
         assert "\\u202eevil" in shown or "info" in words
 
 
-def run(*words, stdout=subprocess.PIPE, **environment):
+def run(*words, stdout=children.PIPE, **environment):
     env = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
-    done = subprocess.run([*CREWLITE, "checkpoint", *words], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=60)
+    done = children.run([*CREWLITE, "checkpoint", *words], stdout=stdout, stderr=children.PIPE, env=env)
     return done
 
 
@@ -366,7 +366,7 @@ def on_terminal(directory, *words, columns=80, **environment):
     main_end, own_end = pty.openpty()
     env = {**os.environ, "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
     command = [*CREWLITE, "checkpoint", "--location", directory, *words]
-    with subprocess.Popen(command, stdin=own_end, stdout=own_end, stderr=own_end, env=env) as child:
+    with children.Child(command, stdin=own_end, stdout=own_end, stderr=own_end, env=env) as child:
         os.close(own_end)
         text = b""
         while True:
@@ -425,7 +425,7 @@ def test_a_run_at_work_says_who_is_at_it_and_not_how_to_go_on(tmp_path):
         f"config = CheckpointConfig(location={place!r}, on_events=True)\n"
         "Agent(role='W', goal='w', llm=ScriptedLLM(act), checkpoint=config).kickoff('Well?', run_id='busy')\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", holds], stdin=-1, stdout=-1, text=True)
+    process = children.Child([sys.executable, "-c", holds], stdin=-1, stdout=-1, text=True)
     process.stdout.readline()
     said = f"at work (process {process.pid} on "
     shown = ask("show", "busy", "--location", place)
@@ -434,7 +434,7 @@ def test_a_run_at_work_says_who_is_at_it_and_not_how_to_go_on(tmp_path):
     assert "crewlite checkpoint resume" not in shown
     assert said in ask("tree", "--location", place)
     assert json.loads(ask("show", "busy", "--json", "--location", place))["at_work"].startswith("process ")
-    process.communicate("\n", timeout=30)
+    process.communicate("\n")
     with History(place) as history:
         assert history.run("busy").at_work is None
     assert "at work" not in ask("show", "busy", "--location", place)

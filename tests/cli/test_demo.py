@@ -3,19 +3,19 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 
 from crewlite import History
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main()"]
 
 
 def run(*arguments, **environment):
     env = {**os.environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8", **environment}
-    return subprocess.run([*CREWLITE, *arguments], capture_output=True, env=env, timeout=60)
+    return children.run([*CREWLITE, *arguments], capture_output=True, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_every_citation_of_the_brief_is_true(place, shown):
 
 def test_the_line_it_ends_with_works(shown, place):
     line = shown.rstrip().splitlines()[-1].split()
-    ended = subprocess.run(line, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"}, timeout=60)
+    ended = children.run(line, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "utf-8"})
     assert ended.returncode == 0
     assert "crew brief has finished" in ended.stdout.decode("utf-8")
 

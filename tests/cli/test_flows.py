@@ -4,13 +4,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
 from crewlite import History
+from tests import children
 
 CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 posix = pytest.mark.skipif(os.name == "nt", reason="needs signals or a pseudo-terminal")
@@ -170,7 +170,7 @@ def test_a_killed_flow_is_resumed_and_no_step_is_made_twice(flows):
     process = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
     flows.until("fetch 2")
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate()
     flows.heal()
     done = flows.do("checkpoint", "resume")
     assert done.returncode == 1
@@ -192,7 +192,7 @@ def test_an_interrupted_flow_says_how_to_go_on(flows):
     process = flows.begin("run", "flows:sums", "--input", "one=1", "--run-id", "s")
     flows.until("fetch 2")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate()
     assert process.returncode == 130
     assert "Interrupted. To go on: crewlite checkpoint resume s --crew flows:sums" in said
 
@@ -329,7 +329,7 @@ def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
     told = until(leader, b"Publish 'x'? ")
     assert b"Input should be a valid boolean" in told
     os.write(leader, b"y\n")
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate()
     os.close(leader)
     assert (process.returncode, json.loads(out)["title"]) == (0, "x by Ada")
 
@@ -341,7 +341,7 @@ def test_ctrl_c_at_a_question_leaves_a_run_that_waits(flows):
     os.write(leader, b"\x03")
     told = until(leader, b"To go on: crewlite checkpoint resume p --crew flows:publish")
     assert b"Traceback" not in told
-    process.communicate(timeout=20)
+    process.communicate()
     os.close(leader)
     assert process.returncode == 130
     with History(flows.path / ".checkpoints") as history:
@@ -354,12 +354,12 @@ def at_terminal(flows):
     import termios
 
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
+    process = children.Child(
         [*CREWLITE, "run", "flows:publish", "--input", "text=x", "--run-id", "p"],
         cwd=flows.path,
         env=flows.environment(COLUMNS="100", LINES="24", TERM="xterm"),
         stdin=follower,
-        stdout=subprocess.PIPE,
+        stdout=children.PIPE,
         stderr=follower,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -491,7 +491,7 @@ def test_a_run_is_stopped_from_another_terminal_and_resumed(flows):
     flows.until("fetch 2")
     done = flows.ask("checkpoint", "cancel", "s")
     assert done.stdout == "■ s/main is cancelled\n\nto go on  crewlite checkpoint resume s --crew MODULE:sums\n"
-    stdout, stderr = child.communicate(timeout=20)
+    stdout, stderr = child.communicate()
     assert (child.returncode, stdout) == (1, "")
     assert "Run 's' was cancelled" in stderr
     assert "crewlite checkpoint resume s --crew flows:sums" in stderr

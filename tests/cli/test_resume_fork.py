@@ -17,7 +17,7 @@ def killed(shop, word, *words):
     process = shop.begin(*words)
     shop.until(word)
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate()
     shop.heal()
     return shop.paid()
 
@@ -202,7 +202,7 @@ def test_a_resume_that_is_interrupted_says_how_to_go_on(shop):
     assert "is being run by" in busy.stderr
     assert "crewlite checkpoint fork r/main --crew crews:crew" in busy.stderr
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate()
     assert process.returncode == 130
     assert "Interrupted. To go on: crewlite checkpoint resume r --crew crews:crew" in said
 

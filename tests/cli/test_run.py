@@ -4,13 +4,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
 
 from crewlite import History
 from crewlite.cli.words import without_advice
+from tests import children
 
 if os.name == "posix":
     import fcntl
@@ -221,7 +221,7 @@ def test_a_signal_leaves_a_run_that_can_go_on_and_says_how(shop, name, status):
     process = shop.begin("run", "crews:crew", "--input", "topic=tides", "--run-id", "r", "--location", "my runs")
     shop.until("two")
     process.send_signal(getattr(signal, name))
-    out, said = process.communicate(timeout=20)
+    out, said = process.communicate()
     assert process.returncode == status
     assert out == ""
     assert "Interrupted. To go on: crewlite checkpoint resume r --location 'my runs' --crew crews:crew\n" in said
@@ -234,12 +234,26 @@ def test_a_signal_leaves_a_run_that_can_go_on_and_says_how(shop, name, status):
 
 
 @posix
+def test_a_command_in_the_background_outlives_its_terminal(shop):
+    shop.hang("two")
+    process = shop.begin("run", "crews:crew", "--input", "topic=tides", started=children.IN_THE_BACKGROUND)
+    shop.until("two")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(children.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+
+
+@posix
 def test_a_crew_that_listens_to_signals_hears_them_here_too(shop, tmp_path):
     shop.hang("two")
     process = shop.begin("run", "crews:hears", "--input", "topic=tides", "--run-id", "r")
     shop.until("two")
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate()
     assert process.returncode == 143
     assert said.count("To go on: crewlite checkpoint resume r --crew crews:hears") == 1
     with History(tmp_path / ".checkpoints") as history:
@@ -253,12 +267,12 @@ def test_on_a_terminal_it_is_shown_live_on_stderr_and_ctrl_c_leaves_it_tidy(shop
     shop.hang("two")
     leader, follower = pty.openpty()
     where = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
-    process = subprocess.Popen(
+    process = children.Child(
         [*CREWLITE, "run", "crews:crew", "--input", "topic=tides", "--run-id", "r"],
         cwd=shop.path,
         env=shop.environment(**where),
         stdin=follower,
-        stdout=subprocess.PIPE,
+        stdout=children.PIPE,
         stderr=follower,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -273,7 +287,7 @@ def test_on_a_terminal_it_is_shown_live_on_stderr_and_ctrl_c_leaves_it_tidy(shop
     with contextlib.suppress(OSError):  # so Linux says that the other end was closed
         while piece := os.read(leader, 10_000):
             told += piece
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate()
     assert (process.returncode, out) == (130, b"")
     last = told.decode().rpartition("\x1b[J")[2]
     assert "Interrupted. To go on: crewlite checkpoint resume r --crew crews:crew" in last
@@ -286,7 +300,7 @@ def test_a_terminal_that_goes_away_ends_the_run_in_good_order(shop, tmp_path):
 
     shop.hang("two")
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
+    process = children.Child(
         [*CREWLITE, "run", "crews:crew", "--input", "topic=tides", "--run-id", "r"],
         cwd=shop.path,
         env=shop.environment(TERM="xterm"),
@@ -299,7 +313,7 @@ def test_a_terminal_that_goes_away_ends_the_run_in_good_order(shop, tmp_path):
     os.close(follower)
     shop.until("two")
     os.close(leader)
-    assert process.wait(timeout=20) == 129
+    assert process.wait() == 129
     with History(tmp_path / ".checkpoints") as history:
         assert history.run("r").tasks == ("task:one",)
 
@@ -310,7 +324,7 @@ def test_an_interrupted_stream_of_json_ends_with_the_way_on(shop):
     process = shop.begin("run", "crews:off", "--input", "topic=tides", "--json")
     shop.until("one")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate()
     assert process.returncode == 130
     assert '"code": "interrupted"' in out.splitlines()[-1]
     assert "Nothing was saved: the crew has checkpoint=False." in out.splitlines()[-1]
@@ -321,7 +335,7 @@ def test_a_reader_that_has_seen_enough_does_not_end_the_run(shop, tmp_path):
     process = shop.begin("run", "crews:crew", "--input", "topic=tides", "--run-id", "r", "--json")
     process.stdout.readline()
     process.stdout.close()
-    process.wait(timeout=20)
+    process.wait()
     process.stderr.close()
     assert History(tmp_path / ".checkpoints").run("r").status == "finished"
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import children
+
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the nursery forks; Windows cannot")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the nursery forks; Windows cannot"),
+    pytest.mark.timeout(1500),
+]
 
 
 def run(
     program: str, *arguments: object, environment: dict[str, str] | None = None, patience: float | None = 1500
 ) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience, env=environment)
+    done = children.run(command, capture_output=True, text=True, timeout=patience, env=environment)
     assert done.stdout, done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from crewlite import Agent, Crew, Process, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError, MissingInput, NoModel
 from crewlite.events import BaseEvent, CrewKickoffCompletedEvent
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 def agent(*replies, role="Worker", **fields):
@@ -246,7 +246,7 @@ print(Crew(tasks=[task], checkpoint=CheckpointConfig(location=sys.argv[1])).kick
 
     def run(word):
         command = [sys.executable, "-c", script, on_disk().location, word]
-        return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+        return children.run(command, capture_output=True, text=True).stdout.split("\n")
 
     assert run("die") == ["asked first", ""]
     assert run("live") == ["asked second", "outer", ""]

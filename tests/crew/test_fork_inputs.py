@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from crewlite import Agent, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError, InputsChanged, MissingInput, TaskDrifted
 from crewlite.events import StepReplayedEvent
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Stop(Exception):
@@ -325,7 +325,7 @@ else:
 def test_a_fork_made_in_one_process_is_cut_in_a_second_and_finished_in_a_third(on_disk):
     def script(*words):
         command = [sys.executable, "-c", SCRIPT, on_disk().location, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = children.run(command, capture_output=True, text=True, check=False)
         return done.stdout.splitlines()
 
     assert script("die") == ["asked Do 0", "asked Do 1", "asked Do 2"]

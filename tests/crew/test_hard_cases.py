@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from crewlite.errors import (
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Stop(Exception):
@@ -58,7 +58,7 @@ Crew(tasks=[task], checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(ru
 
 
 def cut(config, how):
-    assert subprocess.run([sys.executable, "-c", CUT, config.location, how]).returncode == 9
+    assert children.run([sys.executable, "-c", CUT, config.location, how]).returncode == 9
 
 
 def payer(paid, *replies, description="d"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -27,6 +26,7 @@ from crewlite.errors import (
 )
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Cut(Exception):
@@ -544,8 +544,8 @@ NOTHING_IMPORTED = """
 @pytest.mark.parametrize("store", ["store", "store.db"])
 def test_nothing_is_imported_or_run_for_what_is_stored(tmp_path, store):
     code = textwrap.dedent(NOTHING_IMPORTED.format(tests=str(Path(__file__).parent)))
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / store)], capture_output=True, text=True, timeout=60, check=False
+    done = children.run(
+        [sys.executable, "-c", code, str(tmp_path / store)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.splitlines()) == (0, ["[]", "False"]), done.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import threading
 
@@ -24,6 +23,7 @@ from crewlite.errors import (
 )
 from crewlite.events import BaseEvent, StepReplayedEvent, TaskCompletedEvent, TaskStartedEvent
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 DOWN = ConnectionAbortedError  # not retried: see `stops`
 
@@ -352,7 +352,7 @@ print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kicko
 def test_another_process_goes_on_where_one_died(on_disk):
     def script(word):
         command = [sys.executable, "-c", SCRIPT, on_disk().location, word]
-        return subprocess.run(command, capture_output=True, text=True)
+        return children.run(command, capture_output=True, text=True)
 
     assert script("die").stdout.split("\n") == ["asked 0", "asked 1", ""]
     assert script("live").stdout.split("\n") == ["asked 1", "asked 2", "answer 2", ""]
@@ -385,7 +385,7 @@ Crew(tasks=[task], checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(ru
 
 def cut_in_a_call(config, effect):
     """A crew whose payment was cut in the middle, and the list of payments made since."""
-    subprocess.run([sys.executable, "-c", CUT, config.location, effect], check=False)
+    children.run([sys.executable, "-c", CUT, config.location, effect], check=False)
     paid = []
 
     @tool(effect=effect)
@@ -429,7 +429,7 @@ def test_a_call_in_doubt_that_may_repeat_runs_again_and_says_so(on_disk, effect)
     crew, paid = cut_in_a_call(on_disk(), effect)
     [call] = [step for step in History(on_disk().location).run("r").steps if step.status == "in_doubt"]
     assert (call.address, call.repeatable) == ("task:t/tool:pay", True)
-    shown = subprocess.run(
+    shown = children.run(
         [sys.executable, "-m", "crewlite", "checkpoint", "show", "r", "--location", on_disk().location],
         capture_output=True,
         text=True,

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from pages import PACKAGE, PAGES, ROOT, Block, Docstring, blocks, docstrings, st
 
 from crewlite.cli.main import main
 from crewlite.events.event_bus import event_bus
+from tests import children
 
 COMMANDS = {  # shell lines without an effect worth a test of their own, each with who covers it
     "python -m tests.docs.catalogue",  # test_catalogue.py compares what it writes
@@ -170,7 +170,7 @@ def understood(words: list[str]) -> bool:
 def script(words: list[str], settings: dict[str, str]) -> str:
     """Run a file of the page in a process of its own; what it printed."""
     environment = {**os.environ, **settings}
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=environment, timeout=60)
+    done = children.run([sys.executable, *words], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import gc
 import logging
-import subprocess
 import sys
 import textwrap
 import threading
@@ -19,6 +18,7 @@ from crewlite.errors import OnLoopThread
 from crewlite.events import BaseEvent, StepCompletedEvent, StepStartedEvent, TaskCompletedEvent, TaskFailedEvent
 from crewlite.events.event_bus import EventBus, crewlite_event_bus, event_bus
 from crewlite.testing import EventRecorder
+from tests import children
 
 
 @pytest.fixture
@@ -622,9 +622,7 @@ def test_flush_with_nothing_to_wait_for_is_done_at_once(bus):
 
 
 def run(code):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=30, check=False
-    )
+    return children.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
 
 
 def test_what_async_handlers_have_not_heard_at_the_end_of_the_program_they_hear_still():

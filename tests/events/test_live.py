@@ -4,7 +4,6 @@ import io
 import logging
 import os
 import re
-import subprocess
 import sys
 import threading
 
@@ -22,6 +21,7 @@ from crewlite.events import (
 )
 from crewlite.events.underway import Underway, elapsed, spent, still_open
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
 
@@ -358,9 +358,7 @@ def test_on_a_pseudo_terminal_a_question_can_be_answered():
 
     leader, follower = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "60", "LINES": "24"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stdin=follower, stdout=follower, stderr=follower, env=env
-    )
+    process = children.Child([sys.executable, "-c", SCRIPT], stdin=follower, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     told = b""
     while b"Name? " not in told:
@@ -374,7 +372,7 @@ def test_on_a_pseudo_terminal_a_question_can_be_answered():
     except OSError:  # so Linux says that the other end was closed
         pass
     os.close(leader)
-    assert process.wait(timeout=20) == 0
+    assert process.wait() == 0
     lines = shown(told.decode())
     assert "Name? Ann" in lines
     assert lines[lines.index("Name? Ann") + 1] == "hello Ann"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from crewlite.errors import AnswerRefused, AnswerTimeout, BranchConflictError, C
 from crewlite.events import FlowPausedEvent, HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder, ScriptedLLM, ToolCall
+from tests import children
 
 ADDRESS = "human:publish"
 
@@ -348,12 +348,12 @@ print(greet.kickoff(run_id="greet"))
 def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     (tmp_path / "greet.py").write_text(PROGRAM)
     main, side = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "greet.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    child = children.Child(
+        [sys.executable, "greet.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
     )
     os.close(side)
     os.write(main, b"Ada\nmany\n36\n")
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate()
     shown = os.read(main, 10_000).decode()
     os.close(main)
     assert out == "('Ada', 36)\n"
@@ -377,12 +377,12 @@ for begin in (lambda: flow(checkpoint=True)(greet).kickoff(run_id="one"), flow(g
 def test_whoever_ends_the_input_of_a_terminal_has_left_it(tmp_path):
     (tmp_path / "left.py").write_text(LEFT)
     main, side = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "left.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    child = children.Child(
+        [sys.executable, "left.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
     )
     os.close(side)
     os.write(main, b"\x04" * 3)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate()
     os.close(main)
     stored, unstored, outside = out.splitlines()
     assert stored.startswith("Suspended Run 'one' waits for an answer: human:name")
@@ -408,8 +408,8 @@ print(three.kickoff())
 def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_path):
     (tmp_path / "three.py").write_text(TOGETHER)
     main, side = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=subprocess.PIPE, text=True
+    child = children.Child(
+        [sys.executable, "three.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
     )
     os.close(side)
     for _ in range(3):
@@ -418,7 +418,7 @@ def test_at_a_terminal_questions_that_are_asked_together_are_put_one_by_one(tmp_
             shown += os.read(main, 10_000).decode()
         time.sleep(0.2)
         os.write(main, f"answer {shown[-3]}\n".encode())
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate()
     os.close(main)
     assert out == "['answer a', 'answer b', 'answer c']\n"
 

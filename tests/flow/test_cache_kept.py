@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ import tests.flow.isolated_steps as far
 from crewlite import CheckpointConfig, History, codec, disk
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
+from tests import children
 
 
 def kickoff(config, work, *args, **options):
@@ -238,10 +238,10 @@ def test_processes_that_come_to_it_at_once_leave_one_whole_result(on_disk, progr
     root = Path(module.__file__).parent
     work = "import program; program.flow(name='p', checkpoint=program.pipeline.checkpoint)(lambda: program.fetch(1))"
     both = [
-        subprocess.Popen([sys.executable, "-c", f"{work}.kickoff()"], env={**os.environ, "PYTHONPATH": _path(root)})
+        children.Child([sys.executable, "-c", f"{work}.kickoff()"], env={**os.environ, "PYTHONPATH": _path(root)})
         for _ in range(2)
     ]
-    assert [one.wait(30) for one in both] == [0, 0]
+    assert [one.wait() for one in both] == [0, 0]
     assert kickoff(on_disk(), lambda: module.fetch(1)) in [one.pid for one in both]
     assert module.ran == []
 

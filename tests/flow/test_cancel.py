@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,14 +15,7 @@ from crewlite.errors import RunCancelled, RunEnded, Suspended
 from crewlite.events import CrewKickoffFailedEvent, FlowFailedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder, ScriptedLLM
-
-
-def until(true):
-    """Wait until something is so."""
-    limit = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.002)
+from tests import children
 
 
 def history(config):
@@ -92,16 +83,16 @@ def test_a_run_is_stopped_from_another_process_and_goes_on_as_if_nothing_had_bee
 
     def begun(way):
         code = f"from program import made; made({location!r})[{way!r}].kickoff(run_id={way!r})"
-        return subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        return children.Child([sys.executable, "-c", code], cwd=tmp_path, stderr=children.PIPE, text=True)
 
-    children = [begun(way) for way in ways]
-    until(lambda: ran.exists() and {"plain 2", "awaited 2"} <= set(ran.read_text().split("\n")))
+    processes = [begun(way) for way in ways]
+    children.until(lambda: ran.exists() and {"plain 2", "awaited 2"} <= set(ran.read_text().split("\n")))
     with history(on_disk) as found:
         for way in ways:
             found.cancel(way)
             assert (found.run(way).status, found.run(way).at_work) == ("cancelled", None)
-        for child, way in zip(children, ways, strict=True):
-            assert f"RunCancelled: Run '{way}' was cancelled" in child.communicate(timeout=20)[1]
+        for child, way in zip(processes, ways, strict=True):
+            assert f"RunCancelled: Run '{way}' was cancelled" in child.communicate()[1]
             assert (child.returncode, found.run(way).status) == (1, "cancelled")
     (tmp_path / "go").touch()
     program: dict = {}
@@ -160,7 +151,7 @@ def test_a_run_that_never_pauses_is_stopped_too(on_disk):
             await tick(n)
 
     handle = endless.submit(run_id="one")
-    until(lambda: len(ticks) > 500)
+    children.until(lambda: len(ticks) > 500)
     with history(on_disk) as found:
         found.cancel("one")
     with pytest.raises(RunCancelled):
@@ -249,7 +240,7 @@ def test_a_crew_in_the_thread_of_a_flow_is_cut_with_it(on_disk):
     crew = Crew(tasks=[Task(name="write", description="Write", expected_output="a poem", agent=agent)])
     pipeline = flow(name="pipeline", checkpoint=on_disk())(lambda: crew.kickoff().raw)
     handle = pipeline.submit(run_id="one")
-    llm.thinks.wait()
+    assert llm.thinks.wait(20)
     handle.cancel()
     assert llm.cut.wait(5)
 

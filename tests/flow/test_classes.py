@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+from tests import children
 
 PROGRAM = """
 import sys
@@ -67,7 +68,7 @@ def test_arguments_come_back_in_a_new_process_as_what_they_were(tmp_path):
 
     def run(*arguments):
         command = [sys.executable, "read.py", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return children.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     first, second = run("cut"), run()
     assert "SystemExit" in first.stderr
@@ -114,7 +115,7 @@ def test_a_run_of_a_script_goes_on_from_where_it_is_a_module_and_the_other_way_r
     begins, goes_on = ways if first == "a script" else reversed(ways)
 
     def run_it(way, **more):
-        return subprocess.run(way, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True)
+        return children.run(way, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True)
 
     assert run_it(begins, KILL="1").returncode == 9
     done = run_it(goes_on)

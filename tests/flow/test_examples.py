@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import children
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example(name, *arguments):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return children.run(command, capture_output=True, text=True, stdin=children.DEVNULL)
 
 
 @pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py"])
@@ -36,7 +37,7 @@ def test_the_nightly_report_waits_for_a_yes_and_is_sent_once():
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
 def test_the_long_load_goes_on_behind_the_last_part_that_was_loaded():
-    with subprocess.Popen([sys.executable, str(EXAMPLES / "long_etl.py")], stdout=subprocess.PIPE, text=True) as child:
+    with children.Child([sys.executable, str(EXAMPLES / "long_etl.py")], stdout=children.PIPE, text=True) as child:
         for line in child.stdout:
             if line.startswith("part 15"):
                 child.send_signal(signal.SIGKILL)

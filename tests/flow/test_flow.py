@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -38,6 +37,7 @@ from crewlite.events import (
 from crewlite.flow import ask, flow, sleep_for, step
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
+from tests import children
 
 
 class Boom(Exception):
@@ -639,13 +639,13 @@ print(etl.kickoff(40, run_id="etl"))
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
 def test_a_killed_process_is_gone_on_with_by_running_the_script_again(tmp_path):
     (tmp_path / "etl.py").write_text(PROGRAM)
-    child = subprocess.Popen([sys.executable, "etl.py"], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    child = children.Child([sys.executable, "etl.py"], cwd=tmp_path, stdout=children.DEVNULL)
     ran = tmp_path / "ran"
     while not ran.exists() or len(ran.read_text().splitlines()) < 10:
         time.sleep(0.01)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
-    done = subprocess.run([sys.executable, "etl.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = children.run([sys.executable, "etl.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == f"{sum(range(40))}\n", done.stderr
     lines = ran.read_text().splitlines()
     assert len(lines) <= 41, "only the step in flight may run again"

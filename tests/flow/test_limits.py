@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from crewlite.events import FlowFailedEvent, RecoveryStartedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
+from tests import children
 
 
 class Boom(Exception):
@@ -154,7 +154,7 @@ def test_a_killed_run_is_late_when_its_deadline_has_passed_meanwhile(on_disk, tm
         return KILLED.replace("LOCATION", repr(on_disk().location)).replace("TIMEOUT", str(timeout))
 
     command = [sys.executable, "-c", f"{program(60)}\npipeline.kickoff(run_id='one')"]
-    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == -9
+    assert children.run(command, cwd=tmp_path).returncode == -9
     (tmp_path / "go").touch()
     for timeout in (0.01, 60):
         found: dict = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import pkgutil
-import subprocess
 import sys
 import textwrap
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import crewlite
+from tests import children
 
 ROOT = Path(crewlite.__file__).parent
 
@@ -136,11 +136,10 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 
 def ask(code: str) -> object:
     """What a fresh interpreter prints as JSON."""
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,6 +13,7 @@ from server import Server
 
 from crewlite import background
 from crewlite.llm.library import litellm
+from tests import children
 
 _PATIENCE = 60.0  # seconds
 
@@ -50,7 +50,7 @@ def kill_at():
     def kill(server, requests, code, *args):
         path = os.pathsep.join(sys.path)
         command = [sys.executable, "-c", code, *args]
-        process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+        process = children.Child(command, env=os.environ | {"PYTHONPATH": path}, stderr=children.PIPE, text=True)
         until = time.monotonic() + _PATIENCE
         while len(server.requests) < requests and process.poll() is None and time.monotonic() < until:
             time.sleep(0.01)

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+
+from tests import children
 
 CI = Path(__file__).parents[2] / ".ci"
 _PATIENCE = 30.0  # seconds until a server that was started is there
@@ -202,7 +203,7 @@ def started(kind: type[Peer]) -> Iterator[Peer]:
         port = _free_port()
         command = kind.command(port)
         assert command, f"needs {kind.needs}"
-        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+        process = children.Child(command, stdout=children.DEVNULL)
         try:
             if _comes_up(process, kind, port) or last:
                 assert process.poll() is None, f"{kind.name} ended with {process.returncode}"
@@ -218,7 +219,7 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _comes_up(process: subprocess.Popen[bytes], kind: type[Peer], port: int) -> bool:
+def _comes_up(process: children.Child, kind: type[Peer], port: int) -> bool:
     """Whether it is there in time; not if its port was taken by another meanwhile."""
     until = time.monotonic() + _PATIENCE
     while process.poll() is None and time.monotonic() < until:
@@ -229,10 +230,10 @@ def _comes_up(process: subprocess.Popen[bytes], kind: type[Peer], port: int) -> 
     return False
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: children.Child) -> None:
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(children.TimeoutExpired):
             process.wait(_ENDING)
             return

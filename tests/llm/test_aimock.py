@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+
+from tests import children
 
 sys.path.insert(0, str(Path(__file__).parent))
 from peers import Aimock, Llmock, Turn, started  # noqa: E402
@@ -197,7 +197,7 @@ def test_a_run_killed_between_two_tasks_goes_on_and_asks_nothing_twice(peer, tmp
 
     def live(*words):
         command = [sys.executable, str(script), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return children.run(command, capture_output=True, text=True, check=False)
 
     assert live("die").returncode == -signal.SIGKILL
     assert statuses(peer) == [200, 200]
@@ -279,9 +279,7 @@ def test_chaos_is_outlasted(peer, chaos, stream):
 
 
 def _relent(peer, after):
-    until = time.monotonic() + 20
-    while len(statuses(peer)) < after and time.monotonic() < until:
-        time.sleep(0.05)
+    children.until(lambda: len(statuses(peer)) >= after)
     peer.chaos()
 
 

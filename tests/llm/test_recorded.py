@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import textwrap
 import threading
@@ -18,6 +17,7 @@ from crewlite import LLM, Agent, BaseLLM, Crew, LLMReply, Task, ToolCall, Usage,
 from crewlite.errors import ConfigError, LLMRejected, LLMUnavailable, RecordingDamaged, RecordingMissing
 from crewlite.events import LLMCallCompletedEvent, LLMStreamChunkEvent
 from crewlite.testing import CrashInjector, EventRecorder, RecordedLLM, ScriptedLLM
+from tests import children
 
 SCRIPT = [
     [ToolCall("add", {"a": 1, "b": 2}, "call_x1"), ToolCall("add", {"a": 5, "b": 5}, "call_x2")],
@@ -75,7 +75,7 @@ def test_a_crew_is_replayed_in_another_process_without_key_network_or_litellm(pa
             result = crew_of(RecordedLLM({str(path)!r}, llm)).kickoff()
             print(result.raw, result.token_usage.requests, "litellm" in sys.modules)
     """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "Thirteen in all. 4 False\n" * 2, done.stderr
 
 
@@ -383,8 +383,8 @@ llm = RecordedLLM(sys.argv[1], ScriptedLLM(lambda messages: messages[-1]["conten
 for n in range(15):
     asyncio.run(llm.acall([{"role": "user", "content": f"{sys.argv[2]} {n} "}]))
 """
-    started = [subprocess.Popen([sys.executable, "-c", code, str(path), f"process {n}"]) for n in range(3)]
-    assert [process.wait(60) for process in started] == [0, 0, 0]
+    started = [children.Child([sys.executable, "-c", code, str(path), f"process {n}"]) for n in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
     assert len({line["text"] for line in lines(path)}) == len(lines(path)) == 45
 
 

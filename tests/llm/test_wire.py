@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import json
 import os
-import subprocess
 import sys
 import time
 import traceback
@@ -60,6 +59,7 @@ from crewlite.errors import (
     MaxIterations,
 )
 from crewlite.events import BaseEvent
+from tests import children
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # litellm's, about replies of odd shape
 
@@ -538,13 +538,12 @@ ODD += ("401, the key in its message", "400, a header in its message", "silence 
 def said_by(code, directory):
     """What a new process prints that runs this code, which may import this module."""
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    done = subprocess.run(
+    done = children.run(
         [sys.executable, "-c", code],
         cwd=directory,
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

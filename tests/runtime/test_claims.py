@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from crewlite.state.providers import Commit, provider_for
 from crewlite.state.record import Record
 from crewlite.state.writer import Writer
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what is known of other processes is read from /proc")
@@ -61,8 +61,8 @@ class Stop(Exception):
 @contextlib.contextmanager
 def holder(config, tmp_path):
     """Another process that is in the middle of a model call of run `r`; it goes on once the file `go` is there."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")], stdout=subprocess.PIPE, text=True
+    child = children.Child(
+        [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")], stdout=children.PIPE, text=True
     )
     try:
         for line in child.stdout:
@@ -209,7 +209,7 @@ def test_another_machine_or_container_of_the_same_name_is_not_taken_for_this_one
 @linux
 def test_a_machine_that_was_given_another_name_is_still_the_same(make_crew, on_disk):
     cut(make_crew, on_disk)
-    with subprocess.Popen(["sleep", "60"]) as dead:
+    with children.Child(["sleep", "60"]) as dead:
         dead.kill()
     claimed_by(on_disk, host="its-name-in-the-cafe", pid=dead.pid)
     assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
@@ -252,7 +252,7 @@ def goes_on_elsewhere(config, tmp_path):
     """What another process says that kicks off run `r`."""
     (tmp_path / "go").touch()
     command = [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
+    return children.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
 
 
 class Sleeper(ScriptedLLM):
@@ -288,7 +288,7 @@ def test_a_run_that_ctrl_c_cut_is_given_back_while_its_process_lives_on(make_cre
     llm = Sleeper()
 
     def interrupt():
-        llm.asleep.wait()
+        assert llm.asleep.wait(20)
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -313,7 +313,7 @@ def test_a_run_cancelled_while_its_claim_is_written_holds_nothing(make_crew, on_
         def cancel(operation):
             if operation.verb in ("fsync", "commit") and not run.cancelling():
                 loop.call_soon_threadsafe(run.cancel)
-                until(run.cancelling)
+                children.until(run.cancelling)
 
         with disk.watched(cancel), pytest.raises(asyncio.CancelledError):
             await run
@@ -341,14 +341,6 @@ def test_a_pruning_is_no_sign_of_life_of_a_dead_holder(make_crew, on_disk):
     assert answers(crew_of(make_crew, on_disk, ["c"]).kickoff(run_id="r")) == ["a", "b", "c"]
 
 
-def until(true):
-    """Wait until something is so."""
-    limit = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.002)
-
-
 @pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a run that never pauses"])
 def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     cut(make_crew, config)
@@ -368,9 +360,9 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
         if busy:
             again(None)
         before = store.touched("r", "main")
-        until(lambda: store.touched("r", "main") > before)
+        children.until(lambda: store.touched("r", "main") > before)
         before = store.touched("r", "main")
-        until(lambda: store.touched("r", "main") > before)
+        children.until(lambda: store.touched("r", "main") > before)
     finally:
         went_on.set()
         writer.close()
@@ -386,7 +378,7 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     lane.seq, lane.sum = record.seq, record.sum
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, 1000.0)
-    until(lambda: "r/main gave no sign of life" in caplog.text)
+    children.until(lambda: "r/main gave no sign of life" in caplog.text)
     settled = threading.Event()
     writer.put(lane, (), lambda error: settled.set())
     assert settled.wait(20)

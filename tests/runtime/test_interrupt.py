@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -14,12 +13,12 @@ from crewlite import Agent, CheckpointConfig, History
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoff import Progress, Request, followed, refused
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 SCRIPT = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background hands down that it is ignored
+import sys
 from crewlite import Agent, Crew, Task, CheckpointConfig, event_bus
 from crewlite.events import LLMCallStartedEvent
 from crewlite.testing import ScriptedLLM
@@ -42,10 +41,10 @@ print(Crew(tasks=tasks, checkpoint=store).kickoff(**options).raw)
 
 
 def start(location, pace, named="named"):
-    return subprocess.Popen(
+    return children.Child(
         [sys.executable, "-c", SCRIPT, str(location), pace, named],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=children.PIPE,
+        stderr=children.PIPE,
         text=True,
     )
 
@@ -58,7 +57,7 @@ def interrupt(process):
     time.sleep(0.05)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate()
     return process.returncode, said, time.monotonic() - began
 
 
@@ -69,7 +68,7 @@ def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
     assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
     assert seconds < 5
     assert History(tmp_path / name).run("r").status == "unfinished"
-    out, _ = start(tmp_path / name, "fast").communicate(timeout=20)
+    out, _ = start(tmp_path / name, "fast").communicate()
     assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 
@@ -15,14 +14,12 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
 from crewlite.events import BaseEvent, SigTermEvent
 from crewlite.testing import EventRecorder, ScriptedLLM, ToolCall
+from tests import children
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 PROGRAM = """
 import asyncio, os, signal, sys, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background hands down that it is ignored
-for name in ("SIGTERM", "SIGHUP", "SIGTSTP", "SIGCONT"):
-    signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.events import BaseEvent, SigContEvent, SigTermEvent
@@ -53,13 +50,12 @@ KICKOFF = "print(crew({}).kickoff(inputs, run_id='r').raw)"
 class Child:
     """A program in a process of its own, which can be told to stand still."""
 
-    def __init__(self, body, program=PROGRAM):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", program + body],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+    def __init__(self, body, program=PROGRAM, started=()):
+        self.process = children.Child(
+            [*started, sys.executable, "-c", program + body],
+            stdout=children.PIPE,
+            stderr=children.PIPE,
             text=True,
-            process_group=0,  # the default action of SIGTSTP is nothing in a group that no shell looks after
         )
 
     def says(self, line):
@@ -75,7 +71,7 @@ class Child:
 
     def ended(self):
         """What it said after all, on both streams, and its status."""
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate()
         return self.process.returncode, out.split("\n")[:-1], err
 
     def __enter__(self):
@@ -319,6 +315,25 @@ def test_what_the_process_ignores_stays_ignored(tmp_path):
         status, out, said = child.ended()
     assert (status, out) == (0, ["asked Do 2", "done"])
     assert "SIGHUP will not be heard" in said
+
+
+@pytest.mark.parametrize("asked", ["'*'", "'SIGHUP', 'SIGINT', 'SIGTERM'"], ids=["not named", "named"])
+def test_a_run_in_the_background_goes_on_when_its_terminal_is_gone(tmp_path, asked):
+    with Child(KICKOFF.format(asked), started=children.IN_THE_BACKGROUND) as child:
+        child.says("asked Do 1").send(signal.SIGHUP).send(signal.SIGINT).send(signal.SIGQUIT)
+        (tmp_path / "go").touch()
+        status, out, said = child.ended()
+    assert (status, out) == (0, ["asked Do 2", "done"])
+    assert not {"SIGHUP", "SIGINT"} & set(triggers())
+    assert ("SIGHUP, SIGINT will not be heard: this process ignores it" in said) is ("SIGHUP" in asked)
+
+
+def test_a_run_in_the_background_is_ended_by_what_is_not_ignored():
+    with Child(KICKOFF.format("'SIGHUP', 'SIGTERM'"), started=children.IN_THE_BACKGROUND) as child:
+        status, _, said = child.says("asked Do 1").send(signal.SIGTERM).ended()
+    assert status == 143
+    assert "To go on" in said
+    assert triggers() == ["SIGTERM"]
 
 
 def test_a_forked_child_can_be_ended():

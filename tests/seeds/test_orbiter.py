@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from datetime import UTC
 
@@ -14,6 +13,7 @@ import pytest
 
 from crewlite.errors import RefError
 from crewlite.state import Checkpoint, RuntimeState
+from tests import children
 
 
 @pytest.fixture(params=[None, "states", "states.db"])
@@ -124,9 +124,7 @@ with RuntimeState.open("task-1", sys.argv[1]) as state:
 @pytest.mark.parametrize("location", ["states", "states.db"])
 def test_long_running_task_progress(location):
     def run(*more):
-        return subprocess.run(
-            [sys.executable, "-c", STEPS, location, *more], capture_output=True, text=True, timeout=60
-        )
+        return children.run([sys.executable, "-c", STEPS, location, *more], capture_output=True, text=True)
 
     cut = run("dies")
     assert (cut.returncode, cut.stdout.split()) == (9, ["fetch", "clean"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -13,6 +12,7 @@ from crewlite.errors import InputsChanged
 from crewlite.events import TaskCompletedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 @pytest.fixture(params=["memory", "json", "sqlite"])
@@ -119,9 +119,7 @@ print("sum", agent.kickoff(run_id="my-run-001"))
 @pytest.mark.parametrize("durability", ["sync", "async"])
 def test_durability_modes(durability):
     def run(how):
-        return subprocess.run(
-            [sys.executable, "-c", STEPS, durability, how], capture_output=True, text=True, timeout=60
-        )
+        return children.run([sys.executable, "-c", STEPS, durability, how], capture_output=True, text=True)
 
     assert run("dies").returncode == -signal.SIGKILL
     with History("checkpoints.db") as history:

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from crewlite.state.record import Record
 from crewlite.state.tidy import tidy
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
+from tests import children
 
 
 class Stop(Exception):
@@ -193,7 +193,7 @@ Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(run
 @pytest.mark.parametrize("name", ["store", "store.db"])
 def test_a_branch_that_another_process_writes_is_left_alone_until_that_is_dead(name, tmp_path):
     location = tmp_path / name
-    other = subprocess.Popen([sys.executable, "-c", WAITING, str(location)], stdout=subprocess.PIPE, text=True)
+    other = children.Child([sys.executable, "-c", WAITING, str(location)], stdout=children.PIPE, text=True)
     try:
         assert other.stdout.readline() == "waiting\n"
         assert doctored(location, repair=True) == []

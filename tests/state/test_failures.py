@@ -8,7 +8,6 @@ import errno
 import os
 import shutil
 import sqlite3
-import subprocess
 import time
 
 import pytest
@@ -18,6 +17,7 @@ from crewlite.errors import ConfigError, CrewliteError, StoreError, StoreUnusabl
 from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 READ_ONLY = "[Rr]ead-?only|unable to open"
 
@@ -42,13 +42,13 @@ def mounted(target, *arguments):
     target.mkdir(exist_ok=True)
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a file system")
-    done = subprocess.run(["mount", *map(str, arguments), target], capture_output=True, text=True)
+    done = children.run(["mount", *map(str, arguments), target], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
     try:
         yield target
     finally:
-        subprocess.run(["umount", target], check=True)
+        children.run(["umount", target], check=True)
 
 
 def crew_at(location, replies=("a", "b", "c"), *, tools=(), **fields):
@@ -113,7 +113,7 @@ def test_a_really_full_disk(name, tmp_path):
 def test_a_read_only_file_system_can_be_read_and_not_begun_on(name, tmp_path):
     crew_at(tmp_path / "there" / name)[0].kickoff(run_id="r")
     with mounted(tmp_path / "locked", "--bind", "-o", "ro", tmp_path / "there") as locked:
-        subprocess.run(["mount", "-o", "remount,bind,ro", locked], check=False)  # where --bind ignores `ro`
+        children.run(["mount", "-o", "remount,bind,ro", locked], check=False)  # where --bind ignores `ro`
         with History(locked / name) as history:
             assert [run.status for run in history.runs()] == ["finished"]
             assert len(history.run("r").checkpoints()) == len(history.places()) == 3

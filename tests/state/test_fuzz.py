@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from test_harness import mutant
+
+from tests import children
 
 HERE = Path(__file__).parent
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="what h
 
 def run(*options: object, environment: dict[str, str] | None = None) -> dict:
     command = [sys.executable, str(HERE / "fuzz.py"), *map(str, options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, env=environment or dict(os.environ))
+    done = children.run(command, capture_output=True, text=True, timeout=3000, env=environment or dict(os.environ))
     assert done.stdout, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     print(" ".join(command[2:]), {key: value for key, value in found.items() if key != "violations"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, eve
 from crewlite.errors import BranchConflictError, ConfigError, RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 EVERYTHING = ["task_completed", "llm_call_completed", "tool_usage_finished"]
 
@@ -409,7 +409,7 @@ print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kicko
 
 def test_a_run_at_work_in_another_process_is_left_alone(on_disk):
     command = [sys.executable, "-c", WORKING, on_disk().location]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with children.Child(command, stdin=children.PIPE, stdout=children.PIPE, text=True) as process:
         assert process.stdout.readline() == "waiting\n"
         with history(on_disk) as found:
             pruned = found.prune(keep_last=1, older_than=timedelta(0))

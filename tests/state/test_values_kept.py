@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from crewlite.state.fold import size
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import CrashInjector
 from crewlite.usage import Usage
+from tests import children
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ def test_a_state_has_one_opener_at_a_time(location):
         with pytest.raises(BranchConflictError, match=r"State 'bag' is held by this process.*close\(\)"):
             RuntimeState.open("bag", location)
         code = f"from crewlite.state import RuntimeState; RuntimeState.open('bag', {location!r})"
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        other = children.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "BranchConflictError" in other.stderr
         assert f"process {os.getpid()} on" in other.stderr
         state.snapshot()
@@ -110,7 +110,7 @@ state.snapshot()
 state.restore(first)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == -signal.SIGKILL
+    assert children.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     with RuntimeState.open("bag", location) as state:
         assert dict(state) == {"a": [1]}
         made = state.snapshot()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import children
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes
 def test_killed_before_any_operation_limits_kept_results_and_answers_are_as_without_it(suffix, tmp_path):
     program = Path(__file__).with_name("lives.py")
     command = [sys.executable, str(program), "--directory", str(tmp_path / "lives"), "--suffix", suffix]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = children.run(command, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["violations"] == [], done.stderr
     assert found["trials"] == found["operations"] > 20

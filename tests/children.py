@@ -1,0 +1,126 @@
+"""Child processes of tests: the one way to start them.
+
+Every wait for a child has a bound, and what is left of it and of all that it started is killed when its test ends. Signals
+do in it what they do in a program that is started at a terminal, also where the tests themselves run in the background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from subprocess import (
+    DEVNULL as DEVNULL,
+    PIPE as PIPE,
+    STDOUT as STDOUT,
+    CompletedProcess,
+    TimeoutExpired as TimeoutExpired,
+)
+from typing import Any
+
+PATIENCE = 120.0  # seconds; a machine that has much else to do needs some
+IN_THE_BACKGROUND = ("sh", "-c", 'trap "" HUP INT QUIT; exec "$@"', "sh")
+"""What to put before a command, so that it is started as `nohup command &` starts it."""
+_ENDING = ("SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM", "SIGTSTP")
+
+_begun: list[Child] = []
+
+
+class Child(subprocess.Popen):
+    """A process in a group of its own, begun like any Popen."""
+
+    def __init__(self, command: Any, **options: Any) -> None:
+        if os.name == "posix" and not options.get("start_new_session"):  # a new session is a group too
+            options["process_group"] = 0
+        super().__init__(command, **options)
+        _begun.append(self)
+
+    def communicate(self, input: Any = None, timeout: float | None = PATIENCE) -> tuple[Any, Any]:
+        return super().communicate(input, timeout)
+
+    def wait(self, timeout: float | None = PATIENCE) -> int:
+        return super().wait(timeout)
+
+    def end(self) -> None:
+        """Kill it and whatever it started, and leave nothing of it open."""
+        if os.name == "posix":
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # all are gone; macOS: all but zombies
+                os.killpg(self.pid, signal.SIGKILL)
+        self.kill()
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was to be written has no reader any more
+                    stream.close()
+
+
+def run(command: Any, *, timeout: float | None = PATIENCE, **options: Any) -> CompletedProcess[Any]:
+    """As `subprocess.run`, with a bound; a child that does not end within it is killed with whatever it started."""
+    if options.pop("capture_output", False):
+        options |= {"stdout": PIPE, "stderr": PIPE}
+    said, check = options.pop("input", None), options.pop("check", False)
+    if said is not None:
+        options["stdin"] = PIPE
+    child = Child(command, **options)
+    try:
+        out, err = child.communicate(said, timeout)
+    except TimeoutExpired as late:
+        child.end()
+        raise AssertionError(
+            f"{command} has not ended in {timeout} s. So far: {late.output!r} {late.stderr!r}"
+        ) from None
+    done = CompletedProcess(command, child.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+@contextlib.contextmanager
+def ended() -> Iterator[None]:
+    """Whoever is begun inside is ended with it."""
+    before = len(_begun)
+    try:
+        yield
+    finally:
+        for child in reversed(_begun[before:]):
+            child.end()
+        del _begun[before:]
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait until something is so. Better is whatever tells when it is; not everything does."""
+    limit = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < limit, f"it is not so after {PATIENCE} s"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and more of it than its status."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except ProcessLookupError:  # also if it ends between the two
+        return False
+    except FileNotFoundError:  # likewise; or there is no such file of any process
+        return not Path("/proc/self/stat").exists()
+
+
+def heed_signals() -> None:
+    """Let children heed what this process was told to ignore: it goes on ignoring it, but does not hand that down.
+
+    A process in the background (`nohup make test &`) is started with SIGINT, SIGQUIT or SIGHUP ignored, and so is
+    whoever it starts. A handler is not handed down, so the one here, which does nothing, is the default in a child.
+    """
+    for name in _ENDING:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _do_nothing)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    pass
