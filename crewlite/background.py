@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from crewlite.errors import StepTimeout
+from crewlite.permits import permitted
 
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
     if limit is None:
         return await _guarded(work)
     task = asyncio.ensure_future(_guarded(work))
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # of work that is left behind, unheard
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
     except asyncio.CancelledError:
@@ -125,6 +127,11 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return await done
+
+
+async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """`in_thread` for code of users: only so many of these calls run at once in this process (`permits.width`)."""
+    return await permitted(in_thread, fn, *args, **kwargs)
 
 
 def _forget() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from enum import EnumType, StrEnum
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
 from crewlite.llm.models import resolve_llm
+from crewlite.permits import width
 from crewlite.refs import as_run_id
 from crewlite.runtime.door import run_sync
 from crewlite.runtime.engine import kickoff
@@ -170,9 +172,15 @@ class Crew(Definition):
         return await self._kickoff(Request(inputs, run_id, from_checkpoint, answers, rerun, resume))
 
     def kickoff_for_each(
-        self, inputs: Sequence[Mapping[str, Any]], *, run_id: str | UUID | None = None
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        *,
+        run_id: str | UUID | None = None,
+        max_concurrency: int | None = None,
     ) -> list[CrewOutput]:
-        """Run the crew once for each set of inputs, all at once. Results come in the order of the inputs.
+        """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
+
+        At most `max_concurrency` runs are at work at once: 32, unless CREWLITE_MAX_CONCURRENCY says otherwise.
 
         With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
         fails, the others still end before the failure is raised. Raises ConfigError for a crew that is bound to a run,
@@ -186,8 +194,16 @@ class Crew(Definition):
         name = None if run_id is None else as_run_id(run_id)
         requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]
 
+        if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+            raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
+        free = asyncio.Semaphore(max_concurrency or width())
+
+        async def in_turn(request: Request) -> CrewOutput:
+            async with free:
+                return await self._kickoff(request)
+
         async def all_of_them() -> list[CrewOutput]:
-            return await together([self._kickoff(request) for request in requests])
+            return await together([in_turn(request) for request in requests])
 
         return run_sync("kickoff_for_each", all_of_them, lambda: "Call kickoff_for_each again with the same run_id.")
 

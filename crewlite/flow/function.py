@@ -334,7 +334,7 @@ class FlowFunction(Generic[P, R]):
         bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
 
         async def work() -> _Result:
-            job = Job(self.name, self.func, self._async, bound.args, bound.kwargs)
+            job = Job(self.name, self.func, self._async, bound.args, bound.kwargs, counts=False)
             return _Result(value=await EXECUTORS["inline"].run(job))
 
         return Step(

@@ -150,7 +150,7 @@ class BaseLLM:
         """Answer the messages. Unless overridden, `call` does it."""
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = _from_a_thread(on_chunk)
-        return await background.in_thread(self.call, messages, **context_for(type(self).call, context))
+        return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
     async def ready(self) -> None:
         """Make what calls need. Raises what would make every call fail; awaited before anything is paid."""

@@ -40,6 +40,8 @@ class Job:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     idempotency_key: str = ""
+    counts: bool = True
+    """Whether it is one of so many that may block a thread at once; a flow, which mostly waits, is not."""
 
 
 class Executor(Protocol):
@@ -65,7 +67,8 @@ class Inline:
                 frame.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
         else:
-            value = await background.in_thread(job.func, *job.args, **job.kwargs)
+            in_thread = background.blocking if job.counts else background.in_thread
+            value = await in_thread(job.func, *job.args, **job.kwargs)
         return settled(value, f"the result of {job.name}")
 
 
@@ -103,7 +106,7 @@ class Isolated:
         )
         over = threading.Event()
         try:
-            answer = await background.in_thread(_ask, child, here, there, call, over)
+            answer = await background.blocking(_ask, child, here, there, call, over)
         finally:
             over.set()  # what is not there yet must not begin, or be killed by who starts it
             if child.pid is not None and child.exitcode is None:

@@ -192,7 +192,7 @@ async def _call_back(task: Task, output: TaskOutput) -> None:
     assert callback
 
     async def act() -> None:
-        await callback(output) if is_async(callback) else await background.in_thread(callback, output)
+        await callback(output) if is_async(callback) else await background.blocking(callback, output)
 
     name = getattr(callback, "__name__", type(callback).__name__).strip("<>")
     await durable.scope().step(

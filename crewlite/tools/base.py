@@ -111,7 +111,7 @@ class BaseTool(Described):
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")
 
     async def _arun(self, **kwargs: Any) -> Any:
-        return await background.in_thread(self._run, **kwargs)
+        return await background.blocking(self._run, **kwargs)
 
     @cached_property
     def arguments(self) -> type[BaseModel]:

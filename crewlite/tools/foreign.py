@@ -108,7 +108,7 @@ class _Verb:
         return await result if isinstance(result, Awaitable) else result
 
     async def _in_thread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return await background.in_thread(self.fn, *args, **kwargs)
+        return await background.blocking(self.fn, *args, **kwargs)
 
 
 def _verb(item: object) -> _Verb | None:

@@ -19,7 +19,7 @@ class FunctionTool(BaseTool):
     func: Callable[..., Any]
 
     async def _arun(self, **kwargs: Any) -> Any:
-        return await self.func(**kwargs) if is_async(self.func) else await background.in_thread(self.func, **kwargs)
+        return await self.func(**kwargs) if is_async(self.func) else await background.blocking(self.func, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, as if it were no tool."""
