@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format bench soak crowds clean
+.PHONY: demo test fast check format bench soak crowds clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crewlite needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -23,6 +23,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(PYTEST) $(SPREAD)
+
+fast: $(READY)
+	$(PYTEST) $(SPREAD) -m "not soak and not slow"
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 pytestmark = [
     pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="the nursery forks; Windows cannot"),
     pytest.mark.timeout(1500),
+    pytest.mark.slow,
 ]
 
 

@@ -15,7 +15,10 @@ from tests import children
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="what hangs is told by a signal")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="what hangs is told by a signal"),
+    pytest.mark.slow,
+]
 
 
 def run(*options: object, environment: dict[str, str] | None = None) -> dict:

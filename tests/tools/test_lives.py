@@ -11,7 +11,10 @@ import pytest
 
 from tests import children
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork"),
+    pytest.mark.slow,
+]
 
 
 @pytest.mark.parametrize("suffix", ["", ".db"], ids=["json", "sqlite"])
