@@ -25,7 +25,7 @@ import click
 from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Runnable
 from crewlite.errors import text_of
-from crewlite.runtime.kickoff import refused
+from crewlite.runtime.plan import refused
 from crewlite.secrets import Secrets
 
 _WANTED = "a Crew, an Agent, a function with @flow, or a function without required arguments that returns one"

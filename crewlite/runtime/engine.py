@@ -14,7 +14,8 @@ from crewlite.errors import BranchConflictError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.kickoff import Request, Root, drive, inside, plan
+from crewlite.runtime.kickoff import Request, Root, drive, inside
+from crewlite.runtime.plan import plan
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -40,7 +41,7 @@ from crewlite.state.lineage import gone
 from crewlite.state.locate import Located
 from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
-from crewlite.state.take import claimed, take, taken
+from crewlite.state.take import claimed, taken, taken_new
 
 T = TypeVar("T", bound=BaseModel)
 Begun = tuple[Run, dict[str, Any]]
@@ -58,7 +59,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
-    result = await drive(root, run, inputs, decided.setting, request.progress)
+    result = await drive(root, run, inputs, decided.setting, request.progress, lambda run: _going_on(root, run))
     request.progress.durability = run.durability
     return result
 
@@ -87,19 +88,17 @@ async def _take_up(
 ) -> Begun:
     """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
     if found or request.run_id or config.restore_from:
-        target, writer, lane, record = await taken(lambda: found or branch_for(root, request, config))
+        target, lane, record = await taken(lambda: found or branch_for(root, request, config))
     else:
-        target, writer, lane, record = take(branch_for(root, request, config), new=True)  # nothing to wait for
-    journal = Journal(
-        target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, writer, lane
-    )
+        target, lane, record = await taken_new(branch_for(root, request, config))
+    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, lane)
     try:
         if found and (not record.seq or record.finished):
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
         if config.restore_from:  # it was there when it was looked for
-            raise gone(writer.store, f"{target.run_id}/{target.branch}", "branch")
+            raise gone(lane.store, f"{target.run_id}/{target.branch}", "branch")
         return await _begin(root, request, journal, config)
     except BaseException:
         await journal.aclose()
@@ -164,6 +163,20 @@ async def _resume(
         **lived(root, record),
     )
     return run, inputs
+
+
+def _going_on(root: Root[Any], run: Run) -> Run:
+    """The same run, as if it had been kicked off again: it waited for people, who have answered since."""
+    record = run.record
+    return Run(
+        run.journal,
+        run.subscriber,
+        on_drift=run.on_drift,
+        superseded=run.superseded,
+        answers=run.answers,
+        doubts=in_doubt(record, ()),
+        **lived(root, record),
+    )
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ class Execution(Generic[T]):
                 return await self._succeed(step.answer(run.answers[address]), 1, 0.0)
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
-        if step.cache and address not in run.rerun and (found := await run.cache.recall(step)):
+        if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache)):
             return await self._succeed(found.value, 1, 0.0, reused=found.origin)
         if step.effect == "once" and address not in run.record.intents:
             await run.journal.save({"intents": [[address, step.effect]]}, now=True)
@@ -185,7 +185,7 @@ class Execution(Generic[T]):
         await self._commit(commit, step.voice.completed(stamp, value))
         self.outer.hear(self.address, digest, data, drifted)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
-            run.cache.remember(step, value, self.address)
+            run.cache.remember(step, step.cache, value, self.address)
         return value
 
     def _outcome(self, said: Facts, **more: Any) -> Facts:

@@ -28,12 +28,11 @@ from crewlite.events.event_bus import event_bus
 from crewlite.refs import as_run_id
 from crewlite.runtime.advice import answered_before, note_answered, tell_unused
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.human import terminal
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
-from crewlite.settings import resolve
-from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.answer import unheard
+from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
@@ -137,7 +136,6 @@ class Progress:
 
 
 _followed: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("crewlite_followed", default=None)
-_refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
 
 
 @contextlib.contextmanager
@@ -148,16 +146,6 @@ def followed(progress: Progress) -> Iterator[None]:
         yield
     finally:
         _followed.reset(token)
-
-
-@contextlib.contextmanager
-def refused(why: str) -> Iterator[None]:
-    """Nothing is kicked off in the block: it is a ConfigError that says why."""
-    token = _refusal.set(why)
-    try:
-        yield
-    finally:
-        _refusal.reset(token)
 
 
 def _new_progress() -> Progress:
@@ -225,79 +213,58 @@ class Request:
         return f"To go on: {kind}.kickoff(run_id={self.progress.run_id!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What was decided before anything is opened."""
+async def drive(
+    root: Root[T],
+    run: Run,
+    inputs: dict[str, Any],
+    setting: Setting,
+    progress: Progress,
+    going_on: Callable[[Run], Run],
+) -> T:
+    """Drive a run to its result and leave its journal in order, whatever happens.
 
-    config: CheckpointConfig | None
-    """The run's one store; None keeps the record in memory."""
-    setting: Setting
-    """What the root says about checkpoints."""
-
-
-def plan(root: Root[Any], request: Request) -> Plan:
-    """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
-    if why := _refusal.get():
-        raise ConfigError(why)
-    config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
-    _one_store(root, config)
-    override = request.from_checkpoint
-    if override is not None:
-        if not isinstance(override, CheckpointConfig):
-            override = CheckpointConfig(restore_from=override)
-        if override.restore_from is None and request.run_id is None:
-            raise ConfigError(
-                "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
-            )
-        config = (config or defaults()).overridden_by(override)
-    if request.run_id is not None and config is None:
-        raise ConfigError(
-            f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
-            f"give it checkpoint=True"
-        )
-    if request.resume and config is None:
-        raise ConfigError(f"resume=True goes on with a recorded run, but this {root.kind} keeps none: checkpoint=True")
-    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
-        events = ", ".join(config.on_events)
-        log.warning(
-            "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
-        )
-    if root.asks_people and config is None and not request.answers and not terminal():
-        raise ConfigError(
-            f"{root.kind} {root.name!r} asks people (ask, human_input, requires_approval), and nobody could answer: "
-            f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
-        )
-    says_something = root.setting is not None or override is not None
-    return Plan(config, False if root.setting is False else config if says_something else None)
-
-
-async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
-    """Drive a run to its result and leave its journal in order, whatever happens."""
+    `going_on` makes of a run that was to wait for people the one that goes on, as they have answered meanwhile.
+    """
     async with _listener(root, run, setting) as listener:
         try:
-            step = dataclasses.replace(root.step(inputs, run), address="")
-            frame = Frame(run, "", root.name, settings=(setting,))
-            try:
-                result = await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
-            except Suspended:
-                raise await _paused(root, run, frame) from None
-            except RunCancelled as error:
-                if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
-                    run.emit(step.voice.source, event)
-                raise
-            except Exception as error:
-                progress.answered = answered_before(root.kind, run)
-                note_answered(error, root.kind, run, progress.answered)
-                raise
-            tell_unused(run)
-            await run.journal.flush()
-            return result.model_copy(update={"durability": run.durability})  # also the last save may have failed
+            heard = frozenset[str]()
+            while True:
+                try:
+                    result = await _driven(root, run, inputs, setting, listener, progress)
+                except Suspended:
+                    answered = unheard(run.record)
+                    if answered <= heard:
+                        raise await _paused(root, run, setting) from None
+                    heard, run = heard | answered, going_on(run)
+                else:
+                    tell_unused(run)
+                    await run.journal.flush()
+                    return result.model_copy(update={"durability": run.durability})  # the last save may have failed
         finally:
             try:
                 await event_bus.aflush(listener.patience)
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
                 progress.end()
+
+
+async def _driven(
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
+) -> T:
+    step = dataclasses.replace(root.step(inputs, run), address="")
+    frame = Frame(run, "", root.name, settings=(setting,))
+    try:
+        return await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
+    except Suspended:
+        raise
+    except RunCancelled as error:
+        if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
+            run.emit(step.voice.source, event)
+        raise
+    except Exception as error:
+        progress.answered = answered_before(root.kind, run)
+        note_answered(error, root.kind, run, progress.answered)
+        raise
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
@@ -317,8 +284,9 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     return await doing
 
 
-async def _paused(root: Root[Any], run: Run, frame: Frame) -> Suspended:
+async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """The run waits for people. What to raise, with all their questions."""
+    frame = Frame(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if root.paused:
         await frame.announce(root.holds[0], partial(root.paused, waiting))
@@ -361,14 +329,3 @@ def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
     frame = Frame(run, "", root.name, settings=(setting,))
     return Listener(asked, frame, root.holds[0], lambda: again.how_to_go_on(root.kind))
-
-
-def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:
-    for setting in root.inner:
-        if isinstance(setting, CheckpointConfig) and config is not None and setting is not config:
-            own = setting.model_fields_set & {"location", "provider", "durability"}
-            if any(getattr(setting, name) != getattr(config, name) for name in own):
-                raise ConfigError(
-                    f"An inner definition keeps its checkpoints at {setting.location}, the run at {config.location}. "
-                    f"One run has one store: set location, provider and durability on the outermost definition only."
-                )

@@ -21,7 +21,8 @@ from crewlite.runtime.drift import check_none_missed
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.kickoff import Request, Root, plan
+from crewlite.runtime.kickoff import Request, Root
+from crewlite.runtime.plan import plan
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,

@@ -56,7 +56,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
     try:
         coded = encode(dict(inputs), "inputs")
     except NotCodable as error:
-        if journal.writer:
+        if journal.lane:
             raise
         journal.warn(f"a checkpoint by hand will not hold the inputs: {error}")
         return dict(inputs), {}

@@ -106,7 +106,7 @@ class Run:
         """How much of this run can be relied upon to be on disk."""
         if self.journal.degraded:
             return "degraded"
-        if self.journal.writer is None:
+        if self.journal.lane is None:
             return "off"
         return "async" if self.journal.durability == "async" else "sync"
 

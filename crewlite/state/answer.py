@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,13 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from crewlite import codec
-from crewlite.errors import AnswerRefused, BranchConflictError, RefError
+from crewlite.errors import AnswerRefused, BranchConflictError, RefError, StoreError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question
+from crewlite.state.by_hand import change
 from crewlite.state.entry import Facts
 from crewlite.state.holder import holder
+from crewlite.state.journal import Journal, at_work_on
 from crewlite.state.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
@@ -58,20 +60,46 @@ def said(told: Facts, schema: Any) -> Any:
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
-    """Record an answer. Raises RefError, AnswerRefused, and BranchConflictError if the run is at work."""
+    """Record an answer. A run of this process hears it while it is at work.
+
+    Raises RefError, AnswerRefused, and BranchConflictError if the run is at work elsewhere.
+    """
     record = recorded(store, run_id, branch)
+    if journal := at_work_on(record.claim):
+        _tell(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
+        return
+    facts = _answered(record, Secrets.of(), address, value, ahead=ahead)
+    if by := holder(store, run_id, branch, record.claim):
+        raise BranchConflictError(run_id, branch, holder=by)
+    store.append([Commit.saying(run_id, branch, record.head, facts)])
+
+
+def _tell(journal: Journal, make: Callable[[], Facts]) -> None:
+    try:
+        change(journal, make, lambda facts: None, "the answer").result()
+    except StoreError as error:
+        if not journal.closed:
+            raise
+        raise BranchConflictError(journal.run_id, journal.branch) from error  # it is about to let go
+
+
+def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> Facts:
+    """What a commit says of an answer. Raises RefError, AnswerRefused."""
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
-        raise RefError(address, f"is no question of run {run_id!r}", waiting)
-    if by := holder(store, run_id, branch, record.claim):
-        raise BranchConflictError(run_id, branch, holder=by)
+        raise RefError(address, f"is no question of run {record.run['run_id']!r}", waiting)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND, second=True)
-    told = _told(address, value, asked, Secrets.of())
+    told = _told(address, value, asked, secrets)
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
-    store.append([Commit.saying(run_id, branch, record.head, {"at": told["at"], "answers": [told]})])
+    return {"at": told["at"], "answers": [told]}
+
+
+def unheard(record: Record) -> frozenset[str]:
+    """Questions that somebody has answered, whose steps have not gone on with it yet."""
+    return frozenset(at for at, asked in record.asked.items() if not record.settled(at) and record.answer_to(asked))
 
 
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[Facts]:

@@ -2,52 +2,68 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.entry import Facts
+from crewlite.state.entry import Entry, Facts, seal
 from crewlite.state.journal import Journal
 from crewlite.state.providers import BaseProvider, provider_for
-from crewlite.state.writer import open_writer
+from crewlite.state.writer import Lane, Writer, open_writer
 
 T = TypeVar("T")
 
 
-def name_place(
-    journal: Journal, make: Callable[[], Facts], provider: BaseProvider | None, location: str | None
-) -> Future[Facts]:
-    """Name a place. The future gives its facts once they are durable, or raises."""
+class Named(NamedTuple):
+    """A place that is durable."""
 
-    def act(named: Future[Facts]) -> None:
-        facts = make()
-        if location is not None:
-            _attach(journal, provider, location)
-        if journal.writer is None:
+    facts: Facts
+    lane: Lane
+
+
+def opened_at(location: str, provider: BaseProvider | None) -> Writer:
+    """What `name_place` is given to keep a run at a location from now on. Waits for the store to open."""
+    return open_writer(provider_for(location, provider), location)
+
+
+def name_place(journal: Journal, make: Callable[[], Facts], at: Writer | None) -> Future[Named]:
+    """Name a place. The future tells of it once it is durable, or raises.
+
+    A run without a store is kept by `at` from now on, if that is given; this lets go of it for the caller.
+    """
+
+    def act(named: Future[Named]) -> None:
+        if at:
+            _attach(journal, at)
+        if (lane := journal.lane) is None:
             raise StoreError(
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
-        where = journal.location or ""
+        facts = make()
 
         def done(error: BaseException | None) -> None:
             if error:
-                named.set_exception(StoreError(where, f"the checkpoint was not saved: {error}"))
+                named.set_exception(StoreError(lane.store.location, f"the checkpoint was not saved: {error}"))
             else:
-                named.set_result(facts)
+                named.set_result(Named(facts, lane))
 
         journal.unsettled += 1
         journal.commit(facts, done)
 
-    return _on_its_thread(journal, act)
+    naming = _on_its_thread(journal, act)
+    if at:
+        naming.add_done_callback(lambda _: at.release())
+    return naming
 
 
-def change(journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], T]) -> Future[T]:
+def change(
+    journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], T], what: str = "the values"
+) -> Future[T]:
     """Commit; a run without a store keeps it in memory.
 
     `seen` is called with the facts while the record is as they leave it. What it returns is the future's, once they are
-    durable.
+    durable. `what` they are is told if they cannot be saved.
     """
 
     def act(changed: Future[T]) -> None:
@@ -63,7 +79,7 @@ def change(journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], 
             if isinstance(error, BranchConflictError):
                 changed.set_exception(error)
             elif error:
-                changed.set_exception(StoreError(journal.location or "", f"the values were not saved: {error}"))
+                changed.set_exception(StoreError(journal.location or "", f"{what} were not saved: {error}"))
             elif failed:
                 changed.set_exception(failed[0])
             else:
@@ -81,21 +97,23 @@ def flush(journal: Journal) -> Future[int]:
     """The future gives the number of the last commit once all is durable, or raises StoreError."""
     flushed: Future[int] = Future()
     flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
-    writer, lane = journal.writer, journal.lane
-    if journal.closed:  # its writer may have ended, and would never answer
+    lane = journal.lane
+    if journal.closed:
         flushed.set_exception(journal.ended())
         return flushed
-    if writer is None or lane is None:
+    if lane is None:
         flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
         return flushed
 
     def settle(error: BaseException | None) -> None:
-        if error:
-            flushed.set_exception(StoreError(writer.store.location, f"not everything is saved: {error}"))
+        if error and lane.writer.over:
+            flushed.set_exception(journal.ended())
+        elif error:
+            flushed.set_exception(StoreError(lane.store.location, f"not everything is saved: {error}"))
         else:
             flushed.set_result(lane.seq)
 
-    writer.put(lane, (), settle)
+    lane.put((), settle)
     return flushed
 
 
@@ -112,28 +130,33 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
         except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
             done.set_exception(error)
 
-    if threading.get_ident() == journal.thread:
-        whole()
-    else:
-        try:
-            journal.loop.call_soon_threadsafe(whole)
-        except RuntimeError:  # the loop is closed
-            done.set_exception(journal.ended())
+    try:
+        journal.mailbox.do(whole)
+    except RuntimeError:  # the loop was closed before the run had ended
+        done.set_exception(journal.ended())
     return done
 
 
-def _attach(journal: Journal, provider: BaseProvider | None, location: str) -> None:
-    """Keep a run at `location` from now on. The entries so far are written before any later one."""
-    writer = open_writer(provider_for(location, provider), location)
-    if journal.writer is not None:
-        same = writer is journal.writer
-        writer.close()
-        if not same:
-            raise StoreError(
-                location, f"this run is kept in {journal.location}, and one run has one store: call state.checkpoint()"
-            )
-        return
-    journal.lane = writer.enter(journal.run_id, journal.branch)
-    journal.writer = writer
-    journal.lane.backlog, journal.entries = tuple(journal.entries), []
-    journal.listen()
+def _attach(journal: Journal, at: Writer) -> None:
+    """Keep a run there from now on. The entries so far are written before any later one."""
+    if journal.lane is None:
+        entries = _in_full(journal)
+        journal.lane = at.use().enter(journal.run_id, journal.branch)
+        journal.lane.backlog, journal.entries = entries, []
+        journal.listen()
+    elif journal.lane.writer is not at:
+        raise StoreError(
+            at.store.location,
+            f"this run is kept in {journal.location}, and one run has one store: call state.checkpoint()",
+        )
+
+
+def _in_full(journal: Journal) -> tuple[Entry, ...]:
+    """The entries of a run without a store, with their bytes. Raises StoreError if one is not what it was."""
+    entries, after = list[Entry](), ""
+    for entry in journal.entries:
+        entries.append(seal(entry.facts, after=after))
+        after = entry.sum
+        if entries[-1].sum != after:
+            raise StoreError(journal.run_id, f"commit {entry.seq} was changed since it was made in memory")
+    return tuple(entries)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from crewlite.codec import Json, digest
-from crewlite.durable import Step
+from crewlite.durable import Cached, Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.entry import Unsound, parse
@@ -39,42 +39,36 @@ class Cache:
         self._journal = journal
         self._told = set[str]()
 
-    async def recall(self, step: Step[T]) -> Found[T] | None:
+    async def recall(self, step: Step[T], kept: Cached) -> Found[T] | None:
         """What was kept of a step, if it is sound, of its age, and comes back as what it was. On the run's loop."""
-        assert step.cache
         if self._journal.record.run.get("base"):
             return None  # what runs on a fork is meant to run
-        if self._store is None:
+        lane = self._journal.lane
+        if lane is None:
             self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
             return None
-        if not remembers(self._store):
-            self._warn(
-                f"cache=: the store of this run ({type(self._store).__name__}) has no verbs to keep results with"
-            )
+        if not remembers(lane.store):
+            self._warn(f"cache=: the store of this run ({type(lane.store).__name__}) has no verbs to keep results with")
             return None
-        key, age = step.cache
+        key, age = kept
         try:
-            data = await asyncio.wrap_future(self._journal.ask(lambda store: store.recall(key)))
+            data = await asyncio.wrap_future(lane.ask(lambda store: store.recall(key)))
             return _found(step, key, age, data) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
             self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_said(error)}")
             return None
 
-    def remember(self, step: Step[T], value: T, address: str) -> None:
+    def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
         """Keep what a step came to, as its caller has it. Nobody waits for it."""
-        assert step.cache
-        if self._store is None or not remembers(self._store):
+        lane, key = self._journal.lane, kept.key
+        if lane is None or not remembers(lane.store):
             return
-        key, origin = step.cache.key, f"{self._journal.run_id}/{self._journal.branch}@{address}"
+        origin = f"{self._journal.run_id}/{self._journal.branch}@{address}"
         try:
             data = _sealed(key, step.name, step.encode(value), origin)
-            self._journal.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+            lane.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
         except Exception as error:  # noqa: BLE001 - the outcome is recorded, whatever becomes of this copy
             self._not_kept(error)
-
-    @property
-    def _store(self) -> Store | None:
-        return self._journal.writer.store if self._journal.writer else None
 
     def _kept(self, done: Future[None]) -> None:
         if error := done.exception():

@@ -21,21 +21,27 @@ SILENCE = 30.0  # seconds after which a holder on another machine is presumed de
 BEAT = 10.0  # seconds between signs of life
 
 
+_held: set[str] = set()  # the claims of this process that it has not let go of
+
+
 def claim() -> Facts:
-    """A claim of this process."""
-    me = os.getpid()
-    return {"id": new_id(), "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
+    """A claim of this process, until it is `let_go`."""
+    me, name = os.getpid(), new_id()
+    _held.add(name)
+    return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
+
+
+def let_go(claim: Facts) -> None:
+    """What held a claim of this process is no longer at work."""
+    _held.discard(claim["id"])
 
 
 def holds(claim: Facts, touched: float) -> bool:
-    """Whether the holder of a claim is alive, for all that can be known; `touched` is its last sign of life.
-
-    A claim of this very process is one that it has let go of: what it still runs, it knows without asking.
-    """
+    """Whether the holder of a claim is alive, for all that can be known; `touched` is its last sign of life."""
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
-            return False
+            return claim["id"] in _held
         return _runs(claim["pid"], claim["started"], heard=heard)
     if claim["host"] == socket.gethostname() and touched < _booted():
         return False  # the machine was started again since

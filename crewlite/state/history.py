@@ -256,12 +256,14 @@ class History:
     ) -> None:
         """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
 
+        A run that is at work in this process hears the answer at once.
+
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when it
         is asked, and replaces one that was given ahead before. With `ahead=False` this is a RefError.
 
         Raises:
             RefError: the run does not ask this. AnswerRefused: the answer does not fit, or is the second.
-            BranchConflictError: the run is at work. StoreError: it was not saved.
+            BranchConflictError: the run is at work in another process. StoreError: it was not saved.
         """
         found = self._find(ref)
         with self._saving("the answer was not saved"):

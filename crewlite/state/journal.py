@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
+from weakref import WeakValueDictionary
 
 from crewlite import events
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
@@ -22,14 +23,14 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
+from crewlite.state.claim import claim, let_go
 from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
-from crewlite.state.providers import Store
+from crewlite.state.mailbox import Mailbox
 from crewlite.state.record import Record
 from crewlite.state.values.current import Values
-from crewlite.state.writer import Done, Lane, Writer
+from crewlite.state.writer import Done, Lane
 from crewlite.usage import Usage
 
-T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
 
@@ -45,17 +46,17 @@ class Journal:
     on_save_error: str = "warn"
     durability: str = "sync"
     """"async": commits do not wait for the disk, unless they must."""
-    writer: Writer | None = None
     lane: Lane | None = None
+    """Its way to the store it is kept in; None while it is in memory."""
     degraded: bool = False
     """Something could not be saved."""
     broken: BaseException | None = None
     """What a save that nobody waited for ended with, if it must stop the run."""
-    claimed: bool = False
-    """This life of the run has said that it writes the branch."""
+    claim: Facts | None = None
+    """By which this life of the run writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
-    """Kept only while there is no store."""
+    """Kept only while there is no store, and without their bytes, as what they say is in the record as well."""
     _values: Values | None = None
     _first: threading.Lock = field(default_factory=threading.Lock)
     _refused: str | None = None
@@ -66,20 +67,20 @@ class Journal:
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _behind: int = 0
     """Commits that are on their way to the disk while the run goes on."""
-    thread: int = field(default_factory=threading.get_ident)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
+    mailbox: Mailbox = field(init=False)
     lost: asyncio.Future[BaseException] = field(init=False)
     """Done when somebody else has the branch, or has stopped the run: with the error that says so."""
 
     def __post_init__(self) -> None:
-        self.lost = self.loop.create_future()
+        self.mailbox, self.lost = Mailbox(self.loop), self.loop.create_future()
         self.listen()
 
     @property
     def location(self) -> str | None:
         """Where it is stored."""
-        return self.writer.store.location if self.writer else None
+        return self.lane.store.location if self.lane else None
 
     @property
     def bases(self) -> frozenset[str]:
@@ -139,29 +140,22 @@ class Journal:
         self.record.apply(entry)
         if sealed:
             sealed()
-        writer, lane = self.writer, self.lane
-        if writer and lane:
-            writer.put(lane, (entry,), done, loop)
+        lane = self.lane
+        if lane:
+            lane.put((entry,), done, loop)
         else:
-            self.entries.append(entry)
-        if place and writer:
+            self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
+        if place and lane:
             self.say(events.CheckpointStartedEvent, **naming(place))
         if refused:
             self.failed(refused)
-        return bool(writer and lane)
+        return lane is not None
 
     def _with_values(self, whole: Facts) -> NotCodable | None:
         """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
         refused = self.values.ride(whole, self.secrets, strict=self.on_save_error == "raise")
         before, self._refused = self._refused, str(refused) if refused else None
         return refused if self._refused != before else None
-
-    def ask(self, act: Callable[[Store], T]) -> Future[T]:
-        """Do what is no commit with the store, if there is one: see Writer.ask. Raises StoreError."""
-        assert self.writer
-        if self.closed:
-            raise self.ended()
-        return self.writer.ask(act)
 
     async def store(self, facts: Facts, sealed: Callable[[], None] | None = None) -> None:
         """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
@@ -197,13 +191,26 @@ class Journal:
         except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return
-        if "place" in facts:
-            self.completed(facts, started)
+        if self.lane and "place" in facts:
+            self.completed(facts, started, self.lane)
+
+    def take_claim(self) -> Facts:
+        """A claim of this life of the run, by which it is known in this process until it lets go."""
+        self.claim = claim()
+        _journals[self.claim["id"]] = self
+        return self.claim
+
+    def give_up_claim(self) -> None:
+        """The claim could not be stored, and nothing was begun."""
+        self._drop_claim()
+        self.claim = None
+        if self.lane:
+            self.lane.backlog = ()
 
     async def flush(self) -> None:
         """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
         unsettled = self._behind or self.unsettled or (self.lane and self.lane.backlog)
-        if self.writer and self.lane and unsettled and (problem := await self._settle(self.writer, self.lane)):
+        if self.lane and unsettled and (problem := await self._settle(self.lane)):
             self._not_saved(problem)
         if self.broken:
             raise self.broken
@@ -225,8 +232,8 @@ class Journal:
         def settle(error: BaseException | None) -> None:
             self._behind -= 1
             if error is None:
-                if "place" in facts:
-                    self.completed(facts, started)
+                if self.lane and "place" in facts:
+                    self.completed(facts, started, self.lane)
                 return
             try:
                 self._not_saved(error)
@@ -269,10 +276,9 @@ class Journal:
         why = "the state was closed; open it again" if state else "the run has ended"
         return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
-    def completed(self, facts: Facts, started: float) -> str:
+    def completed(self, facts: Facts, started: float, lane: Lane) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
-        assert self.writer
-        ref = self.writer.store.ref(facts["place"])
+        ref = lane.store.ref(facts["place"])
         elapsed = (time.perf_counter() - started) * 1000
         self.say(events.CheckpointCompletedEvent, **naming(facts["place"]), ref=ref, duration_ms=elapsed)
         if drops := facts.get("drops"):
@@ -287,23 +293,34 @@ class Journal:
         """
         if self.closed:
             return
-        if last_values and self._values is not None and self.claimed and not (self.lane and self.lane.lost):
+        if last_values and self._values is not None and self.claim and not (self.lane and self.lane.lost):
             self._last_values(self._values)
         self.closed = True
-        if not self.writer or not self.lane:
+        self.mailbox.close()
+        if not (lane := self.lane):
+            self._drop_claim()
             return
         try:
-            if self.lane.lost:  # nothing of it can be saved any more
-                self.lane.backlog = ()
-            elif self.claimed and self.record.claim and not self.lane.backlog:
-                self._give_back(self.writer, self.lane, {"cancelled": True} if cancelled else {})
-            if self.unsettled or self._behind or self.lane.backlog:
-                await self._settled(self.writer, self.lane)
+            if lane.lost:  # nothing of it can be saved any more
+                lane.backlog = ()
+            elif self.claim and self.record.claim and not lane.backlog:
+                self._give_back(lane, {"cancelled": True} if cancelled else {})
+            if self.unsettled or self._behind or lane.backlog:
+                await self._settled(lane)
         finally:
-            self.writer.leave(self.lane)
-            ended = self.writer.release()
+            ended = self.leave(lane)
         if ended:
             await asyncio.wrap_future(ended)
+
+    def leave(self, lane: Lane) -> Future[None] | None:
+        """Let go of the branch and the store. The future tells when the store is closed, if nobody else uses it."""
+        self._drop_claim()
+        return lane.leave()
+
+    def _drop_claim(self) -> None:
+        if self.claim:
+            _journals.pop(self.claim["id"], None)
+            let_go(self.claim)
 
     def _last_values(self, values: Values) -> None:
         """Record what was done to the values after the last commit."""
@@ -313,24 +330,24 @@ class Journal:
         except NotCodable as error:
             self.failed(error)
 
-    def _give_back(self, writer: Writer, lane: Lane, why: Facts) -> None:
+    def _give_back(self, lane: Lane, why: Facts) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
         facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True, **why}
         entry = seal(facts, after=self.record.sum)
         self.record.apply(entry)
         self.unsettled += 1
-        writer.put(lane, (entry,), lambda error: None)
+        lane.put((entry,), lambda error: None)
 
-    async def _settled(self, writer: Writer, lane: Lane) -> None:
+    async def _settled(self, lane: Lane) -> None:
         late = bool(lane.backlog)
-        problem = await self._settle(writer, lane)
+        problem = await self._settle(lane)
         if (problem or late) and not lane.lost:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
 
-    async def _settle(self, writer: Writer, lane: Lane) -> BaseException | None:
+    async def _settle(self, lane: Lane) -> BaseException | None:
         """Wait until the lane is empty, or what is in it has failed once more."""
         settled: Future[BaseException | None] = Future()
-        writer.put(lane, (), settled.set_result)
+        lane.put((), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
 
     def listen(self) -> None:
@@ -351,9 +368,18 @@ class Journal:
         """Emit an event about this record."""
         if not event_bus.hears(cls):
             return
-        provider = self.writer.provider if self.writer else "none"
+        provider = self.lane.writer.provider if self.lane else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
+
+
+_journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
+"""Of the runs at work in this process, by their claims."""
+
+
+def at_work_on(claim: Facts | None) -> Journal | None:
+    """The journal of the run of this process that holds a claim."""
+    return _journals.get(claim["id"]) if claim else None
 
 
 def _is_news(facts: Facts) -> bool:

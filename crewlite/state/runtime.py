@@ -105,8 +105,9 @@ class RuntimeState(Bag):
         path (JSON) or `database#id`. Raises StoreError if it cannot be saved.
         """
         started = time.perf_counter()
-        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
-        return self._journal.completed(naming.result(), started)
+        at = None if location is None else by_hand.opened_at(os.fspath(location), provider)
+        named = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), at).result()
+        return self._journal.completed(named.facts, started, named.lane)
 
     async def acheckpoint(
         self,
@@ -118,8 +119,12 @@ class RuntimeState(Bag):
     ) -> str:
         """`checkpoint`, for async handlers."""
         started = time.perf_counter()
-        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), provider, _text(location))
-        return self._journal.completed(await asyncio.wrap_future(naming), started)
+        at = None
+        if location is not None:
+            at = await background.in_thread(by_hand.opened_at, os.fspath(location), provider)
+        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), at)
+        named = await asyncio.wrap_future(naming)
+        return self._journal.completed(named.facts, started, named.lane)
 
     def flush(self) -> int:
         """Wait until all that the run has committed is on disk, also with durability="async".
@@ -183,7 +188,3 @@ class Moment(NamedTuple):
     def of(cls, record: Record) -> Moment:
         """The run as its newest commit left it."""
         return cls(record.seq, record.sum, record.usage, len(record.tasks))
-
-
-def _text(location: str | os.PathLike[str] | None) -> str | None:
-    return os.fspath(location) if location is not None else None

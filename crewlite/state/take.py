@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from crewlite import background
 from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
-from crewlite.state.claim import claim, held_by
+from crewlite.state.claim import held_by
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
@@ -15,14 +15,39 @@ from crewlite.state.locate import Located
 from crewlite.state.providers import Store
 from crewlite.state.record import Record
 from crewlite.state.tidy import bases
-from crewlite.state.writer import Lane, Writer, open_writer
+from crewlite.state.writer import Lane, Writer, open_writer, opened_already
 
-Taken = tuple[Located, Writer, Lane, Record]
+Taken = tuple[Located, Lane, Record]
 
 
 async def taken(target: Callable[[], Located]) -> Taken:
-    """`take` in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
-    opening = asyncio.ensure_future(background.in_thread(lambda: take(target())))
+    """`take`, off the caller's loop."""
+    return await _shielded(lambda: take(target()))
+
+
+def take(target: Located) -> Taken:
+    """The branch to write to, and what it holds.
+
+    Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged, StoreUnusable.
+    """
+    lane = _entered(open_writer(target.provider, target.location), target)
+    try:
+        return target, lane, _read(lane.store, lane, target)
+    except BaseException:
+        lane.leave()
+        raise
+
+
+async def taken_new(target: Located) -> Taken:
+    """The branch of a new run. Nothing is read of it."""
+    if writer := opened_already(target.provider, target.location):
+        return target, _entered(writer, target), Record()
+    return await _shielded(lambda: (target, _entered(open_writer(target.provider, target.location), target), Record()))
+
+
+async def _shielded(take: Callable[[], Taken]) -> Taken:
+    """Take in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
+    opening = asyncio.ensure_future(background.in_thread(take))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -30,32 +55,21 @@ async def taken(target: Callable[[], Located]) -> Taken:
         raise
 
 
-def take(target: Located, *, new: bool = False) -> Taken:
-    """The branch to write to, and what it holds; nothing is read of one that is `new`.
-
-    Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged, StoreUnusable.
-    """
-    writer = open_writer(target.provider, target.location)
-    lane = None
+def _entered(writer: Writer, target: Located) -> Lane:
     try:
-        lane = writer.enter(target.run_id, target.branch)
-        return target, writer, lane, Record() if new else _read(writer.store, lane, target)
+        return writer.enter(target.run_id, target.branch)
     except BaseException:
-        if lane:
-            writer.leave(lane)
-        writer.close()
+        writer.release()
         raise
 
 
 async def claimed(journal: Journal, facts: Facts) -> None:
     """The commit with which this process claims the branch. It proves that there can be others."""
-    journal.claimed = True  # also if this is cancelled before it is known to be stored
+    mine = journal.take_claim()  # also if this is cancelled before it is known to be stored
     try:
-        await journal.store({**facts, "claim": claim()})
+        await journal.store({**facts, "claim": mine})
     except Exception as error:
-        assert journal.lane
-        journal.claimed = False
-        journal.lane.backlog = ()  # nothing was started, so there is nothing to save later
+        journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise
         raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
@@ -63,9 +77,7 @@ async def claimed(journal: Journal, facts: Facts) -> None:
 
 def _let_go(opening: asyncio.Future[Taken]) -> None:
     if not opening.cancelled() and not opening.exception():
-        _, writer, lane, _ = opening.result()
-        writer.leave(lane)
-        writer.close()
+        opening.result()[1].leave()
 
 
 def _read(store: Store, lane: Lane, target: Located) -> Record:

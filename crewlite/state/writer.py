@@ -18,8 +18,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
-from crewlite.errors import BranchConflictError, RunCancelled
+from crewlite.errors import BranchConflictError, RunCancelled, StoreError
 from crewlite.state.cancel import why_refused
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
@@ -38,6 +39,7 @@ Done = Callable[[BaseException | None], None]
 class Lane:
     """The way of one branch to its store."""
 
+    writer: Writer
     run_id: str
     branch: str
     seq: int = 0
@@ -60,6 +62,31 @@ class Lane:
     on_lost: Callable[[BaseException], None] | None = None
     """Told of that on the writer's thread."""
 
+    @property
+    def store(self) -> Store:
+        """Where it leads."""
+        return self.writer.store
+
+    def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Write entries, after whatever is in the lane; then `done` is called with None or with what went wrong.
+
+        It is called on `loop`, else on the writer's thread. Without entries, this tells when the lane is settled. Where
+        the store was closed meanwhile, that is what went wrong.
+        """
+        self.writer.put(_Job(self, entries, done, loop))
+
+    def ask(self, act: Callable[[Store], T]) -> Future[T]:
+        """Do what is no commit with the store, on its thread, after what was asked before."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # whoever waits may give up, the thread still has somewhere to put it
+        self.writer.put(_Errand(act, done))
+        return done
+
+    def leave(self) -> Future[None] | None:
+        """Give the branch back, and let go of the writer: see `Writer.release`. Waits for nothing."""
+        self.writer.leave(self)
+        return self.writer.release()
+
 
 @dataclass(frozen=True, slots=True)
 class _Job:
@@ -75,6 +102,7 @@ class _Errand:
     done: Future[Any]
 
     def run(self, store: Store) -> None:
+        """On the writer's thread."""
         try:
             self.done.set_result(self.act(store))
         except Exception as error:  # noqa: BLE001 - whatever storage raises is the answer to who waits
@@ -95,37 +123,35 @@ class Writer:
     _jobs: queue.SimpleQueue[_Job | _Errand | None] = field(default_factory=queue.SimpleQueue)
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
+    over: bool = False
+    """The store is closed."""
     _lived: float = field(default_factory=time.monotonic)
     _looked: float = field(default_factory=time.monotonic)
 
-    def put(
-        self, lane: Lane, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None
-    ) -> None:
-        """Write entries, after whatever is in the lane; then `done` is called with None or with what went wrong.
-
-        It is called on `loop`, else on the writer's thread. Without entries, this tells when the lane is settled.
-        """
-        self._jobs.put(_Job(lane, entries, done, loop))
-
-    def ask(self, act: Callable[[Store], T]) -> Future[T]:
-        """Do what is no commit with the store, on its thread, after what was asked before."""
-        done: Future[T] = Future()
-        done.set_running_or_notify_cancel()  # whoever waits may give up, the thread still has somewhere to put it
-        self._jobs.put(_Errand(act, done))
-        return done
+    def put(self, job: _Job | _Errand) -> None:
+        """Have the thread do a job. It is refused with a StoreError if the thread has ended, and never just left."""
+        self._jobs.put(job)
+        if self.over:  # after that the thread looks at the queue no more
+            self._refuse()
 
     def enter(self, run_id: str, branch: str) -> Lane:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
         with _lock:
             if (run_id, branch) in self.lanes:
                 raise BranchConflictError(run_id, branch)
-            lane = self.lanes[run_id, branch] = Lane(run_id, branch)
+            lane = self.lanes[run_id, branch] = Lane(self, run_id, branch)
         return lane
 
     def leave(self, lane: Lane) -> None:
         """Give a branch back."""
         with _lock:
             self.lanes.pop((lane.run_id, lane.branch), None)
+
+    def use(self) -> Writer:
+        """One more user, of a writer that has one."""
+        with _lock:
+            self.users += 1
+        return self
 
     def release(self) -> Future[None] | None:
         """Let go. The last user ends the thread, which closes the store; the future tells when it has."""
@@ -136,11 +162,6 @@ class Writer:
             _open.pop(self.key, None)
         self._jobs.put(None)
         return self._ended
-
-    def close(self) -> None:
-        """Let go, and wait until a store that nobody else uses is closed."""
-        if ended := self.release():
-            ended.result()
 
     def start(self) -> None:
         """Start the thread."""
@@ -166,7 +187,20 @@ class Writer:
             self.store.close()
         except Exception as error:  # noqa: BLE001 - whatever storage raises, all is in it, and somebody waits for the end
             log.warning("%s was not closed: %s", self.store.location, error)
+        self.over = True
+        self._refuse()
         self._ended.set_result(None)
+
+    def _refuse(self) -> None:
+        """Answer what was asked too late. Several threads may do so at once."""
+        error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and let go of it")
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if isinstance(job, _Job):
+                    self._answer([job], error)
+                elif job:
+                    job.done.set_exception(error)
 
     def _next(self) -> _Job | _Errand | None:
         """The next job; while there is none, and between jobs, the branches at work are looked after."""
@@ -268,27 +302,62 @@ def _tell(dones: list[Done], error: BaseException | None) -> None:
         done(error)
 
 
+class _Gate:
+    """Held by whoever opens a location, so that those who come meanwhile share what it opens."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_SHARED = (JsonProvider, SqliteProvider)  # two of these are one; of others nobody knows
 _open: dict[tuple[str, str], Writer] = {}
-_lock = threading.Lock()
+_gates: WeakValueDictionary[tuple[str, str], _Gate] = WeakValueDictionary()
+_lock = threading.Lock()  # never held while a store is asked
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
     """The writer of a location: one per process, however many runs use it. Raises StoreUnusable."""
-    ours = type(provider) in (JsonProvider, SqliteProvider)  # two of these are one; of others nobody knows
-    key = (provider.name if ours else f"{id(provider)}", os.path.realpath(location))
+    key = _key(provider, location)
+    if writer := _used(key):
+        return writer
+    with _lock:
+        gate = _gates.setdefault(key, _Gate())
+    with gate.lock:
+        return _used(key) or _opened(provider, location, key)
+
+
+def opened_already(provider: BaseProvider, location: str) -> Writer | None:
+    """`open_writer`, where that takes no time."""
+    return _used(_key(provider, location))
+
+
+def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
+    name = provider.name if type(provider) in _SHARED else f"{id(provider)}"
+    return name, os.path.realpath(location)
+
+
+def _used(key: tuple[str, str]) -> Writer | None:
     with _lock:
         writer = _open.get(key)
-        if writer is None:
-            store = provider.open(location)
-            key = (key[0], os.path.realpath(store.location)) if ours else key  # one place may have several names
-            writer = _open.get(key)
-            if writer is None:
-                writer = _open[key] = Writer(store, key, provider.name)
-                writer.start()
-            else:
-                store.close()
-        writer.users += 1
+        if writer:
+            writer.users += 1
         return writer
+
+
+def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
+    store = provider.open(location)
+    if type(provider) in _SHARED:  # one place may have several names
+        key = _key(provider, store.location)
+    with _lock:
+        writer = _open.get(key)
+        if shared := writer:
+            shared.users += 1
+        else:
+            writer = _open[key] = Writer(store, key, provider.name, users=1)
+            writer.start()
+    if shared:
+        store.close()
+    return writer
 
 
 def at_work(location: str, run_id: str, branch: str) -> bool:
@@ -301,6 +370,7 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
 def _forget() -> None:
     global _lock
     _open.clear()
+    _gates.clear()
     _lock = threading.Lock()
 
 

@@ -354,7 +354,7 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
 
     def again(error):
         if not went_on.is_set():
-            writer.put(idle, (), again)
+            idle.put((), again)
 
     try:
         if busy:
@@ -365,7 +365,7 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
         children.until(lambda: store.touched("r", "main") > before)
     finally:
         went_on.set()
-        writer.close()
+        writer.release().result()
     assert record_of(config).sum == record.sum
 
 
@@ -380,9 +380,9 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     heard_of(on_disk, 1000.0)
     children.until(lambda: "r/main gave no sign of life" in caplog.text)
     settled = threading.Event()
-    writer.put(lane, (), lambda error: settled.set())
+    lane.put((), lambda error: settled.set())
     assert settled.wait(20)
-    writer.close()
+    writer.release().result()
     assert store_of(on_disk).touched("r", "main") == 1000.0
 
 

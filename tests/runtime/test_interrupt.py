@@ -11,7 +11,8 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.errors import ConfigError
-from crewlite.runtime.kickoff import Progress, Request, followed, refused
+from crewlite.runtime.kickoff import Progress, Request, followed
+from crewlite.runtime.plan import refused
 from crewlite.testing import ScriptedLLM
 from tests import children
 

@@ -106,10 +106,10 @@ class Bag(MutableMapping[str, Any]):
         journal = self._journal
         if journal.closed:
             raise journal.ended()
-        if journal.writer is None:
+        if journal.lane is None:
             return checkpoints(journal.entries, _id, {})
         by_hand.flush(journal).result()
-        store = journal.writer.store
+        store = journal.lane.store
         entries, lost = trace(store, journal.run_id, journal.branch)
         return checkpoints(entries, store.ref, lost)
 
@@ -186,14 +186,14 @@ class Bag(MutableMapping[str, Any]):
         journal = self._journal
 
         def seen(facts: Facts) -> tuple[Facts, Checkpoint]:
-            ref = journal.writer.store.ref if journal.writer else _id
+            ref = journal.lane.store.ref if journal.lane else _id
             return facts, newest(journal.record, facts["place"], ref(facts["place"]))
 
         return by_hand.change(journal, lambda: self._snapshot(label, metadata), seen)
 
     def _snapped(self, facts: Facts, made: Checkpoint, started: float) -> Checkpoint:
-        if self._journal.writer:
-            self._journal.completed(facts, started)
+        if self._journal.lane:
+            self._journal.completed(facts, started, self._journal.lane)
         return made
 
     def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:

@@ -43,10 +43,10 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
         try:
-            _, writer, lane, record = await taken(lambda: kept)
+            _, lane, record = await taken(lambda: kept)
         except BranchConflictError as conflict:
             raise BranchConflictError(run_id, kept.branch, holder=conflict.holder, kind="state") from None
-        journal = Journal(run_id, kept.branch, record, secrets, "raise", writer=writer, lane=lane)
+        journal = Journal(run_id, kept.branch, record, secrets, "raise", lane=lane)
     try:
         await claimed(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
     except BaseException:

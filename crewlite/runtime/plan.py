@@ -1,0 +1,87 @@
+"""Where a run is kept: decided before anything is opened, read or paid."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite.errors import ConfigError
+from crewlite.runtime.human import terminal
+from crewlite.runtime.kickoff import Request, Root
+from crewlite.settings import resolve
+from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.subscriber import Setting
+
+log = logging.getLogger("crewlite.run")
+_refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
+
+
+@contextlib.contextmanager
+def refused(why: str) -> Iterator[None]:
+    """Nothing is kicked off in the block: it is a ConfigError that says why."""
+    token = _refusal.set(why)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was decided before anything is opened."""
+
+    config: CheckpointConfig | None
+    """The run's one store; None keeps the record in memory."""
+    setting: Setting
+    """What the root says about checkpoints."""
+
+
+def plan(root: Root[Any], request: Request) -> Plan:
+    """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
+    if why := _refusal.get():
+        raise ConfigError(why)
+    config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
+    _one_store(root, config)
+    override = request.from_checkpoint
+    if override is not None:
+        if not isinstance(override, CheckpointConfig):
+            override = CheckpointConfig(restore_from=override)
+        if override.restore_from is None and request.run_id is None:
+            raise ConfigError(
+                "from_checkpoint names no checkpoint; wanted a ref, or CheckpointConfig(restore_from=ref)"
+            )
+        config = (config or defaults()).overridden_by(override)
+    if request.run_id is not None and config is None:
+        raise ConfigError(
+            f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
+            f"give it checkpoint=True"
+        )
+    if request.resume and config is None:
+        raise ConfigError(f"resume=True goes on with a recorded run, but this {root.kind} keeps none: checkpoint=True")
+    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
+        events = ", ".join(config.on_events)
+        log.warning(
+            "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
+        )
+    if root.asks_people and config is None and not request.answers and not terminal():
+        raise ConfigError(
+            f"{root.kind} {root.name!r} asks people (ask, human_input, requires_approval), and nobody could answer: "
+            f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
+        )
+    says_something = root.setting is not None or override is not None
+    return Plan(config, False if root.setting is False else config if says_something else None)
+
+
+def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:
+    for setting in root.inner:
+        if isinstance(setting, CheckpointConfig) and config is not None and setting is not config:
+            own = setting.model_fields_set & {"location", "provider", "durability"}
+            if any(getattr(setting, name) != getattr(config, name) for name in own):
+                raise ConfigError(
+                    f"An inner definition keeps its checkpoints at {setting.location}, the run at {config.location}. "
+                    f"One run has one store: set location, provider and durability on the outermost definition only."
+                )

@@ -1,0 +1,207 @@
+"""Answers given while the run is at work: heard by it where it is of this process, refused where it is not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from crewlite import History, event_bus
+from crewlite.errors import AnswerRefused, BranchConflictError, RefError, Suspended
+from crewlite.events import FlowPausedEvent, HumanFeedbackRequestedEvent
+from crewlite.flow import ask, flow, step
+
+
+@contextlib.contextmanager
+def at_work(work, began, **request):
+    """Kick off in a thread, until it has begun; what comes of it is in the list once the block has ended."""
+    came = []
+
+    def run():
+        try:
+            came.append(work.kickoff(**request))
+        except Exception as error:
+            came.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    began.wait(20)
+    yield came
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.fixture
+def slow():
+    """A step that goes on when it is let; and when it has begun."""
+    began, go = threading.Event(), threading.Event()
+
+    @step
+    def slow() -> int:
+        began.set()
+        go.wait(20)
+        return 1
+
+    return slow, began, go
+
+
+def test_an_answer_given_ahead_to_a_run_at_work_in_this_process_is_heard_by_its_later_question(on_disk, slow):
+    waits, began, go = slow
+
+    @flow(checkpoint=on_disk())
+    def work() -> int:
+        return waits() + ask("How much more?", int, name="more")
+
+    with at_work(work, began, run_id="r") as came, History(on_disk().location) as history:
+        history.answer("r", "human:more", 41)
+        with pytest.raises(RefError):
+            history.answer("r", "task:none", 41)
+        go.set()
+    assert came == [42]
+    with History(on_disk().location) as history:
+        assert history.run("r").status == "finished"
+        assert history.doctor() == []
+
+
+def test_a_question_that_waits_while_its_siblings_work_gets_its_answer_in_the_same_kickoff(on_disk, slow):
+    waits, began, go = slow
+    done, asked = [], threading.Event()
+
+    @step
+    def asks() -> int:
+        return ask("How much more?", int, name="more")
+
+    @step
+    def other() -> int:
+        done.append(1)
+        return waits()
+
+    @flow(checkpoint=on_disk())
+    def work() -> int:
+        first, second = other.submit(), asks.submit()
+        return first.result() + second.result()
+
+    event_bus.on(HumanFeedbackRequestedEvent, lambda source, event: asked.set())
+    with at_work(work, began, run_id="r") as came, History(on_disk().location) as history:
+        asked.wait(20)
+        address = _waiting(history)
+        with pytest.raises(AnswerRefused):
+            history.answer("r", address, "no number")
+        history.answer("r", address, 41)
+        with pytest.raises(AnswerRefused, match="an answer already"):
+            history.answer("r", address, 40)
+        go.set()
+    assert came == [42]
+    assert done == [1]
+
+
+def _waiting(history):
+    while True:
+        if waiting := history.run("r").waiting:
+            return waiting[0].address
+
+
+@pytest.mark.parametrize("event", [HumanFeedbackRequestedEvent, FlowPausedEvent])
+def test_a_handler_may_answer_the_question_it_hears_of(on_disk, event):
+    @flow(checkpoint=on_disk())
+    def work() -> int:
+        return ask("How much?", int, name="much")
+
+    def hear(source, event):
+        with History(on_disk().location) as history:
+            history.answer("r", "human:much", 7)
+
+    with event_bus.on(event, hear):
+        if event is FlowPausedEvent:  # it waits already, and goes on with the next kickoff
+            with pytest.raises(Suspended):
+                work.kickoff(run_id="r")
+    assert work.kickoff(run_id="r") == 7 if event is FlowPausedEvent else True
+    with event_bus.on(event, hear):
+        if event is HumanFeedbackRequestedEvent:
+            assert work.kickoff(run_id="r") == 7
+
+
+def test_one_of_two_answers_lets_the_run_go_as_far_as_it_can(on_disk, slow):
+    waits, began, go = slow
+    after, asked = [], threading.Event()
+
+    @step
+    def asks(name: str) -> int:
+        got = ask(f"How much is {name}?", int)
+        after.append(name)
+        return got
+
+    @flow(checkpoint=on_disk())
+    def work() -> int:
+        parts = [asks.submit("one"), asks.submit("two")]
+        first = waits()
+        return first + sum(part.result() for part in parts)
+
+    heard = []
+
+    def hear(source, event):
+        heard.append(event)
+        if len(heard) == 2:
+            asked.set()
+
+    event_bus.on(HumanFeedbackRequestedEvent, hear)
+    with at_work(work, began, run_id="r") as came, History(on_disk().location) as history:
+        asked.wait(20)
+        while len(history.run("r").waiting) < 2:
+            pass
+        first = next(each for each in history.run("r").waiting if "one" in each.question)
+        history.answer("r", first.address, 1)
+        go.set()
+    assert isinstance(came[0], Suspended)
+    assert after == ["one"]
+    assert len(came[0].waiting) == 1
+
+
+WAITS = """
+import sys, threading
+from crewlite.flow import ask
+from crewlite.flow import ask, flow, step
+from crewlite import CheckpointConfig
+
+@step
+def slow() -> int:
+    print("began", flush=True)
+    sys.stdin.readline()
+    return 1
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+def work() -> int:
+    return slow() + ask("How much?", int, name="more")
+
+work.kickoff(run_id="r", answers={"human:more": 1})
+"""
+
+
+def test_an_answer_to_a_run_at_work_in_another_process_is_refused_and_names_it(on_disk, tmp_path):
+    (tmp_path / "work.py").write_text(WAITS)
+    where = on_disk().location
+    child = subprocess.Popen(
+        [sys.executable, str(tmp_path / "work.py"), where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout.readline() == "began\n"
+        with History(where) as history, pytest.raises(BranchConflictError, match=f"process {child.pid}") as refused:
+            history.answer("r", "human:more", 41)
+        assert str(child.pid) in refused.value.holder
+        told = subprocess.run(
+            [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", "human:more", "41", "--location", where],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        assert told.returncode != 0
+    finally:
+        child.communicate("\n", timeout=20)
+    assert child.returncode == 0

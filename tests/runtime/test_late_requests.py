@@ -1,0 +1,108 @@
+"""What is asked of a run at its very end, or after it: answered or refused, never left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from crewlite import CheckpointConfig, event_bus
+from crewlite.errors import BranchConflictError, StoreError
+from crewlite.events import CrewKickoffStartedEvent, TaskCompletedEvent
+from crewlite.state.providers import JsonProvider
+from crewlite.state.writer import open_writer
+from crewlite.testing import ScriptedLLM
+
+
+def asked(act):
+    """Do it in a thread of its own; what it gave or raised, in time."""
+    came = Future()
+
+    def run():
+        try:
+            came.set_result(act())
+        except BaseException as error:
+            came.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return came
+
+
+def test_whatever_is_put_to_a_writer_that_has_ended_is_refused(config):
+    writer = open_writer(config().provider, config().location)
+    lane = writer.enter("r", "main")
+    late = [Future(), Future()]
+    over = lane.leave()
+    lane.put((), late[0].set_result)
+    over.result(10)
+    lane.put((), late[1].set_result)
+    errors = [each.result(10) for each in late]
+    assert isinstance(errors[1], StoreError)
+    with pytest.raises(StoreError, match="nothing more"):
+        lane.ask(lambda store: 1).result(10)
+
+
+VERBS = {
+    "flush": lambda state: state.flush(),
+    "checkpoints": lambda state: state.checkpoints(),
+    "checkpoint": lambda state: state.checkpoint(),
+    "snapshot": lambda state: state.snapshot(),
+    "latest": lambda state: state.latest,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_threads_that_ask_at_the_end_of_a_run_are_answered_or_refused(config, make_crew, verb):
+    came, stop = [], threading.Event()
+
+    def begin(source, event, state):
+        def ask():
+            while not stop.is_set():
+                VERBS[verb](state)
+
+        came.extend(asked(ask) for _ in range(2))
+
+    with event_bus.on(CrewKickoffStartedEvent, begin):
+        for n in range(6):
+            assert make_crew(["x"] * 2, 2, checkpoint=config()).kickoff(run_id=f"r{n}").raw == "x"
+    for each in came:
+        assert isinstance(each.exception(20), StoreError)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_loop_that_stands_still_after_the_run_is_not_waited_for(config, make_crew, verb):
+    states = []
+    loop = asyncio.new_event_loop()
+    with event_bus.on(TaskCompletedEvent, lambda source, event, state: states.append(state)):
+        loop.run_until_complete(make_crew(["x"], 1, checkpoint=config()).akickoff(run_id="r"))
+    assert isinstance(asked(lambda: VERBS[verb](states[0])).exception(20), StoreError)
+    loop.close()
+    assert isinstance(asked(lambda: VERBS[verb](states[0])).exception(20), StoreError)
+
+
+class Mine(JsonProvider):
+    """A provider of one's own: two of these may or may not be one store, for all that is known."""
+
+
+@pytest.mark.parametrize("kind", [JsonProvider, Mine])
+def test_a_run_at_work_is_not_taken_over_by_another_provider_object_of_this_process(make_crew, tmp_path, kind):
+    here, go, location = threading.Event(), threading.Event(), str(tmp_path / "kept")
+
+    def reply(messages):
+        here.set()
+        go.wait(20)
+        return "x"
+
+    def crew(llm):
+        return make_crew(llm, 2, checkpoint=CheckpointConfig(location=location, provider=kind()))
+
+    first = asked(
+        lambda: asyncio.run(crew(ScriptedLLM(reply)).akickoff(run_id="r")).durability
+    )  # its loop stands still
+    here.wait(20)
+    second = asked(lambda: crew(ScriptedLLM([])).kickoff(run_id="r"))
+    assert isinstance(second.exception(20), BranchConflictError)
+    go.set()
+    assert first.result(20) == "sync"
