@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import random
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +28,57 @@ import jsonschema  # noqa: F401 - loaded before the forks, once
 import sqlite_utils  # noqa: F401
 from points import LONGEST, PATIENT, Child, FileTrace, Points
 
-from crewlite.testing.interleavings.acts import INPUTS, VERBS, act_of, kick, pairs
+from crewlite import event_bus
+from crewlite.events import TaskStartedEvent
+from crewlite.state import RuntimeState
+from crewlite.testing.interleavings.acts import INPUTS, VERBS, Said, act_of, kick, pairs
 from crewlite.testing.interleavings.judge import Outcome, Seen, go_on, judge, look, release
-from crewlite.testing.interleavings.scenes import RUN, Site, buys, crew, flow, lay_out, traced
+from crewlite.testing.interleavings.scenes import LONG, RUN, TASKS, Site, buys, crew, flow, lay_out, traced
 
 AT_WORK = ("stays at work", "goes on")
 """Acts that only another process can do: it claims the branch, and goes on after the verb; or has done so before, and
 goes on where the verb is interrupted."""
 LEAVES_ALONE = ("fork", "prune", "delete", "export", "import", "doctor", "repair", "list", "rebuild", "preview")
 Pair = tuple[str, str, str]
+
+
+def tasks_of(scene: str) -> int:
+    return LONG if scene == "long" else TASKS
+
+
+def _fork(site: Site, state: RuntimeState, tasks: int) -> Said:
+    made = crew(site, tasks=tasks).fork(RUN, branch="fc")
+    return {"branch": "fc", **kick(site, run_id=None, made=made)}
+
+
+IN_A_THREAD: dict[str, Callable[[Site, RuntimeState, int], object]] = {
+    "checkpoints": lambda site, state, tasks: {"checkpoints": len(state.checkpoints())},
+    "latest": lambda site, state, tasks: {"latest": bool(state.latest)},
+    "flush": lambda site, state, tasks: {"flush": state.flush()},
+    "crew.fork": _fork,
+    "list": lambda site, state, tasks: VERBS["list"][1](site),
+    "prune": lambda site, state, tasks: VERBS["prune"][1](site),
+    "delete": lambda site, state, tasks: VERBS["delete"][1](site),
+    "repair": lambda site, state, tasks: VERBS["repair"][1](site),
+    "resume": lambda site, state, tasks: VERBS["resume"][1](site),
+}
+"""What a thread does in the process in which the run is at work, with the state that a handler was given."""
+IN_A_PROCESS = ("the run goes on", "the run ends")
+
+
+class Ended:
+    """A thread, and how it ended."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.ended, self.outcome = threading.Event(), Outcome(stuck=True)
+        threading.Thread(target=self._do, args=[act], daemon=True).start()
+
+    def _do(self, act: Callable[[], object]) -> None:
+        try:
+            self.outcome = Outcome.of(act())
+        except BaseException as error:
+            self.outcome = Outcome.of(error)
+        self.ended.set()
 
 
 class Explorer:
@@ -77,24 +121,85 @@ class Explorer:
         of_verb = interrupted.end()
         other.go()
         of_act = other.end()
-        broken = self._at_work(world, verb, act, of_verb, of_act)
         of_verb.said = of_verb.said and of_verb.said["said"]
+        broken = self._at_work(world, verb, act, of_verb, of_act)
+        return broken + self._judged(world, scene, verb, act, of_verb, of_act)
+
+    def _judged(self, world: Path, scene: str, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
         looked = Child(world, "look", lambda child: self._looked(world)).end()
         if looked.said is None:
-            return [*broken, f"the look: {looked.error}: {looked.text}"]
+            return [f"the look: {looked.error}: {looked.text}"]
         found, trace, later = Seen(**looked.said["seen"]), looked.said["trace"], looked.said["later"]
-        broken += judge(verb, act, self._before[scene], found, (of_verb, of_act), trace) + later
+        broken = judge(verb, act, self._before[scene], found, (of_verb, of_act), trace) + later
         if not broken:
             self._sound.add(found.shape)
         if self.told and broken:
             print(of_verb, of_act, json.dumps(looked.said, indent=1), looked.said["trace"], sep="\n")
         return broken
 
+    def thread_positions(self, scene: str, verb: str, act: str) -> range:
+        """Where a thread of the process can be interrupted in which the run is at work."""
+        if (f"{scene}, threads", verb) not in self._counts:
+            clean = self._threads(self._world(scene), scene, verb, act, None).end()
+            assert clean.said, f"{verb} in a thread, undisturbed: {clean}"
+            self._counts[f"{scene}, threads", verb] = clean.said["points"]
+        return range(1, self._counts[f"{scene}, threads", verb] + 1)
+
+    def thread_trial(self, scene: str, verb: str, act: str, at: int) -> list[str]:
+        """Do a verb in a thread of the process in which the run is at work, and let it go on before the point."""
+        world = self._world(scene)
+        outcome = self._threads(world, scene, verb, act, at).end()
+        if outcome.said is None:
+            return [f"{outcome.error}: {outcome.text}"]
+        of_verb, of_act = Outcome(**outcome.said["verb"]), Outcome(**outcome.said["act"])
+        broken = [f"{act} was disturbed: {of_act.error}: {of_act.text}"] if of_act.error else []
+        return broken + self._judged(world, scene, verb, act, of_verb, of_act)
+
+    def _threads(self, world: Path, scene: str, verb: str, act: str, at: int | None) -> Child:
+        def do(child: Child) -> dict[str, Any]:
+            holds, go, states = [threading.Event(), threading.Event()], threading.Event(), []
+
+            def hold() -> None:
+                holds[min(sum(held.is_set() for held in holds), 1)].set()
+                go.wait(LONGEST)
+                go.clear()
+
+            def goes_on() -> None:
+                go.set()
+                if act == "the run ends":
+                    run.ended.wait(PATIENT)
+                elif holds[1].wait(PATIENT):
+                    states[-1].flush()  # its journal is folded by then
+
+            site = dataclasses.replace(self._site(world), hold=hold)
+            keep = event_bus.on(TaskStartedEvent, lambda source, event, state: states.append(state))
+            at_first = LONG - 2 if scene == "long" else 2
+            stops = [at_first, at_first + 1] if act == "the run goes on" else [at_first]
+            run = Ended(lambda: kick(site, tasks=tasks_of(scene), hold_at=stops, max_checkpoints=1))
+            holds[0].wait(LONGEST)
+            points = Points(str(world / self._name), at, goes_on)
+
+            def look() -> object:
+                points.install(only_here=True)
+                try:
+                    return IN_A_THREAD[verb](site, states[-1], tasks_of(scene))
+                finally:
+                    points.on = False
+
+            reader = Ended(look)
+            while not (reader.ended.wait(0.005) and run.ended.wait(0.005)):
+                if reader.ended.is_set():
+                    go.set()
+            keep.cancel()
+            return {"verb": asdict(reader.outcome), "act": asdict(run.outcome), "points": points.count}
+
+        return Child(world, "verb", do)
+
     def _at_work(self, world: Path, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
         """Who is at work is left alone by whoever only looks, tidies or forks."""
         if act in AT_WORK and of_act.error and verb.startswith(LEAVES_ALONE):
             return [f"a run at work was disturbed by {verb}: {of_act.error}: {of_act.text}"]
-        if act in AT_WORK and verb.startswith("resume") and not (of_act.error or of_verb.error):
+        if act == "stays at work" and verb.startswith("resume") and not (of_act.error or of_verb.error):
             return ["two held one branch, and both succeeded"]
         held = (of_act.said or {}).get("held")
         refused = release(self._site(world), held) if held and verb != "cancel" else ""
@@ -122,7 +227,7 @@ class Explorer:
     def _act(self, world: Path, verb: str, act: str) -> Child:
         def do(child: Child) -> dict[str, Any]:
             site = self._site(world, child)
-            return kick(site, hold_at=2) if act in AT_WORK else act_of(verb, act)(site)
+            return kick(site, hold_at=[2]) if act in AT_WORK else act_of(verb, act)(site)
 
         return Child(world, "act", do)
 
@@ -165,10 +270,9 @@ def warm_up(directory: Path) -> None:
 
 def chosen(scene: str, verb: str, act: str) -> Iterator[Pair]:
     """The pairs that fit; * fits all."""
-    for pair in [
-        *pairs(),
-        *(("cut", verb, act) for verb, (where, _) in VERBS.items() if "cut" in where for act in AT_WORK),
-    ]:
+    of_processes = [("cut", verb, act) for verb, (where, _) in VERBS.items() if "cut" in where for act in AT_WORK]
+    of_threads = [(scene, verb, act) for scene in ("cut", "long") for verb in IN_A_THREAD for act in IN_A_PROCESS]
+    for pair in [*pairs(), *of_processes, *of_threads]:
         if all(wanted in ("*", found) for wanted, found in zip((scene, verb, act), pair, strict=True)):
             yield pair
 
@@ -191,7 +295,9 @@ def main() -> int:
     verbs, acts, trials, violations = set(), set(), 0, dict[str, list[str]]()
     began = time.monotonic()
     spots = [
-        (pair, at) for pair in chosen(options.scene, options.verb, options.act) for at in explorer.positions(*pair[:2])
+        (pair, at)
+        for pair in chosen(options.scene, options.verb, options.act)
+        for at in (explorer.thread_positions(*pair) if pair[2] in IN_A_PROCESS else explorer.positions(*pair[:2]))
     ]
     spots = chance.sample(spots, -(-len(spots) // options.share)) if options.share > 1 else spots
     for (scene, verb, act), at in spots:
@@ -200,10 +306,10 @@ def main() -> int:
         trials += 1
         verbs.add(verb)
         acts.add(act)
-        for text in explorer.trial(scene, verb, act, at):
-            violations.setdefault(text.replace(str(options.directory / "trial"), ""), []).append(
-                f"{scene}: {verb}, {act} before {at}"
-            )
+        in_thread = act in IN_A_PROCESS
+        for text in explorer.thread_trial(scene, verb, act, at) if in_thread else explorer.trial(scene, verb, act, at):
+            where = f"{scene}: {verb}, {act} before {at}"
+            violations.setdefault(text.replace(str(options.directory / "trial"), ""), []).append(where)
     said = {"provider": options.provider, "verbs": len(verbs), "acts": len(acts), "trials": trials, "of": len(spots)}
     print(json.dumps({**said, "seconds": round(time.monotonic() - began), "violations": violations}))
     return 1 if violations else 0

@@ -44,17 +44,20 @@ class Points:
         self._local, self._lock = threading.local(), threading.Lock()
         self._inside = dict[int, int]()  # statements in the transaction that a connection has begun
         self.on = False
+        self._only: int | None = None
 
-    def install(self) -> None:
-        """From now on, for all threads that are begun from now on, as long as the process lives."""
+    def install(self, *, only_here: bool = False) -> None:
+        """From now on, as long as the process lives; of this thread and those that it begins, or of this one only."""
         self.on = True
+        self._only = threading.get_ident() if only_here else None
         sys.addaudithook(self._audited)
         disk.watched(self._written).__enter__()
-        threading.setprofile(self._called)
+        if not only_here:
+            threading.setprofile(self._called)
         sys.setprofile(self._called)
 
     def _point(self, what: str) -> None:
-        if not self.on or getattr(self._local, "busy", False):
+        if not self.on or getattr(self._local, "busy", False) or self._only not in (None, threading.get_ident()):
             return
         with self._lock:
             self.count += 1
@@ -87,6 +90,8 @@ class Points:
                 self._point(f"{operation.verb} {found}")
 
     def _called(self, frame: Any, event: str, called: Any) -> None:
+        if event == "return" and self._only and _leaves_the_door(frame):
+            self._point(f"after {frame.f_code.co_name}")  # a thread has yet to note what it was given
         if event != "c_call" or not self.on:
             return
         name, whose = called.__name__, getattr(called, "__self__", None)
@@ -110,6 +115,10 @@ class Points:
     @property
     def _is_database(self) -> bool:
         return bool(Path(self._location).suffix)
+
+
+def _leaves_the_door(frame: Any) -> bool:
+    return frame.f_code.co_filename == disk.__file__ != frame.f_back.f_code.co_filename
 
 
 class FileTrace(Trace):

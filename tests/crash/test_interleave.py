@@ -16,12 +16,13 @@ from crewlite.events import BaseEvent, CheckpointStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.journal import Journal, naming
 from crewlite.state.providers import Commit
-from crewlite.testing import Interleaved
+from crewlite.testing import Interleaved, check_interleavings
 from crewlite.testing.interleavings import Explorer, explore
 from crewlite.testing.interleavings.acts import ACTS, INPUTS
 from crewlite.testing.interleavings.scenes import crew, traced
 
 PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
+HOURS = 6 * 3600  # seconds that all of it may take
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the explorer forks; Windows cannot")
 
 
@@ -35,7 +36,13 @@ def fresh(request, tmp_path):
 # ---- in one process: every verb, every act, before every verb of the store
 
 
+@pytest.mark.parametrize(("fresh", "share"), [("memory", 20), ("json", 50), ("sqlite", 50)], indirect=["fresh"])
+def test_whoever_comes_between_two_verbs_of_a_store_finds_and_leaves_all_in_order(fresh, share):
+    print(check_interleavings(fresh, share=share))
+
+
 @pytest.mark.soak
+@pytest.mark.timeout(HOURS)
 @pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
 def test_every_act_before_every_verb_of_the_store(fresh, request):
     found = explore(fresh)
@@ -47,11 +54,24 @@ def test_every_act_before_every_verb_of_the_store(fresh, request):
 
 
 @forks
+@pytest.mark.parametrize("provider", ["json", "sqlite"])
+def test_whatever_another_process_does_before_any_step_on_the_disk_all_is_in_order(provider, tmp_path):
+    code, found = run("interleave.py", "--provider", provider, "--directory", tmp_path, "--share", 500)
+    print(found)
+    assert found["violations"] == {}
+    assert code == 0
+    assert found["trials"] > 30
+
+
+@forks
 @pytest.mark.soak
+@pytest.mark.timeout(HOURS)
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
 def test_every_act_of_another_process_before_every_step_on_the_disk(provider, tmp_path):
     share = os.environ.get("INTERLEAVINGS", "1")
-    code, found = run("interleave.py", "--provider", provider, "--directory", tmp_path, "--share", share, patience=None)
+    code, found = run(
+        "interleave.py", "--provider", provider, "--directory", tmp_path, "--share", share, patience=HOURS
+    )
     print(f"\n{found}")
     assert found["violations"] == {}
     assert code == 0
@@ -183,6 +203,7 @@ def test_whatever_a_handler_does_at_whatever_event_the_run_is_whole_or_told_why_
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(HOURS)
 @pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_every_verb_of_a_handler_at_every_event(fresh, mode, request):

@@ -20,12 +20,13 @@ from crewlite.events import LLMCallStartedEvent, StepCompletedEvent, StepStarted
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import FlowFunction, ask, step
+from crewlite.llm.base import Message, Reply
 from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.state.providers import BaseProvider
 from crewlite.testing.scripted import ScriptedLLM
 
 TASKS = 4
-LONG = 26
+LONG = 36
 """Tasks of a run with more than 64 commits, so that its journal is folded while it runs."""
 RUN, BYSTANDER = "r", "z"
 QUESTION = "human:more"
@@ -82,25 +83,32 @@ def crew(
     tasks: int = TASKS,
     stop_at: int | None = None,
     stop: Callable[[], None] = give_up,
-    hold_at: int | None = None,
+    hold_at: Sequence[int] = (),
     **fields: Any,
 ) -> Crew:
     """Tasks that do not build on each other; in one of them the model gives up, or waits."""
 
-    def reply(messages: Sequence[dict[str, Any]]) -> str:
-        number = int(str(messages[1]["content"]).split()[1])
-        if number == stop_at:
-            stop()
-        if number == hold_at:
-            site.hold()
-        return f"answer {number}"
+    class Model(ScriptedLLM):
+        async def acall(self, messages: list[Message], **context: Any) -> Reply:
+            if _number(messages) in hold_at:
+                await asyncio.to_thread(site.hold)
+            return await super().acall(messages, **context)
 
-    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
+    def reply(messages: Sequence[Message]) -> str:
+        if _number(messages) == stop_at:
+            stop()
+        return f"answer {_number(messages)}"
+
+    agent = Agent(role="Worker", goal="work", llm=Model(reply))
     made = [
         Task(name=f"t{n}", description=f"Do {n} {{who}}", expected_output="text", agent=agent, context=[])
         for n in range(tasks)
     ]
     return Crew(tasks=made, checkpoint=site.config(**fields))
+
+
+def _number(messages: Sequence[Message]) -> int:
+    return int(str(messages[1]["content"]).split()[1])
 
 
 @step
