@@ -2,10 +2,11 @@
 
     location/journal/<run>/<branch>.jsonl          the truth, one line a commit
     location/<timestamp>_<id>.json                 a view of one place: lineage, what triggered it, where in the journal
+    location/heads/<run>/<branch>.json             how long the journal was at its newest checkpoint
     location/cache/<key>.json                      a result of a step that other runs may reuse
 
 The journal is written first. A missing file is made again from it; a file that it contradicts is refused. The cache is
-of no run.
+of no run. Paths says how names become paths, and where the lock files are.
 """
 
 from __future__ import annotations

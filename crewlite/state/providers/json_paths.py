@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -26,15 +27,15 @@ class Paths:
 
     def run(self, run_id: str) -> Path:
         """The directory of the journals of a run."""
-        return _known(self.journals, check_name("run_id", run_id), _directory(run_id))
+        return _known(self.journals, check_name("run_id", run_id), _directory(run_id), Path.is_dir)
 
     def journal(self, run_id: str, branch: str) -> Path:
         """The journal of a branch."""
         *above, last = check_name("branch", branch, slashes=True).split("/")
         path = self.run(run_id)
         for part in above:
-            path = _known(path, part, _directory(part))
-        return _known(path, f"{last}.jsonl", f"{_safe(last)}.jsonl")
+            path = _known(path, part, _directory(part), Path.is_dir)
+        return _known(path, f"{last}.jsonl", f"{_safe(last)}.jsonl", Path.is_file)
 
     def heads(self, run_id: str) -> Path:
         """The directory of what is known of how long the journals of a run were."""
@@ -74,10 +75,10 @@ def _name(safe: str) -> str:
     return _ESCAPED.sub(lambda found: "" if found[1] == "0" else found[1].upper(), safe)
 
 
-def _known(directory: Path, name: str, safe: str) -> Path:
+def _known(directory: Path, name: str, safe: str, is_one: Callable[[Path], bool]) -> Path:
     """The path in a directory of what has this safe name; or its own, if an earlier crewlite gave it that."""
     path = directory / safe
     if safe == name or path.exists():
         return path
     own = directory / name
-    return own if own.exists() and name in os.listdir(directory) else path  # a disk may find another's
+    return own if is_one(own) and name in os.listdir(directory) else path  # a disk may find another's

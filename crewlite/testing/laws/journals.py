@@ -205,10 +205,24 @@ def readers_see_only_whole_commits(bench: Bench) -> None:
 
 
 def any_usable_name_is_kept_apart(bench: Bench) -> None:
-    """Every name that the rule for names allows can be stored and is kept apart from its likes."""
+    """Every name that the rule for names allows can be stored and is kept apart from its likes, on every disk."""
     store = bench.open()
-    runs = [Branch(name).add() for name in ("a.b_c-D", "x" * 100, "0", "_", ".hidden", "x.json", "x.db", "main", "a_b")]
-    names = ("main", "x", "x/y", "x/y/z", "xy", "x-y", "x.y", "a.b_c-D", "y" * 100, f"{'z' * 100}/{'z' * 100}")
+    likes = ("a.b_c-D", "x" * 100, "X" * 100, "0", "_", ".hidden", "x.json", "x.db", "main", "a_b", "MAIN", "Main")
+    devices = ("nul", "NUL", "nul.txt", "con", "com1", "aux.jsonl", "a.", "a", "A", ".gitignore")
+    runs = [Branch(name).add() for name in (*likes, *devices)]
+    names = (
+        *("main", "x", "X", "x/y", "X/y", "x/Y", "x/y/z", "xy", "x-y", "x.y", "a.b_c-D", "y" * 100, "Y" * 100),
+        *(
+            f"{'z' * 100}/{'z' * 100}",
+            "x.jsonl",
+            "x.jsonl/y",
+            "x.jsonl/y.jsonl/z",
+            "x.json/y",
+            "nul",
+            "con/aux",
+            "x./y",
+        ),
+    )
     branches = [*runs, *(Branch("run-1", name).add() for name in names)]
     for branch in branches:
         branch.place()
