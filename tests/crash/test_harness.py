@@ -16,10 +16,10 @@ PACKAGE = Path(crewlite.__file__).parent
 RENAME = (
     (
         "disk.py",
-        'temporary = path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")',
-        "temporary = path",
+        'path.with_name(f".{path.name}.{new_id()[-12:]}.tmp")',
+        "path",
     ),
-    ("disk.py", 'open(temporary, "xb"', 'open(temporary, "wb"'),
+    ("disk.py", 'open(path, "xb"', 'open(path, "wb"'),
     ("disk.py", "os.replace(temporary, path)", "pass"),
 )
 
@@ -34,8 +34,8 @@ FSYNC = (("disk.py", 'tell("fsync", file)', "pass"), ("disk.py", "os.fsync(handl
 REWRITE = (
     (
         "state/providers/json.py",
-        "disk.replace(path, _lines(entries))",
-        'disk.tell("truncate", path), path.write_bytes(b""), disk.tell("write", path), path.write_bytes(_lines(entries))',
+        "disk.replace(path, lines(entries))",
+        'disk.tell("truncate", path), path.write_bytes(b""), disk.tell("write", path), path.write_bytes(lines(entries))',
     ),
 )
 
