@@ -34,6 +34,7 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.run import Run
 from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
+from crewlite.state.bring import brought
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
@@ -87,8 +88,9 @@ async def _take_up(
     root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
 ) -> Begun:
     """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
+    given = request.from_checkpoint
     if found or request.run_id or config.restore_from:
-        target, lane, record = await taken(lambda: found or branch_for(root, request, config))
+        target, lane, record = await taken(lambda: found or brought(branch_for(root, request, config), given))
     else:
         target, lane, record = await taken_new(branch_for(root, request, config))
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, lane)

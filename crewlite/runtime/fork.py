@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import Secrets
+from crewlite.state.bring import brought
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.fork import Changes, fork, tried
 from crewlite.state.locate import Located, locate
@@ -98,6 +99,7 @@ class Fork(Generic[D]):
         source = self._owner if self._instance is None else self._instance
         sources = () if self._instance is None else self._instance.secret_sources()
         secrets = Secrets.of(*sources, extra=self._own.redact or ())
+        found = brought(found, given)
         made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
         at = _there(given, made)
         if self._instance is None:

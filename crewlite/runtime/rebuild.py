@@ -16,6 +16,7 @@ from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorr
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
 from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import MASK
+from crewlite.state.bring import is_elsewhere
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.lineage import recorded
@@ -83,7 +84,8 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     place = f"@{located.place}" if located.place else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{place}"}
     store = {"location": located.location, "provider": located.provider}
-    return Found(where, definition, config.model_copy(update=pinned | store))
+    there = {} if is_elsewhere(located, source) else pinned | store  # else it is brought there by the kickoff
+    return Found(where, definition, config.model_copy(update=there))
 
 
 def _read(located: Located) -> Record:

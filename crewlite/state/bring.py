@@ -1,0 +1,56 @@
+"""Going on with a run in another location than it is kept in: it is copied there first, and stays as it is here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from crewlite.errors import BranchConflictError, RunExists
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.locate import Located
+from crewlite.state.providers import Commit, Store, provider_for
+from crewlite.state.transfer import commits
+
+
+def is_elsewhere(found: Located, given: object) -> bool:
+    """Whether somebody has set a location on `given` that is not where the run was found."""
+    if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
+        return False
+    return os.path.realpath(found.location) != os.path.realpath(given.location)
+
+
+def brought(found: Located, given: object) -> Located:
+    """What was found, in the location that is set on `given`: the branch and what it stands on are copied there.
+
+    Nothing is copied that is there already: a run that went on there goes on from where it is. Raises RunExists if the
+    run there is not a continuation of what was found, StoreError, OSError.
+    """
+    if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
+        return found
+    kept = found.provider.open(found.location)
+    try:
+        copied = commits(kept, found.run_id, found.branch)
+    finally:
+        kept.close()
+    provider = provider_for(given.location, given.provider)
+    store = provider.open(given.location)
+    try:
+        _copy(store, copied, found)
+    finally:
+        store.close()
+    return replace(found, provider=provider, location=given.location)
+
+
+def _copy(store: Store, copied: list[Commit], found: Located) -> None:
+    try:
+        store.append(copied)
+    except BranchConflictError:
+        there = {info.branch: info.uid for info in store.branches(found.run_id)}
+        for commit in copied:
+            seq, total = commit.head
+            same = commit.run and there.get(commit.branch) == commit.run["uid"]
+            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total
+            named = found.place and any(place.run_id == found.run_id for place in store.places(found.place))
+            if not same or not (ahead or named):
+                known = there.get(commit.branch, "nothing")
+                raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None
