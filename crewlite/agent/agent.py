@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator
 from crewlite import codec, events
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
+from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape, wanted
 from crewlite.definition import Definition
 from crewlite.durable import Stamp, Step
@@ -114,7 +115,8 @@ class Agent(Definition):
         """Let the agent answer, without a crew.
 
         Args:
-            messages: A question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume needs none.
+            messages: A question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume needs none; a
+                fork goes on with its conversation, to which they are added.
             response_format: A pydantic class the answer must fit.
             run_id: Name of the run: started if new, gone on with if unfinished, its stored result if finished.
             from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from. Fields that are set on it
@@ -200,6 +202,7 @@ class Agent(Definition):
             holds=(*self.secret_sources(), llm),
             check=self._check,
             asks=lambda inputs: self._question(shape, _conversation(inputs["messages"])),
+            follow=lambda record, recorded, given: self._follow(record, recorded, given, shape),
             compare=lambda record, inputs: self._compare(record, shape, _conversation(inputs["messages"])),
             asks_people=any(tool.requires_approval for tool in self.tools),
             step=lambda inputs, run: self._step(llm, shape, _conversation(inputs["messages"]), run),
@@ -223,6 +226,13 @@ class Agent(Definition):
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self.goal, "backstory": self.backstory}
+
+    def _follow(
+        self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any], shape: Shape | None
+    ) -> dict[str, Any]:
+        """A fork that is given a further instruction goes on with the conversation that it was forked from."""
+        asked, instruction = _conversation(recorded["messages"]), _conversation(given["messages"])
+        return {"messages": further(record, asked, instruction, shape, self.max_tool_output)}
 
     def _compare(self, record: Record, shape: Shape | None, messages: list[Message]) -> Comparison:
         outcome = record.outcomes[""]

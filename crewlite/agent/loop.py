@@ -70,7 +70,10 @@ async def work(job: Work) -> Answer:
         if job.verbose:
             await _log(job, reply)
         results = await durable.together([make(call, job.role) for call in calls]) if calls else []
-        messages += [_told(job, call, result) for call, result in zip(calls, results, strict=True)]
+        messages += [
+            told(call.id, call.name, result.text, call.address, job.max_tool_output)
+            for call, result in zip(calls, results, strict=True)
+        ]
         answer = _answer(reply, calls, results)
         if answer is None:
             continue
@@ -82,8 +85,7 @@ async def work(job: Work) -> Answer:
             misfits += 1
             if misfits == _TRIES:
                 raise OutputInvalid(job.title, str(problem), tries=misfits) from None
-            mend = templates.render(PROMPTS, "mend.j2", problem=problem, schema=schema_text(job.shape))
-            messages.append({"role": "user", "content": mend})
+            messages.append(mending(problem, job.shape))
     raise MaxIterations(job.role, job.max_iter)
 
 
@@ -94,10 +96,15 @@ def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[Too
     return next((result.text for call, result in zip(calls, results, strict=True) if call.answers(result)), None)
 
 
-def _told(job: Work, call: PlannedCall, result: ToolResult) -> Message:
-    """How the model hears of a result."""
-    text = shortened(result.text, job.max_tool_output, call.address)
-    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text}
+def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
+    """How the model hears of a result; of a long one so many characters."""
+    return {"role": "tool", "tool_call_id": identifier, "name": name, "content": shortened(text, limit, address)}
+
+
+def mending(problem: Misshapen, shape: Shape) -> Message:
+    """How the model hears that its answer does not fit."""
+    text = templates.render(PROMPTS, "mend.j2", problem=problem, schema=schema_text(shape))
+    return {"role": "user", "content": text}
 
 
 async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:

@@ -65,7 +65,7 @@ def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) ->
 @ref_argument("ref", "[REF]")
 @click.option("--branch", metavar="NAME", help="Name of the new branch; one is made up if it is left out.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input to change; NAME:=JSON likewise.")
-@click.option("--message", metavar="TEXT", help="What to ask instead, of an agent.")
+@click.option("--message", metavar="TEXT", help="What to ask next, of an agent.")
 @click.option("--edit", "edits", multiple=True, metavar="ADDRESS=TEXT", help=_EDIT)
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--preview", is_flag=True, help="Only say what would run again, and why; no branch is made.")

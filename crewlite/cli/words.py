@@ -64,7 +64,8 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
             names = ", ".join(repr(agent) for agent in error.agents)
             return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."
         case InputsChanged():
-            others = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
+            inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
+            others = ["--message", "TEXT"] if error.kind == "agent" else inputs
             return (
                 f"Run {error.ref!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
                 f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"

@@ -54,12 +54,15 @@ class InputsChanged(RunMismatch):
     def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
         others = ", ".join(f"{name!r}: ..." for name in names)
         ref = run_id if branch == "main" else f"{run_id}/{branch}"
+        if kind == "agent":
+            fork = f"to go on with a further instruction, fork the run: agent.fork({ref!r}).kickoff('...')"
+        else:
+            fork = f"to try other inputs, fork the run: {kind}.fork({ref!r}, inputs={{{others}}}).kickoff()"
         super().__init__(
             f"Run {ref!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
-            f"inputs or with the recorded ones; to try other inputs, fork the run: "
-            f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff(), or use another run_id."
+            f"inputs or with the recorded ones; {fork}, or use another run_id."
         )
-        self.run_id, self.branch, self.ref, self.names = run_id, branch, ref, tuple(names)
+        self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
 
 
 class TaskGone(RunMismatch):

@@ -92,7 +92,7 @@ def ask(
         chained=True,
         voice=voice,
         encode=recorded,
-        decode=_decode,
+        decode=read_back,
         usage=_usage,
         means={"model": llm.model, "template": template},
         remedies=ladder,
@@ -164,7 +164,8 @@ def recorded(reply: LLMReply) -> Any:
     return codec.encode(data)
 
 
-def _decode(data: Any) -> LLMReply:
+def read_back(data: Any) -> LLMReply:
+    """A reply as it was recorded."""
     plain = codec.decode(data)
     return LLMReply(
         text=plain["text"],

@@ -78,6 +78,10 @@ class Root(Generic[T]):
     """What is asked now with these inputs, beside what the finished run answered."""
     shares: Callable[[Record, dict[str, Any]], bool] = lambda record, inputs: True
     """Whether a record has anything in common with this: if not, it is another's, whatever it is called."""
+    follow: Callable[[Record, Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] = (
+        lambda record, recorded, given: {**recorded, **given}
+    )
+    """The inputs of a fork that is given some: what was recorded, the inputs there, what is given."""
     default_name: str = ""
     """The name it has where its author gave it none."""
     asks_people: bool = False

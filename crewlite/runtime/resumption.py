@@ -88,9 +88,10 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         )
     others: Facts = {}
     if request.inputs is not None:
-        given, coded = masked(journal, request.inputs)
-        if record.run.get("base"):
-            given, coded = {**inputs, **given}, laid_over(record.run["inputs"], coded)
+        forked = bool(record.run.get("base"))
+        given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
+        if forked:
+            coded = laid_over(record.run["inputs"], coded)
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))

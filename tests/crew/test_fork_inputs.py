@@ -265,6 +265,68 @@ def test_an_agents_fork_may_be_asked_a_new_question(config):
     assert agent(config).kickoff(run_id="r").raw == "to tides"
 
 
+def test_a_further_instruction_to_an_agents_fork_is_added_to_the_conversation(config):
+    @tool
+    def look(where: str) -> str:
+        """Look."""
+        return f"seen {where}"
+
+    first = agent(config, ToolCall("look", {"where": "sea"}), "to tides", tools=[look])
+    first.kickoff("What?", run_id="r")
+    llm = ScriptedLLM(["to moons", "to winds"])
+    forked = first.model_copy(update={"llm": llm}).fork(at(config, "r"), branch="f")
+    assert forked.kickoff("And then?").raw == "to moons"
+    assert [(said["role"], said["content"]) for said in llm.calls[0][1:]] == [
+        ("user", "What?"),
+        ("assistant", ""),
+        ("tool", "seen sea"),
+        ("assistant", "to tides"),
+        ("user", "And then?"),
+    ]
+    assert forked.kickoff("And then?").raw == "to moons", "said again, it is not said twice"
+    further = forked.fork(at(config, "r/f"), branch="g")
+    assert further.kickoff("And at last?").raw == "to winds"
+    assert [said["content"] for said in llm.calls[1][1:]] == [
+        "What?",
+        "",
+        "seen sea",
+        "to tides",
+        "And then?",
+        "to moons",
+        "And at last?",
+    ]
+
+
+def test_a_further_instruction_to_a_fork_in_the_middle_of_a_turn_leaves_that_turn_out(config):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    llm = ScriptedLLM([ToolCall("look"), "looked", "without looking"])
+    names_replies = config(on_events=["llm_call_completed"])
+    who = Agent(role="Clerk", goal="answer", llm=llm, tools=[look], checkpoint=names_replies)
+    who.kickoff("What?", run_id="r")
+    with History(config().location, config().provider) as history:
+        [asks, _] = history.run("r").checkpoints()
+    assert who.fork(at(config, asks.id), branch="f").kickoff("Do not look.").raw == "without looking"
+    assert [said["content"] for said in llm.calls[2][1:]] == ["What?", "Do not look."]
+
+
+def test_the_inputs_of_an_agents_fork_replace_its_conversation(config):
+    llm = ScriptedLLM(["to tides", "to moons"])
+    who = Agent(role="Clerk", goal="answer", llm=llm, checkpoint=config(on_events=True))
+    who.kickoff("What?", run_id="r")
+    who.fork(at(config, "r"), inputs={"messages": "Which?"}).kickoff()
+    assert [said["content"] for said in llm.calls[1][1:]] == ["Which?"]
+
+
+def test_a_run_of_an_agent_that_is_asked_something_else_names_the_line_that_goes_on_with_it(config):
+    agent(config, "to tides").kickoff("What?", run_id="r")
+    with pytest.raises(InputsChanged, match=r"agent\.fork\('r'\)\.kickoff\('\.\.\.'\)"):
+        agent(config).kickoff("And then?", run_id="r")
+
+
 def test_an_agents_fork_without_a_question_answers_as_recorded(config):
     agent(config, "to tides").kickoff("What?", run_id="r")
     assert agent(config).fork(at(config, "r")).kickoff().raw == "to tides"

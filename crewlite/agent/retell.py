@@ -1,0 +1,72 @@
+"""The conversation of a lone agent as its record tells it: for a fork that goes on with a further instruction.
+
+No conversation is stored, so it is made again from the recorded replies and results. Where those of a turn are not all
+there, as a fork may begin in the middle of one, it ends before that turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from crewlite.agent.loop import mending, told
+from crewlite.agent.shape import Misshapen, Shape
+from crewlite.llm.base import LLMReply, Message
+from crewlite.llm.call import read_back
+from crewlite.runtime.numbering import Numbering
+from crewlite.state.addresses import leaf
+from crewlite.state.record import Record
+from crewlite.tools.naming import address_name
+from crewlite.tools.result import ToolResult
+
+
+def further(
+    record: Record, asked: Sequence[Message], instruction: Sequence[Message], shape: Shape | None, limit: int | None
+) -> list[Message]:
+    """The messages of a fork that is given an instruction: the conversation so far, and that.
+
+    `asked` are the recorded ones. What holds them already, or is what the fork was given before, stays as it is.
+    `limit`: characters of a tool's result that the model is shown.
+    """
+    before, said = list(asked), list(instruction)
+    if said[: len(before)] == before:
+        return said
+    if not record.fresh:
+        return before if record.earlier_inputs and before[-len(said) :] == said else said
+    return [*before, *retold(record, shape, limit), *said]
+
+
+def retold(record: Record, shape: Shape | None, limit: int | None) -> list[Message]:
+    """What was said after the recorded messages, by the model and the tools."""
+    messages: list[Message] = []
+    turns = list(_turns(record, limit))
+    for number, (reply, results) in enumerate(turns, 1):
+        messages += [reply.as_message(), *results]
+        if shape and not reply.tool_calls and number < len(turns):
+            try:
+                shape.read(reply.text)
+            except Misshapen as problem:
+                messages.append(mending(problem, shape))
+    return messages
+
+
+def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[Message]]]:
+    """The turns whose reply and results are all recorded, and were made for the inputs that hold now."""
+    numbering = Numbering(_last_attempt(record))
+    while (address := numbering.next("llm", None)) in record.outcomes:
+        if record.inputs_of(address) != record.run["inputs"]:
+            return
+        reply, results = read_back(record.value(address)), list[Message]()
+        for number, call in enumerate(reply.tool_calls, 1):
+            made = numbering.next("tool", address_name(call.name))
+            if made not in record.outcomes:
+                return
+            text = ToolResult.decode(record.value(made)).text
+            results.append(told(call.id or f"call_{number}", call.name, text, made, limit))
+        yield reply, results
+
+
+def _last_attempt(record: Record) -> str:
+    """What the addresses of the last attempt's steps begin with."""
+    replies = [at for at, outcome in record.outcomes.items() if outcome.kind == "llm" and at.count("/") <= 1]
+    last = max(replies, key=lambda at: record.outcomes[at].seq, default="")
+    return last.removesuffix(leaf(last)) if last else ""
