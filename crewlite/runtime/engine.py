@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from crewlite import background, durable, events
+from crewlite.durable import Stamp, Step
 from crewlite.errors import BranchConflictError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.kickoff import Request, Root, drive, inside
-from crewlite.runtime.plan import plan
+from crewlite.runtime.plan import Plan, check_one_store, plan
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -51,15 +53,53 @@ Begun = tuple[Run, dict[str, Any]]
 async def kickoff(root: Root[T], request: Request) -> T:
     """Start a run, go on with one, or return the stored result of one that has finished."""
     scope = durable.scope()
-    if isinstance(scope, Frame):
-        return await inside(scope, root, request)
-    decided = plan(root, request)
+    if not isinstance(scope, Frame):
+        return await _run(root, request, plan(root, request))
+    if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
+        check_one_store((root.setting, *root.inner), scope.run.config)
+        root.check(request.inputs or {})
+        return await inside(scope, root, request, root.step(dict(request.inputs or {}), None))
+    return await inside(scope, root, request, _of_its_own(root, request, decided), own=True)
+
+
+def _of_its_own(root: Root[T], request: Request, decided: Plan) -> Step[T]:
+    """A kickoff that asks for a store, inside a run that has none: a run of its own, whose usage that one counts."""
+
+    async def work() -> T:
+        token = durable.leave()
+        try:
+            return await _run(root, request, decided)
+        finally:
+            durable.back(token)
+
+    step, paid = root.step(dict(request.inputs or {}), None), request.progress
+    return replace(step, work=work, voice=_Silent(root.holds[0]), usage=lambda _: paid.usage.to_record(), remedies=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """The run of its own has told it already."""
+
+    source: object
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: Any) -> None:
+        return None
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
+        return None
+
+
+async def _run(root: Root[T], request: Request, decided: Plan) -> T:
     config = decided.config
     secrets = secrets_of(root, config)
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
+    run.config = decided.own
     result = await drive(root, run, inputs, decided.setting, request.progress, lambda run: _going_on(root, run))
     request.progress.durability = run.durability
     return result
@@ -176,6 +216,7 @@ def _going_on(root: Root[Any], run: Run) -> Run:
         on_drift=run.on_drift,
         superseded=run.superseded,
         answers=run.answers,
+        config=run.config,
         doubts=in_doubt(record, ()),
         **lived(root, record),
     )

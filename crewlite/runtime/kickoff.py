@@ -235,7 +235,9 @@ async def drive(
             while True:
                 try:
                     result = await _driven(root, run, inputs, setting, listener, progress)
-                except Suspended:
+                except Suspended as waits:
+                    if waits.run_id != run.run_id:  # a run of its own, inside this one
+                        raise
                     answered = unheard(run.record)
                     if answered <= heard:
                         raise await _paused(root, run, setting) from None
@@ -299,20 +301,22 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
 
-async def inside(scope: Frame, root: Root[T], request: Request) -> T:
-    """A kickoff in the middle of another run is a step of that run, on that run's loop."""
-    if request.run_id or request.from_checkpoint or request.resume:
+async def inside(scope: Frame, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
+    """A kickoff in the middle of another run is a step of that run, on that run's loop.
+
+    `own`: the step drives a run of its own.
+    """
+    if not own and (request.run_id or request.from_checkpoint or request.resume):
         raise ConfigError(
             f"{root.kind} {root.name!r} is part of a run already: run_id, from_checkpoint and resume are the run's"
         )
-    if signals := named((root.setting, *root.inner)):
+    if not own and (signals := named((root.setting, *root.inner))):
         log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)
-    root.check(request.inputs or {})
-    step = root.step(dict(request.inputs or {}), None)
 
     async def work() -> T:
         part_of = scope.addressed(dataclasses.replace(step, says=(root.setting, *step.says)))
-        request.progress.tell_part(scope.run.run_id, part_of.address or "")
+        if not own:
+            request.progress.tell_part(scope.run.run_id, part_of.address or "")
         part = scope.spawn(part_of)  # cut with what encloses it
         try:
             return await part

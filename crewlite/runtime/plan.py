@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class Plan:
 
     config: CheckpointConfig | None
     """The run's one store; None keeps the record in memory."""
+    own: CheckpointConfig | None
+    """What the definitions say of it, without what the kickoff says."""
     setting: Setting
     """What the root says about checkpoints."""
 
@@ -45,8 +47,8 @@ def plan(root: Root[Any], request: Request) -> Plan:
     if why := _refusal.get():
         raise ConfigError(why)
     config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
-    _one_store(root, config)
-    override = request.from_checkpoint
+    check_one_store(root.inner, config)
+    own, override = config, request.from_checkpoint
     if override is not None:
         if not isinstance(override, CheckpointConfig):
             override = CheckpointConfig(restore_from=override)
@@ -73,11 +75,12 @@ def plan(root: Root[Any], request: Request) -> Plan:
             f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
         )
     says_something = root.setting is not None or override is not None
-    return Plan(config, False if root.setting is False else config if says_something else None)
+    return Plan(config, own, False if root.setting is False else config if says_something else None)
 
 
-def _one_store(root: Root[Any], config: CheckpointConfig | None) -> None:
-    for setting in root.inner:
+def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:
+    """Raises ConfigError if one of these settings wants another store than that of the run they are part of."""
+    for setting in settings:
         if isinstance(setting, CheckpointConfig) and config is not None and setting is not config:
             own = setting.model_fields_set & {"location", "provider", "durability"}
             if any(getattr(setting, name) != getattr(config, name) for name in own):

@@ -74,6 +74,8 @@ class Run:
     unused: set[str] = field(default_factory=set)
     """Edited outcomes of this fork that have not been asked for."""
     pools: Pools = field(default_factory=Pools)
+    config: CheckpointConfig | None = None
+    """What its definitions say of its store."""
 
     @cached_property
     def first_starts(self) -> dict[str, str]:
@@ -100,6 +102,11 @@ class Run:
     def record(self) -> Record:
         """What is known so far."""
         return self.journal.record
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it has a store."""
+        return self.journal.lane is not None
 
     @property
     def durability(self) -> Durability:
