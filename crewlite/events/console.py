@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,11 @@ def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: 
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
+def terminal() -> bool:
+    """Whether somebody can be asked and can answer right here."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
 def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool = False) -> None:
     """Print a line with a mark: a name in `_MARKS`, shown in ASCII where need be. A terminal cuts it unless `whole`."""
     fancy, plain, colour = _MARKS[mark]
@@ -165,6 +171,8 @@ def _of_flow(event: BaseEvent, usage: Usage | None) -> _Line:
             return "failed", f"flow {event.flow_name} stopped: {_error(event)}"
         case events.FlowPausedEvent():
             return "waits", f"flow {event.flow_name} waits for {', '.join(event.waiting)}"
+        case events.HumanFeedbackRequestedEvent() if terminal():
+            return None  # it is put right there
         case events.HumanFeedbackRequestedEvent():
             return "waits", f"{event.address} asks: {_short(event.question)}"
         case events.HumanFeedbackReceivedEvent():

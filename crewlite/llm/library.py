@@ -6,13 +6,17 @@ It is fenced in: no look-up of prices on the network, no banners, no log lines o
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import importlib
 import logging
 import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from crewlite import background
@@ -34,6 +38,7 @@ OWNED = {
 """Arguments of `litellm.acompletion` that are crewlite's, and what to use instead."""
 _lock = threading.Lock()
 _loaded = False
+_asking_once: ContextVar[bool] = ContextVar("crewlite_asking_once", default=False)
 
 
 async def litellm() -> Any:
@@ -108,17 +113,30 @@ def _hush() -> None:
 def _no_second_request() -> None:
     """Have a lost connection told. litellm's client for services without one of their own would ask once more.
 
-    No setting turns that off, and nobody would know of the request that may have been paid twice.
+    No setting turns that off, and nobody would know of the request that may have been paid twice. Only crewlite's own
+    calls are concerned: whatever else the program does with litellm is as litellm has it.
     """
     client = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
-    client.single_connection_post_request = _as_it_is
+    again = client.single_connection_post_request
+
+    @functools.wraps(again)
+    async def asked_again(*args: Any, **kwargs: Any) -> Any:
+        error = sys.exc_info()[1]
+        if _asking_once.get() and error is not None:
+            raise error  # the one that is being handled
+        return await again(*args, **kwargs)
+
+    client.single_connection_post_request = asked_again
 
 
-async def _as_it_is(*args: Any, **kwargs: Any) -> Any:
-    """Raise the error that is being handled."""
-    error = sys.exc_info()[1]
-    assert error is not None, "it is called while one is handled"
-    raise error
+@contextlib.contextmanager
+def asking_once() -> Iterator[None]:
+    """What litellm is asked in the block, it asks once."""
+    token = _asking_once.set(True)
+    try:
+        yield
+    finally:
+        _asking_once.reset(token)
 
 
 def _quieten(module: Any) -> None:

@@ -23,6 +23,7 @@ from pydantic.errors import PydanticUserError
 from crewlite import background, codec, durable, events
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
+from crewlite.events.console import terminal
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import Awaited, StepFuture, on
@@ -136,7 +137,7 @@ class Question:
         over = over or threading.Event()
         with _turn(over):
             while True:
-                print(f"{self.text} ", end="", file=sys.stderr, flush=True)
+                print(f"{self.text} {_choices(self.json_schema)}", end="", file=sys.stderr, flush=True)
                 line = _line(over)
                 try:
                     return self.read(typed(line, self.json_schema), self.text)
@@ -155,6 +156,16 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
     if not schema:
         raise ValueError("there is nothing to choose from")
     return TypeAdapter(Literal[tuple(schema)])  # type: ignore[arg-type]
+
+
+def _choices(schema: Any) -> str:
+    """What may be typed, where that is one of a few."""
+    if schema is None:
+        return ""
+    if schema.get("type") == "boolean":
+        return "[y/n] "
+    known = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    return f"[{'/'.join(map(str, known))}] " if known else ""
 
 
 @contextlib.contextmanager
@@ -182,11 +193,6 @@ def _line(over: threading.Event) -> str:
     if not line:
         raise EOFError
     return line.rstrip("\n")
-
-
-def terminal() -> bool:
-    """Whether somebody can be asked and can answer right here."""
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
 
 
 def _step(asked: Question, name: str | None) -> Step[Any]:

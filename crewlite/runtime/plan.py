@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite.errors import ConfigError
-from crewlite.runtime.human import terminal
+from crewlite.events.console import terminal
 from crewlite.runtime.kickoff import Request, Root
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults

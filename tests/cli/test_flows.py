@@ -322,7 +322,7 @@ def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
     time.sleep(0.6)  # some looks of the foot at its clock
     os.write(leader, b"Ada\n")
     told += until(leader, b"Publish 'x'? ")
-    assert told.count(b"Who are\r\n") == 1
+    assert told.count(b"Who are") == 1, "the question is told once"
     waited = told.partition(b"you? ")[2].partition(b"Ada\r\n")[0]
     assert waited == b"", "nothing is drawn while the line of the question is open"
     os.write(leader, b"perhaps\n")

@@ -350,6 +350,34 @@ def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     assert shown.count("Your age?") == 2
 
 
+CHOICES = """
+from crewlite.flow import ask, flow
+
+@flow
+def game():
+    return ask("Your choice?", ["rock", "paper"], name="choice"), ask("Again?", bool, name="again"), ask("Name?")
+
+print(game.kickoff())
+"""
+
+
+def test_a_question_at_a_terminal_shows_what_may_be_answered(tmp_path):
+    (tmp_path / "game.py").write_text(CHOICES)
+    main, side = pty.openpty()
+    child = children.Child(
+        [sys.executable, "game.py"], cwd=tmp_path, stdin=side, stderr=side, stdout=children.PIPE, text=True
+    )
+    os.close(side)
+    os.write(main, b"rock\nn\nAda\n")
+    out, _ = child.communicate()
+    shown = os.read(main, 10_000).decode()
+    os.close(main)
+    assert out == "('rock', False, 'Ada')\n"
+    assert "Your choice? [rock/paper] " in shown
+    assert "Again? [y/n] " in shown
+    assert "Name? [" not in shown
+
+
 LEFT = """
 from crewlite.flow import ask, flow
 

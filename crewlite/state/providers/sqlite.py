@@ -32,8 +32,7 @@ from crewlite.state.providers.sqlite_database import Database
 if TYPE_CHECKING:
     import sqlite3
 else:
-    sqlite3 = lazy("sqlite3")  # these two load when a database is opened
-sqlite_utils = lazy("sqlite_utils")
+    sqlite3 = lazy("sqlite3")  # loads when a database is opened
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
