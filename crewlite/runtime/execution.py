@@ -160,12 +160,12 @@ class Execution(Generic[T]):
     ) -> T:
         """Commit an outcome, then let everybody hear of it. One that is `reused` was come to, and paid, elsewhere."""
         run, step = self.outer.run, self.step
+        usage = step.usage(value) if step.usage and not reused else None
         try:
             data = step.encode(value)
         except NotCodable as error:
             run.undurable(self.address, error)
-            return self.outer.with_usage(step, self.address, value)
-        usage = step.usage(value) if step.usage and not reused else None
+            return self.outer.with_usage(step, self.address, value, usage)
         masked = run.journal.secrets.mask_data(data)
         exact = bool(masked == data)
         if not exact:
@@ -173,7 +173,7 @@ class Execution(Generic[T]):
             data, value = masked, step.decode(masked)
         elif step.copied and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
-        value = self.outer.with_usage(step, self.address, value)
+        value = self.outer.with_usage(step, self.address, value, usage)
         digest = codec.digest(data)
         texts, drifted = (inner.texts, inner.drifted) if inner else ({}, [])
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}

@@ -34,6 +34,7 @@ from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.slots import Slots
 from crewlite.state.outcome import Attempt, Outcome
 from crewlite.state.subscriber import Setting
+from crewlite.usage import Usage
 
 T = TypeVar("T")
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
@@ -230,9 +231,14 @@ class Frame:
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
 
-    def with_usage(self, step: Step[T], address: str, value: T) -> T:
-        """A child's outcome, with what it and everything inside it has used, in all lives of the run."""
-        return step.with_usage(value, self.run.record.paid.inside(address)) if step.with_usage else value
+    def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
+        """A child's outcome, with what it and everything inside it has used, in all lives of the run.
+
+        `more` is what it has used itself, where that is not recorded yet.
+        """
+        if step.with_usage is None:
+            return value
+        return step.with_usage(value, self.run.record.paid.inside(address) + Usage(**(more or {})))
 
     def stamp(self, address: str, name: str, **more: Any) -> Stamp:
         """What all events of a child step (or of this one) share."""
