@@ -232,10 +232,7 @@ class Frame:
             self.texts.setdefault(text, address)
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
-        """A child's outcome, with what it and everything inside it has used, in all lives of the run.
-
-        `more` is what it has used itself, where that is not recorded yet.
-        """
+        """A child's outcome, with what everything inside it has used, and `more`, which is not recorded yet."""
         if step.with_usage is None:
             return value
         return step.with_usage(value, self.run.record.paid.inside(address) + Usage(**(more or {})))
