@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from crewlite.errors import ConfigError, meant
+from crewlite.coming_from import instead_of
+from crewlite.errors import ConfigError, an, meant
 
 _ASKS_FOR_NOTHING_WHEN_OFF = frozenset(
     {"allow_code_execution", "allow_delegation", "async_execution", "cache", "guardrail", "guardrails", "inject_date"}
@@ -81,6 +83,12 @@ class Definition(Described):
             raise ConfigError(f"{info.field_name} is one {kind}; wanted a list: {info.field_name}=[...]")
         return value
 
+    @field_validator("role", "goal", "backstory", "description", "expected_output", mode="before", check_fields=False)
+    @classmethod
+    def _is_text(cls, value: object) -> object:
+        """Without the white space around it, such as the line break that a folded text of YAML ends in."""
+        return value.strip() if isinstance(value, str) else value
+
     @field_validator("checkpoint", mode="before", check_fields=False)
     @classmethod
     def _is_setting(cls, value: object) -> object:
@@ -94,6 +102,16 @@ class Definition(Described):
         if isinstance(value, type):
             raise ConfigError(f"llm is the class {value.__name__}; wanted an instance: llm={value.__name__}(...)")
         return value
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if instead := instead_of(type(self), name):
+                    raise AttributeError(f"{type(self).__name__} has no {name!r}: {instead}") from None
+                raise
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -120,15 +138,36 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:
-    problems = []
-    for item in error.errors():
-        name = ".".join(str(part) for part in item["loc"])
+    problems, unlike = [], list[str]()
+    for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            hint = meant(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
-            problems.append(f"it has no field {name!r}; {hint}")
+            hint = meant(name, cls.model_fields)
+            problems.append(f"it has no field {name!r}{f'; {hint}' if hint else ''}")
+            unlike += [] if hint else [name]
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
         else:
             message = item["msg"].removeprefix("Value error, ")
             problems.append(f"{name}: {message}" if name and name not in message else message)
+    if unlike:
+        problems.append(f"it has {', '.join(cls.model_fields)}")
     return f"{cls.__name__}: " + "; ".join(problems)
+
+
+def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The problems by field. One that may be of several types, and is of none, is one problem."""
+    listed = error.errors(include_url=False)
+    for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
+        same = list(items)
+        if len(same) > 1 and all(len(item["loc"]) == 2 and item["input"] is same[0]["input"] for item in same):
+            wanted = ", or ".join(dict.fromkeys(_wanted(item) for item in same))
+            found = an(type(same[0]["input"]).__name__)  # not the value: it may hold a key
+            yield str(field[0]), {"type": "union", "msg": f"{field[0]} is {found}; wanted {wanted}"}
+        else:
+            yield from ((".".join(map(str, item["loc"])), item) for item in same)
+
+
+def _wanted(item: Mapping[str, Any]) -> str:
+    """What one of several types takes."""
+    plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
+    return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ")

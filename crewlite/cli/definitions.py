@@ -28,7 +28,10 @@ from crewlite.errors import text_of
 from crewlite.runtime.plan import refused
 from crewlite.secrets import Secrets
 
-_WANTED = "a Crew, an Agent, a function with @flow, or a function without required arguments that returns one"
+_WANTED = (
+    "a Crew, an Agent, a function with @flow, a function without required arguments that returns one, or a class with "
+    "a method crew() that does"
+)
 _NOT_OURS = tuple(
     os.path.join(os.path.abspath(path), "")
     for path in (os.path.dirname(os.path.dirname(__file__)), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
@@ -42,15 +45,16 @@ def find(target: str) -> Runnable:
     """
     where, colon, name = target.rpartition(":")
     if not colon or not where or not all(part.isidentifier() for part in name.split(".")):
-        raise click.UsageError(f"{target!r} names no definition; wanted package.module:attribute or file.py:attribute")
+        wanted = "wanted package.module:attribute or file.py:attribute"
+        raise click.UsageError(f"{target!r} names no definition; {wanted}.{_what_is_in(target)}")
     with _of_the_user(where):
         module = _module(where)
         found = _attribute(module, name, target)
     if inspect.iscoroutinefunction(found):
         raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Make it with `def`.")
-    if not isinstance(found, KINDS) and callable(found) and not isinstance(found, type) and _is_ready(found):
+    if not isinstance(found, KINDS) and callable(found) and _makes_one(found):
         with _of_the_user(target, called=True):
-            found = found()
+            found = found().crew() if isinstance(found, type) else found()
     if not isinstance(found, KINDS):
         raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
     definition: Runnable = found
@@ -152,6 +156,11 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
     return found
 
 
+def _makes_one(found: Any) -> bool:
+    """Whether it is a function that needs no arguments, or such a class with a method `crew`."""
+    return _is_ready(found) and (not isinstance(found, type) or callable(getattr(found, "crew", None)))
+
+
 def _is_ready(function: Any) -> bool:
     """Whether it can be called without arguments."""
     try:
@@ -161,14 +170,30 @@ def _is_ready(function: Any) -> bool:
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
+def _what_is_in(target: str) -> str:
+    """What there is in a file that was named without an attribute."""
+    if not target.endswith(".py") or not Path(target).is_file():
+        return ""
+    with _of_the_user(target):
+        module = _module(target)
+    lines = [f"{target}:{name}" for name in _definitions_of(module)]
+    return f" What there is: {', '.join(lines)}." if lines else ""
+
+
 def _what_there_is(module: ModuleType) -> str:
-    found = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    names = [name for name, value in found if isinstance(value, KINDS) or _may_make_one(value, module)]
+    names = _definitions_of(module)
     return f" What there is: {', '.join(names)}." if names else ""
 
 
+def _definitions_of(module: ModuleType) -> list[str]:
+    found = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
+    return [name for name, value in found if isinstance(value, KINDS) or _may_make_one(value, module)]
+
+
 def _may_make_one(value: object, module: ModuleType) -> bool:
-    """Whether it is a function of that module which, for all that can be seen, returns a definition."""
+    """Whether it is of that module and, for all that can be seen, returns a definition."""
+    if isinstance(value, type):
+        return value.__module__ == module.__name__ and inspect.isfunction(getattr(value, "crew", None))
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or inspect.iscoroutinefunction(value):
         return False
     if "return" not in value.__annotations__:

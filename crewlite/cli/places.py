@@ -19,7 +19,8 @@ def detected() -> str | None:
 def location_or_detected(given: str | None) -> str:
     """The location that was given, or else that of this directory. Raises Failed, saying where was looked."""
     if found := given or detected():
-        return found
+        earlier = f"{found}.db"  # what earlier releases made of a database without a suffix
+        return earlier if not os.path.exists(found) and os.path.exists(earlier) else found
     raise Failed(
         f"no checkpoints here: there is neither {DIRECTORY}/ nor {DATABASE} in {os.getcwd()}. Go to where the run was "
         f"kicked off, or say where it is kept: --location PATH."

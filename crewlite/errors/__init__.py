@@ -58,7 +58,7 @@ from crewlite.errors.record import (
     StoreError,
     StoreUnusable,
 )
-from crewlite.errors.root import CrewliteError, ends_run, meant, nearest, text_of
+from crewlite.errors.root import CrewliteError, an, ends_run, meant, nearest, text_of
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
@@ -137,6 +137,7 @@ __all__ = [
     "TaskDrifted",
     "TaskGone",
     "UnknownProvider",
+    "an",
     "ends_run",
     "meant",
     "nearest",

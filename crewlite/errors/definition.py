@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crewlite.errors.root import CrewliteError
+from crewlite.errors.root import CrewliteError, an
 
 
 class ConfigError(CrewliteError, ValueError):
@@ -52,7 +52,7 @@ class NotCodable(CrewliteError, TypeError):
     def __init__(self, path: str, value: object, why: str = "") -> None:
         found = type(value).__qualname__
         super().__init__(
-            f"{path or 'the value'} is a {found}, which cannot be recorded{f' ({why})' if why else ''}. "
+            f"{path or 'the value'} is {an(found)}, which cannot be recorded{f' ({why})' if why else ''}. "
             f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Next: return the data, not "
             f"the live object."
         )

@@ -90,7 +90,9 @@ class ScriptExhausted(LLMError):
     ends_run = True
 
     def __init__(self, calls: int) -> None:
-        super().__init__(f"ScriptedLLM has {calls} replies and was called once more. Add a reply, or pass a function.")
+        super().__init__(
+            f"ScriptedLLM has {_replies(calls)} and was called once more. Add a reply, or pass a function."
+        )
         self.calls = calls
 
 
@@ -101,7 +103,7 @@ class RecordingMissing(LLMError, LookupError):
     ends_run = True
 
     def __init__(self, path: str, asked: str, count: int, *, alike: bool = False) -> None:
-        held = f"{count} replies, but none to {asked!r}" if count else "no replies"
+        held = f"{_replies(count)}, but none to {asked!r}" if count else "no replies"
         why = " One that ends alike is there: earlier messages, the tools or the schema differ." if alike else ""
         super().__init__(
             f"{path} holds {held}, and there is no model to ask.{why} To record it, pass the model as well: "
@@ -122,3 +124,7 @@ class RecordingDamaged(LLMError, ValueError):
             f"or delete it and record it again."
         )
         self.where = where
+
+
+def _replies(count: int) -> str:
+    return f"{count} {'reply' if count == 1 else 'replies'}"

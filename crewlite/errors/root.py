@@ -31,6 +31,11 @@ def text_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(failure).__name__})"
 
 
+def an(word: str) -> str:
+    """The word with its article: "an object", "a str"."""
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """For a message about a misspelt name: "did you mean 'x'?"; empty where none is like it."""
     close = next((one for one in nearest(name, known) if _is_slip(name, one)), None)

@@ -1,5 +1,6 @@
 """Plain Python functions as durable runs: `@flow` for the whole, `@step` for what must not be done twice."""
 
+from crewlite.coming_from import missing_import
 from crewlite.durable import bound
 from crewlite.flow.function import FlowFunction, FlowHandle, flow
 from crewlite.flow.steps import StepFunction, step
@@ -19,3 +20,7 @@ __all__ = [
     "sleep_for",
     "step",
 ]
+
+
+def __getattr__(name: str) -> None:
+    raise missing_import("crewlite.flow", name) or AttributeError(f"crewlite.flow has no {name!r}")

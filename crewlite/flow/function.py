@@ -165,6 +165,9 @@ class FlowFunction(Generic[P, R]):
         except OnLoopThread as error:
             raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        raise ConfigError(f"@flow {self.name!r} is a method; a flow is a function: what it works on comes as arguments")
+
     def kickoff(
         self,
         *args: Any,

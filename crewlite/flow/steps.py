@@ -195,7 +195,7 @@ class StepFunction(Generic[P, R]):
                 self._opaque = True
                 so = "A resume cannot tell whether it is given another one"
                 so += ", and no result is reused" if self._reuse else ""
-                log.warning("@step %s: %s. %s", self.name, error, so)
+                log.warning("@step %s: %s %s", self.name, error, so)
         return {name: codec.known(value) for name, value in arguments.items()}, False
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an
 from crewlite.usage import Usage
 
 Message = dict[str, Any]
@@ -213,5 +213,5 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
         raise LLMEmptyReply(model)
     if not isinstance(reply, LLMReply):
-        raise LLMError(f"{model} returned a {type(reply).__name__}; wanted text, a ToolCall, several, or an LLMReply")
+        raise LLMError(f"{model} returned {an(type(reply).__name__)}; wanted text, a ToolCall, several, or an LLMReply")
     return reply

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, an
 
 _AZURE = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD")
 NAMES: dict[str, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ def checked(api_key: object) -> SecretStr | None:
     """A key that was passed, without the white space around it. Raises ConfigError, which does not show it."""
     text = api_key.get_secret_value() if isinstance(api_key, SecretStr) else "" if api_key is None else api_key
     if not isinstance(text, str):
-        raise ConfigError(f"LLM: api_key is a {type(api_key).__name__}; wanted text")
+        raise ConfigError(f"LLM: api_key is {an(type(api_key).__name__)}; wanted text")
     key = text.strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(

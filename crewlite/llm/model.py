@@ -19,6 +19,7 @@ from crewlite.errors import (
     LLMUnavailable,
     MissingKey,
     UnknownProvider,
+    an,
     meant,
 )
 from crewlite.llm import faults, keys, library as provided, wire
@@ -249,10 +250,10 @@ class LLM(BaseLLM):
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:
     wanted = "wanted a list of models or their names"  # what was found is not shown: it may hold a key
     if isinstance(fallbacks, str) or not isinstance(fallbacks, Iterable):
-        raise ConfigError(f"LLM: fallbacks is a {type(fallbacks).__name__}; {wanted}")
+        raise ConfigError(f"LLM: fallbacks is {an(type(fallbacks).__name__)}; {wanted}")
     for item in (listed := list(fallbacks)):
         if not isinstance(item, BaseLLM | str):
-            raise ConfigError(f"LLM: fallbacks holds a {type(item).__name__}; {wanted}")
+            raise ConfigError(f"LLM: fallbacks holds {an(type(item).__name__)}; {wanted}")
     return tuple(named(item) if isinstance(item, str) else item for item in listed)
 
 
@@ -300,7 +301,7 @@ def _check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
     for name, (fits, wanted) in _WANTED.items():
         value = settings[name]
         if (value is not None or name == "model") and not fits(value):
-            shown = repr(value) if isinstance(value, int | float) else f"a {type(value).__name__} that does not fit"
+            shown = repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"
             raise ConfigError(f"LLM: {name} is {shown}; wanted {wanted}")
     for name in settings["extra"] or ():
         if name in settings or name in provided.OWNED:

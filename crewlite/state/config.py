@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,8 +9,9 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
+from crewlite import coming_from
 from crewlite.definition import Described
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.state.providers import BaseProvider
@@ -107,9 +107,9 @@ def _event_name(item: object) -> str:
     known = checkpoint_event_types()
     if item == "*" or item in known:
         return str(item)
-    close = difflib.get_close_matches(str(item), known, n=1)
     about = "events about checkpoints never name one" if str(item).startswith("checkpoint_") else ""
-    hint = about or (f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}")
+    here = f"here it is {ours!r}" if (ours := coming_from.event(str(item))) else ""
+    hint = about or here or meant(str(item).removesuffix("Event"), known) or f"known: {', '.join(known)}"
     raise ConfigError(f"on_events: {item!r} is no event that can name a checkpoint; {hint}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import codec
-from crewlite.errors import AnswerRefused, ConfigError, RefError
+from crewlite.errors import AnswerRefused, ConfigError, RefError, an
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
@@ -108,7 +108,7 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
     """Text as it is; data as the JSON that a structured answer is."""
     if isinstance(value, str | BaseModel | dict | list) and not _is_reply(value):
         return as_text(value)
-    raise ConfigError(f"The edit of {outcome.address} is a {type(value).__name__}; wanted its text, or structured data")
+    raise ConfigError(f"The edit of {outcome.address} is {an(type(value).__name__)}; wanted its text, or data")
 
 
 def _reply(outcome: Outcome, value: Any) -> Any:

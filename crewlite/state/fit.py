@@ -15,7 +15,7 @@ from uuid import UUID
 
 from crewlite import codec
 from crewlite.codec import Json
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, an
 from crewlite.state.answer import Typed, typed
 
 _SHOWN = 200  # characters of a value in an error
@@ -112,7 +112,7 @@ def _text(given: Json, recorded: Json, what: str) -> Json:
     try:
         made = _READERS.get(tag, type(was))(given)
     except (TypeError, ValueError, InvalidOperation) as error:
-        raise _misfit(given, what, f"a {type(was).__name__}, such as {was}") from error
+        raise _misfit(given, what, f"{an(type(was).__name__)}, such as {was}") from error
     if tag.startswith("zoned") and made.tzinfo is None:
         made = made.replace(tzinfo=was.tzinfo)
     return codec.encode(made, what)

@@ -24,7 +24,7 @@ from crewlite.state.providers import (
 )
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import place_info
-from crewlite.state.providers.sqlite import is_database
+from crewlite.state.providers.sqlite import file_at, is_database
 from crewlite.state.record import Record
 
 
@@ -76,8 +76,8 @@ def exists(location: str, provider: BaseProvider) -> bool:
     """Whether there is anything at a location, without making it."""
     if isinstance(provider, InMemoryProvider):
         return True
-    if isinstance(provider, SqliteProvider) and not Path(location).suffix:
-        location = f"{location}.db"
+    if isinstance(provider, SqliteProvider):
+        return file_at(location).exists()
     return os.path.exists(location) or not isinstance(provider, SqliteProvider | JsonProvider)
 
 

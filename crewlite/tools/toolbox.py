@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, an
 from crewlite.tools.base import BaseTool
 from crewlite.tools.foreign import adopt
 from crewlite.tools.function import tool as make_tool
@@ -56,7 +56,7 @@ def _as_tool(item: object, number: int) -> BaseTool:
     if callable(item):
         return make_tool(item)
     raise ConfigError(
-        f"tools[{number}] is a {type(item).__name__}; wanted a function with a docstring, a BaseTool, or a "
+        f"tools[{number}] is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
         f"tool of another framework (an object with a name, a description and a run or invoke)"
     )
 

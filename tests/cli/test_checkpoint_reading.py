@@ -12,7 +12,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, to
 from crewlite.cli.main import main
 from crewlite.errors import ConfigError
 from crewlite.events import TaskCompletedEvent
-from crewlite.state import RuntimeState
+from crewlite.state import RuntimeState, SqliteProvider
 from crewlite.testing import ScriptedLLM, ToolCall
 from tests import children
 
@@ -154,7 +154,7 @@ def test_labels_are_shown_and_named_by(tmp_path):
 
 def test_info_shows_the_newest_checkpoint_of_a_location_and_says_so(location):
     text = ask("info", location)
-    assert text.startswith(f"the newest checkpoint of the newest run in {location}, killed/main\n")
+    assert text.startswith(f"the newest checkpoint in {location}, killed/main\n")
     assert "killed/main, now unfinished" in text
     assert "cost unknown" in text
     assert re.search(r"tasks +[✓+] task:a\n +[○-] task:pay not done", text)
@@ -487,3 +487,41 @@ def test_a_state_is_shown_by_its_snapshots_and_goes_on_in_python(tmp_path):
     )
     with History(location) as history, pytest.raises(ConfigError, match="bag is a state, which has no inputs"):
         history.fork("bag", inputs={"a": 1})
+
+
+@pytest.mark.parametrize("kind", ["json", "sqlite"])
+def test_info_of_a_location_shows_the_newest_checkpoint_of_a_fork_too(tmp_path, kind):
+    location = str(tmp_path / ("runs.db" if kind == "sqlite" else "runs"))
+    crew_of(ScriptedLLM(["a", "b", "c"]), location).kickoff({"topic": "tides"}, run_id="old")
+    crew_of(ScriptedLLM(["a", "b", "c"]), location).kickoff({"topic": "tides"}, run_id="new")
+    crew_of(ScriptedLLM(["x", "y"]), location).fork("old/main@task:facts", branch="side").kickoff()
+    text = ask("info", location)
+    assert text.startswith(f"the newest checkpoint in {location}, old/side\n")
+
+
+def test_a_database_is_made_exactly_where_it_is_to_be_and_found_there(tmp_path):
+    place = tmp_path / "mydb"
+    config = CheckpointConfig(location=str(place), provider=SqliteProvider(), on_events=True)
+    Agent(role="W", goal="w", llm=ScriptedLLM(["well"]), checkpoint=config).kickoff("Well?", run_id="own")
+    assert place.is_file() and not place.with_name("mydb.db").exists()
+    for words in (["info", str(place)], ["show", "own", "--location", str(place)], ["list", str(place)]):
+        assert "own" in ask(*words)
+    with History(str(place)) as history:
+        assert [run.run_id for run in history.runs()] == ["own"]
+
+
+def test_a_database_that_an_earlier_release_put_beside_its_location_is_found(tmp_path):
+    beside = CheckpointConfig(location=str(tmp_path / "mydb.db"))
+    Agent(role="W", goal="w", llm=ScriptedLLM(["well"]), checkpoint=beside).kickoff("Well?", run_id="own")
+    config = CheckpointConfig(location=str(tmp_path / "mydb"), provider=SqliteProvider())
+    again = Agent(role="W", goal="w", llm=ScriptedLLM([]), checkpoint=config).kickoff("Well?", run_id="own")
+    assert again.raw == "well"
+    assert not (tmp_path / "mydb").exists()
+    assert "own" in ask("show", "own", "--location", str(tmp_path / "mydb"))
+
+
+def test_the_default_location_of_a_database_is_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = CheckpointConfig(provider=SqliteProvider())
+    Agent(role="W", goal="w", llm=ScriptedLLM(["well"]), checkpoint=config).kickoff("Well?", run_id="own")
+    assert (tmp_path / ".checkpoints.db").is_file()

@@ -7,8 +7,10 @@ import signal
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from crewlite import History
+from crewlite.cli.main import main
 from crewlite.cli.words import without_advice
 from tests import children
 
@@ -67,7 +69,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         ),
         (
             ["crews:number"],
-            "is of type int; wanted a Crew, an Agent, a function with @flow, or a function without required arguments",
+            "is of type int; wanted a Crew, an Agent, a function with @flow, a function without required arguments",
         ),
         (["crews:wants"], "is a function with the arguments (topic)"),
         (["crews:Crew"], "is the class Crew"),
@@ -428,3 +430,36 @@ make = Agent(role="W", goal="w", llm=ScriptedLLM([LLMAuthError("m", 401, "no suc
 )
 def test_the_advice_of_the_library_gives_way_to_that_of_the_command(text, left):
     assert without_advice(text) == left
+
+
+CLASSY = """
+from crewlite import Agent, Crew, Task
+
+class Research:
+    def crew(self):
+        agent = Agent(role="Clerk", goal="answer", llm="offline")
+        return Crew(name="research", tasks=[Task(description="What is a tide?", expected_output="x", agent=agent)])
+
+class Other:
+    pass
+"""
+
+
+def test_a_class_with_a_method_crew_is_a_definition(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "classy.py").write_text(CLASSY)
+    done = CliRunner().invoke(main, ["run", "classy.py:Research"])
+    assert (done.exit_code, "extracted by crewlite" in done.output) == (0, True)
+    done = CliRunner().invoke(main, ["run", "classy.py:Other"])
+    assert done.exit_code == 2
+    assert "is the class Other; wanted a Crew" in done.output
+    assert "What there is: Research." in done.output
+
+
+def test_a_file_without_an_attribute_is_told_with_what_is_in_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "classy.py").write_text(CLASSY)
+    done = CliRunner().invoke(main, ["run", "classy.py"])
+    assert done.exit_code == 2
+    assert "names no definition; wanted package.module:attribute or file.py:attribute." in done.output
+    assert "What there is: classy.py:Research." in done.output

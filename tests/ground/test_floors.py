@@ -19,7 +19,7 @@ ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {"background", "definition", "permits", "usage"},
+    | {"background", "coming_from", "definition", "permits", "project", "usage"},
     "ports": {"events", "llm", "tools", "recovery"},
     "record": {"state"},
     "engine": {"runtime"},

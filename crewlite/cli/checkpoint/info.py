@@ -31,7 +31,7 @@ def info(asked: Asked, what: str | None) -> None:
     a database, the newest one.
     """
     with asked.open(what) as opened:
-        found = opened.history.checkpoint(opened.ref or "latest")
+        found = opened.history.checkpoint(opened.ref or _newest(opened) or "latest")
         run = opened.history.run(f"{found.run_id}/{found.branch}")
         if asked.as_json:
             now = {"location": opened.location, "status": run.status, "at_work": run.at_work, "waiting": run.waiting}
@@ -73,8 +73,14 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
     screen.line(("to try again from here  ", "dim"), line, whole=True)
 
 
+def _newest(opened: Opened) -> str | None:
+    """The newest checkpoint of all runs and branches at a location; None if there is none."""
+    newest = opened.history.places(limit=1)
+    return newest[0].id if newest else None
+
+
 def _newest_in(opened: Opened, found: Checkpoint) -> str:
-    return f"the newest checkpoint of the newest run in {opened.location}, {found.run_id}/{found.branch}"
+    return f"the newest checkpoint in {opened.location}, {found.run_id}/{found.branch}"
 
 
 def _tasks(screen: Screen, found: Checkpoint) -> None:

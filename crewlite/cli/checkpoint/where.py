@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 history = lazy("crewlite.state.history")
-
-_DATABASES = (".db", ".sqlite", ".sqlite3")
+sqlite = lazy("crewlite.state.providers.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Asked:
         path, _, part = text.rpartition("#")
         if path and part and os.path.exists(path):
             return path, part
-        if text.lower().endswith(_DATABASES) or (os.path.isdir(text) and not _bare(text)):
+        if sqlite.is_database(text) or (os.path.isdir(text) and not _bare(text)):
             return text, None
         if os.path.isdir(text) and not self._names_something(text):
             return text, None

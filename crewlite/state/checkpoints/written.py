@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Strict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite.errors import ConfigError, SchemaTooNew
+from crewlite.errors import ConfigError, SchemaTooNew, an
 from crewlite.state import shape
 
 SCHEMA = 1
@@ -45,7 +45,7 @@ class Written(TypedDict):
 def checked(data: object) -> dict[str, Any]:
     """The data, if it is a checkpoint that was written. Raises ConfigError, SchemaTooNew."""
     if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
-        raise misfit(f"it is a {type(data).__name__} without the mark of one")
+        raise misfit(f"it is {an(type(data).__name__)} without the mark of one")
     if data["schema"] > SCHEMA:
         raise SchemaTooNew("this checkpoint", data["schema"], SCHEMA)
     try:

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
-    """The provider given, else SQLite for a location that ends in .db or .sqlite, else JSON files."""
+    """The provider given, else SQLite for a database or a name that ends like one, else JSON files."""
     if provider is not None:
         return provider
     return SqliteProvider() if is_database(location) else JsonProvider()

@@ -36,6 +36,10 @@ else:
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
+_DEFAULT = ".checkpoints"
+"""The location of who names none; a directory is made of it elsewhere."""
+_MAGIC = b"SQLite format 3"
+"""How every database begins."""
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _ORPHANS = (  # branches with entries and no row; a step through the index for each branch, not for each entry
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
@@ -49,7 +53,7 @@ PUT_PLACE = (
 
 
 class SqliteProvider:
-    """One database file for all runs. A location without a suffix gets `.db`."""
+    """One database file for all runs, at the location. For the default location, it is `./.checkpoints.db`."""
 
     name = "sqlite"
 
@@ -58,10 +62,9 @@ class SqliteProvider:
         path = Path(location).absolute()
         if path.is_dir():
             raise StoreUnusable(location, "is a directory, SqliteProvider wants a database file: pass JsonProvider()")
-        if not path.suffix:
-            path = path.with_name(f"{path.name}.db")
+        path = file_at(location)
         try:
-            if path.exists() and path.stat().st_size and disk.head(path, 15) != b"SQLite format 3":
+            if path.exists() and path.stat().st_size and disk.head(path, len(_MAGIC)) != _MAGIC:
                 raise StoreUnusable(location, "is not a SQLite database; choose another location")
             disk.make_directory(path.parent)
             return SqliteStore(path)
@@ -71,9 +74,22 @@ class SqliteProvider:
             raise StoreUnusable(location, f"cannot be used ({error}); choose another location") from error
 
 
+def file_at(location: str) -> Path:
+    """The database that a location means: the file itself, or, beside it, what an earlier release made of it."""
+    path = Path(location).absolute()
+    beside = path.with_name(f"{path.name}.db")
+    earlier = not path.suffix and not path.exists() and beside.exists()
+    return beside if earlier or path.name == _DEFAULT else path
+
+
 def is_database(location: str) -> bool:
-    """Whether a location without a provider means SQLite."""
-    return location.lower().endswith(_SUFFIXES)
+    """Whether a location without a provider means SQLite: by its suffix, or as it is one."""
+    if location.lower().endswith(_SUFFIXES):
+        return True
+    try:
+        return disk.head(Path(location), len(_MAGIC)) == _MAGIC
+    except OSError:  # no file, or none that can be read
+        return False
 
 
 class SqliteStore:

@@ -1,0 +1,67 @@
+"""Names that programs written for CrewAI ask for and that are not here, with what to write instead.
+
+Each line is a fact about this release. A name that has nothing in its place here is said to be missing, and no more.
+"""
+
+from __future__ import annotations
+
+_MODULE: dict[str, str] = {
+    "Flow": "a flow is a function here: from crewlite.flow import flow, step",
+    "start": "a flow is a function here, which calls its steps: from crewlite.flow import flow, step",
+    "listen": "a flow is a function here, which calls its steps: from crewlite.flow import flow, step",
+    "router": "a flow is a function here, which chooses with `if`: from crewlite.flow import flow, step",
+    "or_": "a flow is a function here: from crewlite.flow import flow, step",
+    "and_": "a flow is a function here: from crewlite.flow import flow, step",
+    "persist": "a flow is kept with @flow(checkpoint=True): from crewlite.flow import flow",
+    "human_feedback": "a flow asks people with ask: from crewlite.flow import ask",
+    "CrewBase": "a crew is made in Python, Crew(agents=[...], tasks=[...]); there are no YAML files",
+    "project": "a crew is made in Python, Crew(agents=[...], tasks=[...]); there are no decorators for it",
+    "crewai_event_bus": "it is event_bus: from crewlite import event_bus",
+    "BaseEventListener": "handlers are functions: @event_bus.on(TaskCompletedEvent)",
+}
+_RUN: dict[str, str] = {
+    "kickoff_async": "await akickoff(...)",
+    "akickoff_for_each": "there is kickoff_for_each(...), and akickoff(...) to gather",
+    "kickoff_for_each_async": "there is kickoff_for_each(...), and akickoff(...) to gather",
+    "usage_metrics": "the result has it: crew.kickoff(...).token_usage",
+    "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
+    "train": "there is no training",
+    "test": "there is no evaluation",
+}
+_TASK: dict[str, str] = {
+    "execute": "a task runs in a crew: Crew(tasks=[task]).kickoff()",
+    "execute_sync": "a task runs in a crew: Crew(tasks=[task]).kickoff()",
+    "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
+    "output": "the result has it: crew.kickoff(...).tasks_output",
+}
+_AGENT: dict[str, str] = {
+    "execute_task": "an agent answers with agent.kickoff('a question'), or runs a task in a crew",
+    "kickoff_async": "await akickoff(...)",
+}
+_EVENTS: dict[str, str] = {
+    "method_execution_started": "step_started",
+    "method_execution_finished": "step_completed",
+    "method_execution_failed": "step_failed",
+    "method_execution_paused": "flow_paused",
+    "flow_input_requested": "human_feedback_requested",
+    "flow_input_received": "human_feedback_received",
+}
+_OF = {"Crew": _RUN, "Task": _TASK, "Agent": _AGENT}
+
+
+def missing_import(module: str, name: str) -> ImportError | None:
+    """The error for a name of CrewAI's that a module of crewlite has not; None if it is no such name.
+
+    An ImportError, as the text of any other is lost in `from crewlite import ...`.
+    """
+    return ImportError(f"{module} has no {name!r}: {instead}") if (instead := _MODULE.get(name)) else None
+
+
+def instead_of(kind: type, attribute: str) -> str | None:
+    """What to write in the place of a method or field of CrewAI's; None if it is none."""
+    return next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
+
+
+def event(name: str) -> str | None:
+    """The event that here is what CrewAI calls `name`."""
+    return _EVENTS.get(name)

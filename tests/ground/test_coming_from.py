@@ -1,0 +1,101 @@
+"""Names of CrewAI's that are not here are told what to write instead."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import crewlite
+from crewlite import Agent, CheckpointConfig, Crew, Task, coming_from
+from crewlite.errors import ConfigError
+from crewlite.events.registry import checkpoint_event_types
+from crewlite.flow import flow
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "from crewlite import Flow",
+            "crewlite has no 'Flow': a flow is a function here: from crewlite.flow import flow",
+        ),
+        ("from crewlite.flow import Flow, start, listen", "crewlite.flow has no 'Flow': a flow is a function here"),
+        (
+            "from crewlite.project import CrewBase, agent",
+            "crewlite.project has no 'CrewBase': a crew is made in Python",
+        ),
+        ("from crewlite.project import agent", "a crew is made in Python"),
+    ],
+)
+def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
+    with pytest.raises(ImportError) as caught:
+        exec(line)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["kickoff_async", "usage_metrics", "train", "test", "replay"])
+def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
+    agent = Agent(role="r", goal="g", llm="offline")
+    crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)])
+    with pytest.raises(AttributeError, match=f"Crew has no {name!r}: "):
+        getattr(crew, name)
+    assert not hasattr(crew, "no_such_thing")
+    assert crew.bound_to(None)._bound is None
+
+
+def test_what_is_not_here_is_really_not_here():
+    for name in coming_from._MODULE:
+        assert name not in crewlite.__all__
+        assert name not in importlib.import_module("crewlite.flow").__all__
+    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK), ("Agent", coming_from._AGENT)):
+        assert not [name for name in names if name in dir(getattr(crewlite, kind))]
+
+
+def test_the_events_that_stand_for_others_are_events():
+    known = checkpoint_event_types()
+    for theirs, ours in coming_from._EVENTS.items():
+        assert theirs not in known
+        assert ours in known
+        with pytest.raises(
+            ConfigError, match=f"{theirs!r} is no event that can name a checkpoint; here it is {ours!r}"
+        ):
+            CheckpointConfig(on_events=[theirs])
+
+
+def test_an_event_that_nothing_stands_for_gets_no_hint():
+    with pytest.raises(ConfigError, match="'memory_save_started' is no event that can name a checkpoint; known: "):
+        CheckpointConfig(on_events=["memory_save_started"])
+
+
+def test_texts_lose_the_white_space_around_them():
+    agent = Agent(role="Market Analyst\n", goal="  know\n", backstory="\nold\n", llm="offline")
+    assert (agent.role, agent.goal, agent.backstory) == ("Market Analyst", "know", "old")
+    task = Task(description="Look\nclosely\n", expected_output="A line\n", agent=agent)
+    assert (task.description, task.expected_output) == ("Look\nclosely", "A line")
+    with pytest.raises(ConfigError, match="description"):
+        Task(description=" \n", expected_output="x", agent=agent)
+
+
+def test_a_wrong_definition_is_told_in_plain_words():
+    class ChatOpenAI:
+        """A model of somebody else's."""
+
+    with pytest.raises(ConfigError) as caught:
+        Agent(role="r", goal="g", llm=ChatOpenAI(), max_rpm=10, foo=1)
+    told = str(caught.value)
+    assert "llm is a ChatOpenAI; wanted an instance of BaseLLM, or text" in told
+    assert told.count("it has role, goal") == 1
+    assert "max_iter'" not in told
+    with pytest.raises(ConfigError, match=r"tools\[0\] is an object; wanted"):
+        Agent(role="r", goal="g", tools=[object()])
+
+
+def test_a_flow_on_a_method_is_told_to_be_a_function():
+    class Pipeline:
+        @flow
+        def go(self, x: int):
+            return x
+
+    with pytest.raises(ConfigError, match="@flow 'go' is a method; a flow is a function"):
+        Pipeline().go.kickoff(x=1)
