@@ -39,19 +39,6 @@ class _Store:
         return verb
 
 
-class Beside(Wrapped):
-    """Right before the `at`-th verb, counted from 1, somebody else acts, with the provider that is inside."""
-
-    def __init__(self, provider, act=lambda: None, at=0):
-        super().__init__(provider)
-        self.at, self.act, self.count = at, act, 0
-
-    def _before(self, store, verb, args):
-        self.count += 1
-        if self.count == self.at:
-            self.act()
-
-
 class ReadOnce(Wrapped):
     """Fails where a store reads one branch twice between two `one_verb`: what is looked at twice may differ."""
 
