@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections import Counter
 
 import pytest
 
@@ -16,6 +17,8 @@ from crewlite.testing import check_provider
 from crewlite.testing.laws import LAWS
 from crewlite.testing.providers import check_law
 
+from .wrapped import Unchanging
+
 
 @pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
 def make(request, tmp_path):
@@ -26,6 +29,16 @@ def make(request, tmp_path):
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_built_in_providers_keep_the_law(law, make):
     check_law(law, make)
+
+
+def test_whoever_only_looks_leaves_a_store_as_it_was(make):
+    looked = Counter()
+    for law in LAWS:
+        provider, location = make()
+        unchanging = Unchanging(provider)
+        check_law(law, lambda unchanging=unchanging, location=location: (unchanging, location))
+        looked += unchanging.looked
+    assert all(looked[verb] > 10 for verb in ("read", "sum_at", "touched", "branches", "places")), looked
 
 
 # A kit that passes everything proves nothing: providers broken on purpose are caught.
@@ -173,6 +186,23 @@ class Haunted(Broken):
         self._store.append([commit for commit in commits if commit.entries])
 
 
+class Mindful(Broken):
+    """What is read is where it goes on, as another thread may do at any moment."""
+
+    def read(self, run_id, branch):
+        found = self._store.read(run_id, branch)
+        self._seen = {**getattr(self, "_seen", {}), (run_id, branch): [entry.seal for entry in found]}
+        return found
+
+    def append(self, commits):
+        for commit in commits:
+            seen = getattr(self, "_seen", {}).pop((commit.run_id, commit.branch), None)
+            there = self._store.read(commit.run_id, commit.branch)
+            if seen and seen != [entry.seal for entry in there][: len(seen)]:
+                raise BranchConflictError(commit.run_id, commit.branch, expected=0, found=0)
+        self._store.append(commits)
+
+
 class Fidgety(Broken):
     def rewrite(self, run_id, branch, own, entries):
         self._store.rewrite(run_id, branch, own, entries)
@@ -305,6 +335,7 @@ class OneEntryAtATime(Broken):
         (Sealed, "what the next entry is chained to"),
         (Lifeless, "`touched` is the time"),
         (Haunted, "`touched` is the time"),
+        (Mindful, "from which all who write it go on|leaves it to those who write"),
         (Fidgety, "same head in a journal's place.*sign of life"),
         (Unread, "folded|same head in a journal's place"),
         (Headless, "not as it was read"),

@@ -35,6 +35,7 @@ LAWS: tuple[Law, ...] = (
     folding.sums_are_found_by_number,
     folding.signs_of_life_are_kept,
     folding.a_journal_is_rewritten_as_a_whole,
+    folding.who_looks_is_not_in_the_way_of_who_writes,
     folding.what_moved_or_bears_a_fork_is_not_rewritten,
     folding.a_rewrite_accounts_for_every_entry,
     folding.a_run_is_removed_as_a_whole,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.ids import new_id
+from crewlite.state.claim import claim
 from crewlite.state.entry import Entry, seal
 from crewlite.state.fold import fold
 from crewlite.state.providers import Commit, Store
@@ -87,6 +89,44 @@ def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     store.rewrite("run-1", "main", then, again)
     store.append([main.add().commit()])
     reads_as(bench.open(), main, [*again, main.entries[-1]])
+
+
+def who_looks_is_not_in_the_way_of_who_writes(bench: Bench) -> None:
+    """To look at a journal, before or after it is folded elsewhere, leaves it to those who write to go on."""
+    store, other, main = bench.open(), bench.open(), Branch().add(2)
+    main.add(claim=claim())  # somebody is at work
+    store.append([main.commit()])
+    looks: list[Callable[[], object]] = [
+        lambda: store.read("run-1", "main"),
+        lambda: store.sum_at("run-1", "main", 3),
+        lambda: (store.touched("run-1", "main"), store.branches(), store.branches("run-1"), store.places()),
+    ]
+    written = list(main.entries)
+    for look in looks:
+        for before, after in ((look, None), (None, look), (look, look)):
+            main.add(4)
+            store.append([main.commit()])
+            written += main.entries[-4:]
+            _elsewhere(before)
+            less = fold([], written, ())
+            assert len(less) < len(written)
+            other.rewrite("run-1", "main", written, less)
+            _elsewhere(after)
+            main.add()
+            place = main.place()
+            store.append([main.commit()])
+            written = [*less, *main.entries[-2:]]
+            reads_as(other, main, written)
+            same([found.id for found in store.places(place["id"])], [place["id"]], "its place is listed as")
+            store.append([main.commit()])  # a sign of life
+
+
+def _elsewhere(act: Callable[[], object] | None) -> None:
+    """Do something on another thread, and wait for it."""
+    if act:
+        thread = threading.Thread(target=act)
+        thread.start()
+        thread.join()
 
 
 def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
