@@ -40,11 +40,11 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction on the writing connection, which is opened with the first."""
-        if self._connection is None:
-            self._connection = self._prepared()
-        if not self._is_there():
-            raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
         try:
+            if self._connection is None:
+                self._connection = self._prepared()
+            if not self._is_there():  # one that is moved after this is written where it is then
+                raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
             with self._transaction():
                 yield
         except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
