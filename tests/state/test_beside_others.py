@@ -17,6 +17,7 @@ from crewlite.testing import Interleaved, ScriptedLLM
 
 from .wrapped import ReadOnce
 
+INPUTS = {"who": "x"}
 RAW = [f"answer {n}" for n in range(3)]
 
 
@@ -33,14 +34,15 @@ def crew(config, *, stop_at=None, **fields):
 
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
     tasks = [
-        Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent, context=[]) for n in range(3)
+        Task(name=f"t{n}", description=f"Do {n} for {{who}}", expected_output="text", agent=agent, context=[])
+        for n in range(3)
     ]
     return Crew(tasks=tasks, checkpoint=config(**fields))
 
 
 def cut(config, stop_at=2):
     with pytest.raises(Stop):
-        crew(config, stop_at=stop_at).kickoff(run_id="r")
+        crew(config, stop_at=stop_at).kickoff(INPUTS, run_id="r")
 
 
 def history(config, provider=None):
@@ -97,14 +99,14 @@ def is_sound(config):
 
 
 def resumed(config):
-    assert raws(crew(config).kickoff(run_id="r")) == RAW
+    assert raws(crew(config).kickoff(INPUTS, run_id="r")) == RAW
 
 
 def test_pruning_beside_a_run_that_finishes_loses_nothing(config):
     finished = []
 
     def finish():
-        assert crew(config).kickoff(run_id="r").durability == "sync"
+        assert crew(config).kickoff(INPUTS, run_id="r").durability == "sync"
         finished.append(True)
 
     for pruned in every_moment(config, lambda: cut(config), lambda found: found.prune(keep_last=1), finish):
@@ -141,7 +143,7 @@ def test_pruning_beside_a_fork_that_goes_on_loses_nothing(config):
 def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
     def two():
         cut(config)
-        crew(config).kickoff(run_id="other")
+        crew(config).kickoff(INPUTS, run_id="other")
 
     def delete():
         with history(config) as found:
@@ -199,7 +201,7 @@ def test_a_kickoff_from_a_checkpoint_that_is_gone_begins_no_run(config, ref):
 
 def test_a_kickoff_beside_a_deletion_says_nothing_of_damage(config):
     def kick_off(found):
-        return raws(crew(through(config, found)).kickoff(run_id="r"))
+        return raws(crew(through(config, found)).kickoff(INPUTS, run_id="r"))
 
     memory = InMemoryProvider()
     cut(lambda **fields: CheckpointConfig(location="memory", provider=memory, **fields), stop_at=1)
@@ -263,7 +265,7 @@ def test_the_ref_of_a_checkpoint_that_a_fork_stands_on_is_good_whoever_drops_it(
         moments = every_moment(config, lambda: cut(config), lambda found: found.prune(keep_last=1), forked)
     else:
         drop = crew(config, max_checkpoints=1).kickoff
-        moments = every_moment(config, lambda: cut(config), fork, lambda: drop(run_id="r"))
+        moments = every_moment(config, lambda: cut(config), fork, lambda: drop(INPUTS, run_id="r"))
     seen = set()
     for told in moments:
         with history(config) as found:
@@ -300,7 +302,7 @@ def test_no_verb_reads_a_branch_twice(config, tmp_path):
     once = lambda **fields: config(**fields).model_copy(update={"provider": provider})  # noqa: E731
     # The doctor judges each branch alone, and a provider of one's own; so it is not among these.
     with pytest.raises(Stop), provider.one_verb():
-        crew(once, stop_at=2).kickoff(run_id="r")
+        crew(once, stop_at=2).kickoff(INPUTS, run_id="r")
     with history(config, provider) as found:
         verbs = {
             "fork": lambda: found.fork("r@task:t0", branch="side"),
@@ -317,7 +319,7 @@ def test_no_verb_reads_a_branch_twice(config, tmp_path):
             "rehearse": lambda: found.prune(keep_last=1, dry_run=True),
             "prune": lambda: found.prune(keep_last=1),
             "prune again": lambda: found.prune(keep_last=1),
-            "resume": lambda: crew(once).kickoff(run_id="r"),
+            "resume": lambda: crew(once).kickoff(INPUTS, run_id="r"),
             "go on": lambda: crew(once).kickoff(from_checkpoint="r/deeper"),
             "rebuild": lambda: Crew.from_checkpoint(once(restore_from="r"), bind={"llm": ScriptedLLM([])}),
             "old": lambda: found.prune(older_than=timedelta(days=1)),
