@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 
@@ -14,6 +13,7 @@ from crewlite import History, event_bus
 from crewlite.errors import AnswerRefused, BranchConflictError, RefError, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
+from tests import children
 
 
 @contextlib.contextmanager
@@ -184,10 +184,10 @@ work.kickoff(run_id="r", answers={"human:more": 1})
 def test_an_answer_to_a_run_at_work_in_another_process_is_refused_and_names_it(on_disk, tmp_path):
     (tmp_path / "work.py").write_text(WAITS)
     where = on_disk().location
-    child = subprocess.Popen(
+    child = children.Child(
         [sys.executable, str(tmp_path / "work.py"), where],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=children.PIPE,
+        stdout=children.PIPE,
         text=True,
     )
     try:
@@ -195,7 +195,7 @@ def test_an_answer_to_a_run_at_work_in_another_process_is_refused_and_names_it(o
         with History(where) as history, pytest.raises(BranchConflictError, match=f"process {child.pid}") as refused:
             history.answer("r", "human:more", 41)
         assert str(child.pid) in refused.value.holder
-        told = subprocess.run(
+        told = children.run(
             [sys.executable, "-m", "crewlite", "checkpoint", "answer", "r", "human:more", "41", "--location", where],
             capture_output=True,
             text=True,

@@ -195,3 +195,14 @@ def test_every_public_name_is_there():
     with pytest.raises(AttributeError, match="crewlite has no 'Agnet'"):
         _ = crewlite.Agnet
     assert set(crewlite.__all__) <= set(dir(crewlite))
+
+
+def test_child_processes_are_started_by_the_one_helper():
+    tests, only_names = Path(__file__).parents[1], {"DEVNULL", "PIPE", "STDOUT", "CompletedProcess", "TimeoutExpired"}
+    for file in [*tests.rglob("test_*.py"), *tests.rglob("conftest.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = {name.name for name in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
+            own = isinstance(node, ast.ImportFrom) and node.module == "subprocess" and not names <= only_names
+            assert not own and "subprocess" not in names, (
+                f"{file}: start processes by run or Child of tests/children.py"
+            )

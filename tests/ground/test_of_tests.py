@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from tests import children
 
 TESTS = Path(__file__).parents[1]
-ONLY_NAMES = {"DEVNULL", "PIPE", "STDOUT", "CompletedProcess", "TimeoutExpired"}
 posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 WAITS = "import sys, time; print('here', flush=True); time.sleep(600)"
@@ -26,16 +24,6 @@ os.kill(os.getpid(), signal.SIGHUP)
 os.kill(os.getpid(), signal.SIGINT)
 print(children.run([sys.executable, "-c", look], capture_output=True, text=True).stdout)
 """
-
-
-def test_child_processes_are_started_by_the_one_helper():
-    for file in [*TESTS.rglob("test_*.py"), *TESTS.rglob("conftest.py")]:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = {name.name for name in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
-            own = isinstance(node, ast.ImportFrom) and node.module == "subprocess" and not names <= ONLY_NAMES
-            assert not own and "subprocess" not in names, (
-                f"{file}: start processes by run or Child of tests/children.py"
-            )
 
 
 @posix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from uuid import uuid4
 
@@ -14,6 +13,7 @@ from crewlite.errors import ConfigError
 from crewlite.flow import flow, step
 from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 class Cut(Exception):
@@ -139,7 +139,7 @@ def test_two_nightly_processes_that_start_at_once_never_share_a_run(on_disk, tmp
     where = on_disk().location
 
     def start(how):
-        return subprocess.Popen([sys.executable, str(script), where, how], stdout=subprocess.PIPE, text=True)
+        return children.Child([sys.executable, str(script), where, how], stdout=children.PIPE, text=True)
 
     first = start("dies")
     first.communicate(timeout=60)
