@@ -266,7 +266,7 @@ class Crew(Definition):
             check=lambda inputs: _fill(cast, inputs),
             asks=lambda inputs: question(self, cast, inputs),
             compare=lambda record, inputs: compare(record, cast, inputs),
-            shares=lambda record, inputs: shares(record, cast, inputs),
+            shares=lambda record, inputs, mask: shares(record, cast, inputs, mask),
             default_name=Crew.model_fields["name"].default,
             step=lambda inputs, run: crew_step(self, cast, inputs, run),
             asks_people=any(task.human_input or _wants_approval(agent, task) for task, agent, _ in cast),

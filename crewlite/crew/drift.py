@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crewlite import codec, templates
@@ -27,14 +27,14 @@ def compare(record: Record, cast: Cast, inputs: Mapping[str, Any]) -> Comparison
     return Comparison(tuple(_drifted(record, cast, inputs, addresses)), order == [fact["address"] for fact in recorded])
 
 
-def shares(record: Record, cast: Cast, inputs: Mapping[str, Any]) -> bool:
-    """Whether a crew has a task in common with what was recorded: a name, or a question."""
+def shares(record: Record, cast: Cast, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
+    """Whether a crew has a task in common with what was recorded, masked: a name, or a question."""
     known = decoded_inputs(record)
     recorded = [
         (fact.get("name"), fact["description"], _filled(fact["description"], known))
         for fact in record.run["definition"]["tasks"]
     ]
-    now = [(task.name, task.description, _filled(task.description, inputs)) for task, _, _ in cast]
+    now = [(task.name, mask(task.description), mask(_filled(task.description, inputs))) for task, _, _ in cast]
     return have_in_common(recorded, now)
 
 

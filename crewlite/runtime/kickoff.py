@@ -76,8 +76,9 @@ class Root(Generic[T]):
     """The question of the root step, as plain JSON."""
     compare: Callable[[Record, dict[str, Any]], Comparison] = lambda record, inputs: Comparison()
     """What is asked now with these inputs, beside what the finished run answered."""
-    shares: Callable[[Record, dict[str, Any]], bool] = lambda record, inputs: True
-    """Whether a record has anything in common with this: if not, it is another's, whatever it is called."""
+    shares: Callable[[Record, dict[str, Any], Callable[[str], str]], bool] = lambda record, inputs, mask: True
+    """Whether a record has anything in common with this, whose texts it holds masked: if not, it is another's, whatever
+    it is called."""
     follow: Callable[[Record, Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] = (
         lambda record, recorded, given: {**recorded, **given}
     )

@@ -74,7 +74,8 @@ def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: st
     """Whether a run, by its kind and name, is of another definition. A default name tells nothing."""
     if recorded[0] != now[0]:
         return True
-    return recorded[1] != now[1] and default_name not in (recorded[1], now[1])
+    before, after = recorded[1].strip(), now[1].strip()
+    return before != after and default_name not in (before, after)
 
 
 def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Sequence[str | None]]) -> bool:

@@ -81,7 +81,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
             f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
         )
-    if not root.shares(record, {**inputs, **(request.inputs or {})}):
+    if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
         raise RunMismatch(
             f"Run {journal.run_id!r} is of other tasks: it has no name and no question in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."

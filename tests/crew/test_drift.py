@@ -243,3 +243,5 @@ def test_secrets_in_a_question_are_masked_in_what_is_recorded_and_told(on_disk, 
         trip("Berlin sk-very-secret-0123456789", on_disk()).kickoff(run_id="t")
     assert "sk-very-secret" not in str(caught.value)
     assert trip("Rome sk-very-secret-0123456789", on_disk()).kickoff(run_id="t").drifted == ()
+    unnamed = trip("Rome sk-very-secret-0123456789", on_disk(), name=None)
+    assert unnamed.kickoff(run_id="u") == unnamed.kickoff(run_id="u"), "a masked question is known again"

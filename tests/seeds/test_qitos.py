@@ -79,6 +79,16 @@ def test_forking_a_checkpoint(store):
         assert history.run("my-run-001/branch-a").base.checkpoint_id == third.id
 
 
+def test_running_the_agent_from_the_forked_state_with_a_different_prompt(store):
+    llm = ScriptedLLM(["found a gap", "tried otherwise"])
+    agent = Agent(role="Analyst", goal="analyse", llm=llm, checkpoint=store)
+    agent.kickoff("Analyse it", run_id="my-run-001")
+    forked = agent.fork(CheckpointConfig(restore_from="my-run-001"), branch="branch-a")
+    assert forked.kickoff("Try a different strategy").raw == "tried otherwise"
+    said = [message["content"] for message in llm.calls[1][1:]]
+    assert said == ["Analyse it", "found a gap", "Try a different strategy"], "it goes on from the forked state"
+
+
 def test_time_travel_within_a_run(store):
     llm = ScriptedLLM(echo)
     crew = analysis(llm, store)

@@ -135,3 +135,14 @@ def test_a_database_of_then_is_not_changed_by_looking(golden):
     SqliteProvider().open(str(database)).close()
     make.summary(database)
     assert database.read_bytes() == before
+
+
+def test_a_kept_answer_tells_what_it_answered_also_where_the_record_holds_no_texts_of_questions(location):
+    whole = make.crew(CheckpointConfig(location=str(location), on_drift="keep"))
+    tasks: list = []
+    for task in whole.tasks:
+        other = task.description.replace("Do ", "Act ")
+        tasks.append(task.model_copy(update={"description": other, "context": tuple(tasks[-1:])}))
+    result = whole.model_copy(update={"tasks": tuple(tasks)}).kickoff(run_id="finished")
+    assert result.drifted == ("task:t0", "task:t1", "task:t2")
+    assert [output.description.partition(":")[0] for output in result.tasks_output] == ["Do 0", "Do 1", "Do 2"]
