@@ -165,7 +165,7 @@ def _at(said: object, *path: str) -> str | None:
 
 def damage_files(chance: Random, root: Path, strange: list[bytes]) -> str:
     """Something happens to the files of a JSON location."""
-    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".gitignore")
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.stat().st_size and path.name[0] != ".")
     journals = [path for path in files if path.suffix == ".jsonl"]
     path = chance.choice(journals if chance.random() < 0.7 else files)
     lines, how = path.read_bytes().splitlines(keepends=True), chance.randrange(20)

@@ -66,7 +66,7 @@ class JsonDoctor:
 
     def _run(self, directory: Path, run_id: str) -> None:
         journals, paths = dict[str, list[Entry]](), dict[str, Path]()
-        for path in journals_in(directory):
+        for path in filter(Path.is_file, journals_in(directory)):
             branch = self._store.paths.branch_of(directory, path)
             if entries := self._journal(path, run_id, branch):
                 journals[branch], paths[branch] = entries, path

@@ -189,7 +189,7 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
 def journals_in(directory: Path) -> list[Path]:
     """The journals of a run; none if it is taken away while we look."""
     try:
-        return sorted(path for path in directory.rglob("*.jsonl") if path.is_file())
+        return sorted(directory.rglob("*.jsonl"))
     except FileNotFoundError:
         return []
 
