@@ -113,7 +113,7 @@ class Explorer:
                 other.go()
             else:
                 other = self._act(world, verb, act)
-            other.stopped(PATIENT, unless_it_waits=True)
+            holds = other.stopped(PATIENT, unless_it_waits=True) or act == "goes on"
         elif other is None:  # this time it was over before
             interrupted.end()
             return []
@@ -122,7 +122,7 @@ class Explorer:
         other.go()
         of_act = other.end()
         of_verb.said = of_verb.said and of_verb.said["said"]
-        broken = self._at_work(world, verb, act, of_verb, of_act)
+        broken = self._at_work(world, verb, act, of_verb, of_act, holds=holds)
         return broken + self._judged(world, scene, verb, act, of_verb, of_act)
 
     def _judged(self, world: Path, scene: str, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
@@ -195,9 +195,11 @@ class Explorer:
 
         return Child(world, "verb", do)
 
-    def _at_work(self, world: Path, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
+    def _at_work(
+        self, world: Path, verb: str, act: str, of_verb: Outcome, of_act: Outcome, *, holds: bool
+    ) -> list[str]:
         """Who is at work is left alone by whoever only looks, tidies or forks."""
-        if act in AT_WORK and of_act.error and verb.startswith(LEAVES_ALONE):
+        if act in AT_WORK and holds and of_act.error and verb.startswith(LEAVES_ALONE):
             return [f"a run at work was disturbed by {verb}: {of_act.error}: {of_act.text}"]
         if act == "stays at work" and verb.startswith("resume") and not (of_act.error or of_verb.error):
             return ["two held one branch, and both succeeded"]

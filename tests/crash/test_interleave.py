@@ -18,7 +18,7 @@ from crewlite.state.journal import Journal, naming
 from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved, check_interleavings
 from crewlite.testing.interleavings import Explorer, explore
-from crewlite.testing.interleavings.acts import ACTS, INPUTS
+from crewlite.testing.interleavings.acts import ACTS, INPUTS, pairs
 from crewlite.testing.interleavings.scenes import crew, traced
 
 PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
@@ -48,6 +48,38 @@ def test_every_act_before_every_verb_of_the_store(fresh, request):
     found = explore(fresh)
     print(f"\n{request.node.callspec.id}: {found}")
     assert not found.violations
+
+
+def alike(tmp_path, chance, count):
+    """Trials of which the providers tell different things."""
+    fresh = itertools.count()
+    explorers = {
+        kind: Explorer(
+            lambda kind=kind: (PROVIDERS[kind](), str(tmp_path / f"{kind}{next(fresh)}{'.db' * (kind == 'sqlite')}"))
+        )
+        for kind in PROVIDERS
+    }
+    chosen = [pair for pair in pairs() if pair[1] not in ("doctor", "repair")]  # each provider has a doctor of its own
+    told = {}
+    for scene, verb, act in chance.sample(chosen, count):
+        at = chance.choice(explorers["memory"].positions(scene, verb))
+        found = {}
+        for kind, explorer in explorers.items():
+            explorer.trial(scene, verb, act, at)
+            found[kind] = explorer.last
+        if len(set(found.values())) > 1:
+            told[f"{scene}: {verb}, {act} before {at}"] = found
+    return told
+
+
+def test_all_providers_tell_the_same_of_the_same_interruption(tmp_path):
+    assert alike(tmp_path, random.Random(1), 30) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(HOURS)
+def test_all_providers_tell_the_same_of_every_interruption(tmp_path):
+    assert alike(tmp_path, random.Random(2), 500) == {}
 
 
 # ---- between processes: every verb, every act, before everything that is done to the disk

@@ -31,6 +31,8 @@ from crewlite.testing.providers import Make
 
 LONGEST = 20.0
 """Seconds after which a verb never ends."""
+PATIENT = 2.0
+"""Seconds that an act is waited for which may need what the one it interrupts holds."""
 
 
 @dataclass
@@ -98,6 +100,8 @@ class Explorer:
         self._before: dict[str, Seen] = {}
         self._sound: set[str] = set()
         """Shapes of sites on which every run went on as it ought to."""
+        self.last = ("", "", "")
+        """How the last trial went: what the verb raised, what the act raised, and what was there afterwards."""
 
     def positions(self, scene: str, verb: str) -> range:
         """Where a verb can be interrupted, and one beyond: after its end."""
@@ -112,7 +116,7 @@ class Explorer:
     def trial(self, scene: str, verb: str, act: str, at: int) -> list[str]:
         """Do a verb, and the act right before its `at`-th verb of the store: what is broken."""
         with self._site(scene) as (site, provider):
-            beside = Interleaved(provider, at=at, act=lambda: act_of(verb, act)(site))
+            beside = Interleaved(provider, at=at, act=lambda: act_of(verb, act)(site), patience=PATIENT)
             of_verb = _bounded(lambda: VERBS[verb][1](_through(site, beside)))
             if beside.count < at:
                 return []  # this time it was over before
@@ -128,6 +132,7 @@ class Explorer:
         held = (of_act.said or {}).get("held")
         refused = release(site, held) if held and verb != "cancel" else ""
         found = look(site)
+        self.last = (of_verb.error, of_act.error, found.shape)
         broken = [f"who is at work elsewhere was disturbed: {refused}"] if refused else []
         broken += judge(verb, act, self._before[scene], found, (of_verb, of_act), site.trace.lines())
         if not broken and found.shape not in self._sound:

@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 from crewlite import Crew
-from crewlite.errors import CrewliteError, Suspended
+from crewlite.errors import CrewliteError, RefError, Suspended
+from crewlite.events import TaskCompletedEvent
+from crewlite.events.event_bus import event_bus
 from crewlite.state import RuntimeState
 from crewlite.state.claim import claim
 from crewlite.state.providers import Commit, provider_for
@@ -200,6 +202,19 @@ def _restore(site: Site) -> Said:
         return {"count": 100}
 
 
+def _checkpoint_by_hand(site: Site) -> Said:
+    """A kickoff with a handler that names checkpoints and takes snapshots."""
+
+    async def hear(source: object, event: TaskCompletedEvent, state: RuntimeState) -> None:
+        if state.run_id == RUN:
+            state["seen"] = event.address
+            await state.acheckpoint(label="seen")
+            await state.asnapshot()
+
+    with event_bus.on(TaskCompletedEvent, hear):
+        return kick(site)
+
+
 def _stopped(at: int, **fields: Any) -> Act:
     """Go on with a run until the model gives up."""
 
@@ -219,10 +234,12 @@ def _claims(**facts: Any) -> Act:
         store = provider_for(site.location, site.provider).open(site.location)
         try:
             for said in ({"claim": elsewhere}, *([facts] if facts else [])):
-                end = store.read(RUN, "main")[-1]
-                store.append([Commit.saying(RUN, "main", (end.seq, end.sum), said)])
-            end = store.read(RUN, "main")[-1]
-            return {} if facts else {"held": [end.seq, end.sum]}
+                own = store.read(RUN, "main")
+                if not own:
+                    raise RefError(RUN, "was taken away")
+                commit = Commit.saying(RUN, "main", (own[-1].seq, own[-1].sum), said)
+                store.append([commit])
+            return {} if facts else {"held": list(commit.head)}
         finally:
             store.close()
 
@@ -234,6 +251,7 @@ VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
     "resume": (("cut",), _resume()),
     "resume.max1": (("cut",), _resume(max_checkpoints=1)),
     "resume.folds": (("long",), _resume(tasks=LONG, max_checkpoints=2)),
+    "resume.by_hand": (("cut",), _checkpoint_by_hand),
     "resume.place": (("cut",), _from_place),
     "resume.branch": (("grove",), _resume(ref=f"{RUN}/side")),
     "crew.fork": (("cut",), _crew_fork),
