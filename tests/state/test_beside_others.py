@@ -155,7 +155,7 @@ def test_a_run_that_is_deleted_beside_a_pruning_is_skipped(config):
         is_sound(config)
 
 
-@pytest.mark.parametrize("verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "delete"])
+@pytest.mark.parametrize("verb", ["digest", "export", "cancel", "fork", "inputs", "edits", "delete", "answer"])
 @pytest.mark.parametrize("anew", [False, True], ids=["deleted", "begun anew"])
 def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_path):
     verbs = {
@@ -166,6 +166,7 @@ def test_a_run_that_is_gone_is_a_ref_that_names_nothing(config, verb, anew, tmp_
         "inputs": lambda found: found.fork("r", branch="f", inputs={"who": "me"}),
         "edits": lambda found: found.fork("r@task:t1", branch="f", edits={"task:t0": "other"}),
         "delete": lambda found: found.delete("r"),
+        "answer": lambda found: found.answer("r", "human:more", "1"),
     }
 
     def delete():

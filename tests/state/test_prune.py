@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import BranchConflictError, ConfigError, RefError
+from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError
 from crewlite.events import TaskCompletedEvent
+from crewlite.state.fold import fold
 from crewlite.testing import ScriptedLLM
+from crewlite.testing.bench import Branch
 from tests import children
 
 EVERYTHING = ["task_completed", "llm_call_completed", "tool_usage_finished"]
@@ -100,6 +102,22 @@ def view(config, ref):
 
 
 # What folding leaves.
+
+
+def test_what_is_folded_must_be_without_a_hole():
+    main = Branch().add(6)
+    fork = main.forked("experiment", 4).add(5)
+    folded = [entry for entry in fold([], main.entries, [4]) if entry.seq <= 4]
+    assert fold(folded, fork.entries, [])[-1].sum == fork.entries[-1].sum
+    for before, own in (
+        ([], [*main.entries[:2], *main.entries[3:]]),
+        ([], main.entries[1:]),
+        (main.entries[:3], fork.entries),
+        (folded[:1], fork.entries),
+        (main.entries[:4], [*fork.entries[:1], *fork.entries[2:]]),
+    ):
+        with pytest.raises(JournalCorrupt, match="is missing"):
+            fold(before, own, [])
 
 
 def test_folding_keeps_outcomes_usage_events_and_what_each_kept_checkpoint_tells(config):
