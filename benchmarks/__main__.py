@@ -23,6 +23,7 @@ from benchmarks import (
     prune,
     resume,
     secrets,
+    stall,
     storage,
 )
 from benchmarks.measure import Row
@@ -43,6 +44,7 @@ SUBJECTS = {
         storage,
         prune,
         secrets,
+        stall,
         peers,
     )
 }

@@ -219,6 +219,9 @@ class Scope(Protocol):
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""
 
+    def hears(self, event: type[Any]) -> bool:
+        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
+
     def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> Awaitable[str]:
         """Say something that is no step's outcome. Returns the event's id."""
 
@@ -252,6 +255,9 @@ class _Plain:
 
     def mask(self, text: str) -> str:
         return text
+
+    def hears(self, event: type[Any]) -> bool:
+        return False
 
     async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> str:
         return ""

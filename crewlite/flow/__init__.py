@@ -2,7 +2,8 @@
 
 from crewlite.coming_from import missing_import
 from crewlite.durable import bound
-from crewlite.flow.function import FlowFunction, FlowHandle, flow
+from crewlite.flow.function import FlowFunction, flow
+from crewlite.flow.handle import FlowHandle
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
 from crewlite.runtime.future import StepFuture, StepFutures

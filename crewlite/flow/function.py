@@ -7,18 +7,17 @@ import copy
 import functools
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
-
-from pydantic import BaseModel, ConfigDict
 
 from crewlite import background, codec, durable, events
 from crewlite.durable import Limit, Stamp, Step
-from crewlite.errors import ConfigError, OnLoopThread, RunCancelled, Suspended, meant
+from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.asking import asks_people
+from crewlite.flow.handle import FlowHandle, Returned
 from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy
 from crewlite.runtime.door import run_sync
@@ -26,86 +25,14 @@ from crewlite.runtime.engine import kickoff
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.fork import Fork
 from crewlite.runtime.future import on
-from crewlite.runtime.kickoff import FromCheckpoint, Progress, Request, Root, identity_of
+from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
-from crewlite.usage import Usage
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
-
-
-class _Result(BaseModel):
-    """What a flow returned, on its way through the engine."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    value: Any
-    durability: str = "off"
-    usage: Usage = Usage()
-
-
-class FlowHandle:
-    """A run that was begun with `submit`: `await` it, or, in code that is no coroutine, ask for its `result()`."""
-
-    def __init__(self, work: Coroutine[Any, Any, _Result], progress: Progress) -> None:
-        self._progress = progress
-        self._task: asyncio.Task[_Result] | None = None
-        self._future = background.submit(self._run(work))
-        self._future.add_done_callback(lambda _: progress.known.set())
-        progress.known.wait()
-        if progress.run_id is None:
-            self._future.result()
-
-    @property
-    def run_id(self) -> str:
-        """Names the run."""
-        return self._progress.run_id or ""
-
-    @property
-    def status(self) -> Status:
-        """running, waiting (for people), finished, failed, or cancelled. It runs until it has let go of its branch."""
-        if not self._future.done():
-            return "running"
-        error = self._future.exception()
-        if isinstance(error, Suspended):
-            return "waiting"
-        return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens, requests and cost of the run so far, also of its earlier lives; all of it once it has ended."""
-        return self._progress.usage
-
-    def result(self, timeout: float | None = None) -> Any:
-        """What the flow returned, once the run has let go of its branch.
-
-        Raises what the flow raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
-        goes on.
-        """
-        return self._future.result(timeout).value
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._whole().__await__()
-
-    async def _whole(self) -> Any:
-        return (await asyncio.shield(asyncio.wrap_future(self._future))).value
-
-    def cancel(self) -> None:
-        """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""
-        self._progress.cancelled = True
-        assert self._task
-        self._task.get_loop().call_soon_threadsafe(self._task.cancel)
-
-    async def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        self._task = asyncio.current_task()
-        try:
-            return await work
-        except asyncio.CancelledError:
-            raise RunCancelled(self.run_id, self._progress.branch) from None
 
 
 class FlowFunction(Generic[P, R]):
@@ -296,11 +223,11 @@ class FlowFunction(Generic[P, R]):
     async def _preview(self, request: Request) -> Preview:
         return await preview(self._root(), request.going_on_from(self._bound))
 
-    async def _kickoff(self, request: Request) -> _Result:
+    async def _kickoff(self, request: Request) -> Returned:
         with request.shown(self.verbose):
             return await kickoff(self._root(), request.going_on_from(self._bound))
 
-    def _root(self) -> Root[_Result]:
+    def _root(self) -> Root[Returned]:
         codec.declare_hints(self.func)
         return Root(
             kind="flow",
@@ -333,12 +260,12 @@ class FlowFunction(Generic[P, R]):
         if missing:
             raise ConfigError(f"flow {self.name!r} is missing {', '.join(missing)}; it takes {self._signature}")
 
-    def _step(self, inputs: dict[str, Any], run: Run | None) -> Step[_Result]:
+    def _step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         bound = inspect.BoundArguments(self._signature, OrderedDict(inputs))
 
-        async def work() -> _Result:
+        async def work() -> Returned:
             job = Job(self.name, self.func, self._async, bound.args, bound.kwargs, counts=False)
-            return _Result(value=await EXECUTORS["inline"].run(job))
+            return Returned(value=await EXECUTORS["inline"].run(job))
 
         return Step(
             kind="flow",
@@ -347,7 +274,7 @@ class FlowFunction(Generic[P, R]):
             question=codec.encode(inputs),
             voice=_Voice(self, inputs),
             encode=lambda result: codec.encode(result.value),
-            decode=lambda data: _Result(value=codec.decode(data)),
+            decode=lambda data: Returned(value=codec.decode(data)),
             with_usage=lambda result, usage: result.model_copy(update={"usage": usage}),
             around=(Limit(f"flow:{self.name}", self._width),) if self._width else (),
             exact=True,
@@ -389,7 +316,7 @@ class _Voice:
     def started(self, stamp: Stamp) -> events.FlowStartedEvent:
         return events.FlowStartedEvent(**stamp, flow_name=self.source.name, inputs=self.inputs)
 
-    def completed(self, stamp: Stamp, value: _Result) -> events.FlowFinishedEvent:
+    def completed(self, stamp: Stamp, value: Returned) -> events.FlowFinishedEvent:
         return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value, usage=value.usage)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:

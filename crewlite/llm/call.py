@@ -136,6 +136,8 @@ class _Chunks:
         if self.over:  # a thread that outlived its timeout
             raise LLMError(f"{self._llm.model}: nobody waits for this reply any more")
         cls = events.LLMThinkingChunkEvent if thinking else events.LLMStreamChunkEvent
+        if not self._scope.hears(cls):
+            return
         about = {"model": self._llm.model, "agent_role": self._agent, "attempt": len(self._scope.past) + 1}
 
         async def tell() -> None:

@@ -208,6 +208,10 @@ class Frame:
         """`text` without the secrets the run knows."""
         return self.run.journal.secrets.mask(text)
 
+    def hears(self, event: type[BaseEvent]) -> bool:
+        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
+        return self.run.hears(event, self.settings)
+
     async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Setting, ...] = ()) -> str:
         """Say something that is no step's outcome. It rides with the next commit, unless it names a checkpoint."""
         run = self.run

@@ -20,7 +20,7 @@ from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.runtime import Moment, RuntimeState
-from crewlite.state.subscriber import CheckpointSubscriber
+from crewlite.state.subscriber import CheckpointSubscriber, Setting
 
 Durability = Literal["sync", "async", "degraded", "off"]
 """sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
@@ -120,6 +120,11 @@ class Run:
     def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> Facts:
         """The facts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
+
+    def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
+        """Whether an event of this class would be heard by anybody, or name a checkpoint: else it need not be made."""
+        kind = event.model_fields["type"].default
+        return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 
     def emit(self, source: object, event: BaseEvent, moment: Moment | None = None) -> None:
         """Let the bus hear of an event, and handlers have the run as it was at that moment; without one, as it is."""

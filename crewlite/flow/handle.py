@@ -1,0 +1,100 @@
+"""A flow that was begun with `submit`: to wait for, to look at, to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Generator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from crewlite import background
+from crewlite.errors import OnLoopThread, RunCancelled, Suspended
+from crewlite.runtime.kickoff import Progress
+from crewlite.usage import Usage
+
+Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
+_TO_BEGIN = 0.02  # seconds that `submit` holds up a running loop until it knows whether the run has begun
+
+
+class Returned(BaseModel):
+    """What a flow returned, on its way through the engine."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    value: Any
+    durability: str = "off"
+    usage: Usage = Usage()
+
+
+class FlowHandle:
+    """A run that was begun with `submit`: `await` it, or, in code that is no coroutine, ask for its `result()`."""
+
+    def __init__(self, work: Coroutine[Any, Any, Returned], progress: Progress) -> None:
+        self._progress = progress
+        self._task: asyncio.Task[Returned] | None = None
+        self._future = background.submit(self._run(work))
+        self._future.add_done_callback(lambda _: progress.known.set())
+        known = progress.known.wait(_TO_BEGIN if _running_loop() else None)
+        if known and progress.run_id is None:
+            self._future.result()
+
+    @property
+    def run_id(self) -> str:
+        """Names the run; "" where `submit` was called on a running loop, until the run has begun."""
+        return self._progress.run_id or ""
+
+    @property
+    def status(self) -> Status:
+        """running, waiting (for people), finished, failed, or cancelled. It runs until it has let go of its branch."""
+        if not self._future.done():
+            return "running"
+        error = self._future.exception()
+        if isinstance(error, Suspended):
+            return "waiting"
+        return "cancelled" if isinstance(error, RunCancelled) else "failed" if error else "finished"
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens, requests and cost of the run so far, also of its earlier lives; all of it once it has ended."""
+        return self._progress.usage
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the flow returned, once the run has let go of its branch.
+
+        Raises what the flow raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
+        goes on; OnLoopThread on the thread of a running loop, which would stand still: await the handle there.
+        """
+        if _running_loop() and not self._future.done():
+            raise OnLoopThread("result", "await the handle itself")
+        return self._future.result(timeout).value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> Any:
+        return (await asyncio.shield(asyncio.wrap_future(self._future))).value
+
+    def cancel(self) -> None:
+        """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""
+        self._progress.cancelled = True
+        if self._task:  # else it has not begun, and sees it when it does
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    async def _run(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+        self._task = asyncio.current_task()
+        try:
+            if self._progress.cancelled:
+                work.close()
+                raise asyncio.CancelledError
+            return await work
+        except asyncio.CancelledError:
+            raise RunCancelled(self.run_id, self._progress.branch) from None
+
+
+def _running_loop() -> bool:
+    """Whether an event loop runs on this thread, and would stand still while that waits."""
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop().is_running()
+    return False

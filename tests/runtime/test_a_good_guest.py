@@ -1,0 +1,204 @@
+"""The caller's event loop never waits for a store, however slow that is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, event_bus
+from crewlite.errors import OnLoopThread, RunCancelled
+from crewlite.events import TaskCompletedEvent
+from crewlite.flow import flow, step
+from crewlite.state import InMemoryProvider, RuntimeState
+from crewlite.testing import ScriptedLLM
+
+DELAY = 0.3
+
+
+class Slow:
+    """A provider and a store whose every verb takes a while, and which know what was asked of them on which thread."""
+
+    name = "slow"
+
+    def __init__(self):
+        self.inner, self.threads = InMemoryProvider(), []
+
+    def open(self, location):
+        self.wait()
+        return SlowStore(self, self.inner.open(location))
+
+    def wait(self):
+        self.threads.append(threading.current_thread())
+        time.sleep(DELAY)
+
+
+class SlowStore:
+    def __init__(self, slow, inner):
+        self._slow, self._inner, self.location = slow, inner, inner.location
+
+    def ref(self, place):
+        return self._inner.ref(place)
+
+    def __getattr__(self, verb):
+        found = getattr(self._inner, verb)
+
+        def call(*args, **kwargs):
+            self._slow.wait()
+            return found(*args, **kwargs)
+
+        return call
+
+
+async def _kickoff(make_crew, config):
+    await make_crew(["x"], 1, checkpoint=config).akickoff()
+
+
+async def _resume(make_crew, config):
+    await make_crew(["x"], 1, checkpoint=config).akickoff(run_id="r")
+    await make_crew([], 1, checkpoint=config).akickoff(run_id="r")
+
+
+async def _preview(make_crew, config):
+    crew = make_crew(["x"], 1, checkpoint=config)
+    await crew.akickoff(run_id="r")
+    with contextlib.suppress(Exception):
+        await crew.apreview(from_checkpoint="r")
+
+
+async def _agent(make_crew, config):
+    await Agent(role="R", goal="g", llm=ScriptedLLM(["x"]), checkpoint=config).akickoff("Do")
+
+
+async def _flow(make_crew, config):
+    @step
+    async def one() -> int:
+        return 1
+
+    @flow(checkpoint=config)
+    async def work() -> int:
+        return await one()
+
+    assert await work.akickoff() == 1
+
+
+async def _submit(make_crew, config):
+    @flow(checkpoint=config)
+    def work() -> int:
+        return 1
+
+    handle = work.submit()
+    with pytest.raises(OnLoopThread, match="await the handle"):
+        handle.result()
+    assert await handle == 1
+    assert handle.run_id
+    assert handle.result() == 1
+
+
+async def _submit_and_cancel(make_crew, config):
+    @flow(checkpoint=config)
+    def work() -> int:
+        return 1
+
+    handle = work.submit()
+    handle.cancel()
+    with contextlib.suppress(RunCancelled):  # a fast store may have let it end before
+        await handle
+
+
+async def _by_hand(make_crew, config):
+    async def keep(source, event, state):
+        await state.acheckpoint(config.location, provider=config.provider)
+        await state.aflush()
+
+    with event_bus.on(TaskCompletedEvent, keep):
+        await make_crew(["x"], 1).akickoff()
+
+
+async def _state(make_crew, config):
+    async with await RuntimeState.aopen("bag", config.location, config.provider) as state:
+        state["x"] = 1
+        await state.asnapshot()
+
+
+async def _cancelled(make_crew, config):
+    kickoff = asyncio.ensure_future(make_crew(["x"], 1, checkpoint=config).akickoff())
+    await asyncio.sleep(DELAY / 3)
+    kickoff.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await kickoff
+    await asyncio.sleep(DELAY * 2)
+
+
+VERBS = [_kickoff, _resume, _preview, _agent, _flow, _submit, _submit_and_cancel, _by_hand, _state, _cancelled]
+
+
+async def longest_stall(work):
+    """Seconds for which nothing else on the loop could run, while this was awaited."""
+    longest, over = 0.0, False
+
+    async def tick():
+        nonlocal longest
+        while not over:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - before)
+
+    ticking = asyncio.ensure_future(tick())
+    await asyncio.sleep(0.01)
+    try:
+        await work
+    finally:
+        over = True
+        await ticking
+    return longest
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__.strip("_"))
+def test_no_async_verb_stalls_the_callers_loop_on_a_store_that_is_slow(make_crew, memory, verb):
+    asyncio.run(verb(make_crew, memory()))  # what is only imported once is no stall of the store's
+    slow = Slow()
+    config = CheckpointConfig(location="slow", provider=slow)
+    stall = asyncio.run(longest_stall(verb(make_crew, config)))
+    assert threading.main_thread() not in slow.threads
+    assert stall < DELAY * 0.9  # whoever waits for one answer of the store on the loop takes longer
+
+
+def test_a_store_that_opens_slowly_holds_up_nobody_elses_kickoff(make_crew, memory):
+    slow, began, took = Slow(), threading.Event(), []
+
+    def first():
+        began.set()
+        make_crew(["x"], 1, checkpoint=CheckpointConfig(location="slow", provider=slow)).kickoff()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    began.wait()
+    time.sleep(0.02)
+    clock = time.perf_counter()
+    make_crew(["x"], 1, checkpoint=memory()).kickoff()
+    took.append(time.perf_counter() - clock)
+    thread.join()
+    assert took[0] < DELAY
+
+
+def test_kickoffs_that_open_one_location_at_once_share_one_store(make_crew):
+    slow = Slow()
+    opened = []
+
+    class Counted(Slow):
+        def open(self, location):
+            opened.append(location)
+            return slow.open(location)
+
+    config = CheckpointConfig(location="slow", provider=Counted())
+    crew = make_crew(lambda messages: "x", 1, checkpoint=config)
+
+    async def all_at_once():
+        await asyncio.gather(*(crew.akickoff() for _ in range(4)))
+
+    asyncio.run(all_at_once())
+    assert opened == ["slow"]
