@@ -43,7 +43,7 @@ class Slow(ScriptedLLM):
             await asyncio.sleep(0.01)
         return await super().acall(messages, **context)
 
-who = Agent(role="Worker", goal="work", llm=Slow(lambda messages: "from the child"))
+who = Agent(role="Worker", goal="work", backstory="works", llm=Slow(lambda messages: "from the child"))
 tasks = []
 for n in range(3):
     tasks.append(Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=who, context=tasks[-1:]))
