@@ -187,3 +187,23 @@ def test_a_crew_that_was_cut_in_a_flow_reports_all_it_cost_when_it_has_gone_on(m
         cut_short.kickoff(run_id="u")
     fails = False
     assert cut_short.kickoff(run_id="u") == 3
+
+
+def test_a_recorded_crew_in_a_flow_without_a_record_reports_its_usage_and_the_flow_counts_it(config, capsys):
+    ended = []
+    event_bus.on(FlowFinishedEvent)(lambda source, event: ended.append(event.usage.requests))
+
+    def begun():
+        @flow
+        def unrecorded():
+            crew("b").kickoff()
+            return crew("a", 3, checkpoint=config(), verbose=True).kickoff(run_id="own").token_usage.requests
+
+        handle = unrecorded.submit()
+        return handle.result(), handle.usage.requests
+
+    assert begun() == (3, 5)
+    assert history(config).run("own").usage.requests == 3
+    assert "crew a has finished: 30 tokens" in capsys.readouterr().out
+    assert begun() == (3, 5)  # answered from the record: what it has cost stays what it has cost
+    assert ended == [5, 5]
