@@ -27,7 +27,7 @@ from crewlite.runtime.facts import facts_of
 from crewlite.runtime.fork import ForkVerb
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.questions import Comparison, Drifted
-from crewlite.runtime.rebuild import Rebuild, find
+from crewlite.runtime.rebuild import Bind, Rebuild, find
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
@@ -71,13 +71,14 @@ class Agent(Definition):
     fork: ClassVar[ForkVerb] = ForkVerb()
 
     @classmethod
-    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
         """Rebuild an agent that ran alone from what its run recorded; its `kickoff()` goes on with that run.
 
         Args:
             config: A ref to the run, or CheckpointConfig(restore_from=ref).
             bind: What no record holds, by path (`llm`, `tools.search`, `response_format`) or last word (`search`).
-                None as a value leaves the part out.
+                None as a value leaves the part out. A list of tools binds each by its name. An `LLM(...)` is rebuilt
+                from its settings if its key is in the environment.
 
         Raises:
             BindMissing: live parts that were not passed; it lists all of them.

@@ -31,6 +31,7 @@ from crewlite.runtime.facts import facts_of
 from crewlite.runtime.fork import ForkVerb
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
+from crewlite.runtime.rebuild import Bind
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
 from crewlite.state.fork import TEMPLATES
@@ -88,7 +89,7 @@ class Crew(Definition):
     fork: ClassVar[ForkVerb] = ForkVerb()
 
     @classmethod
-    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
         """Rebuild a crew from what its run recorded; its `kickoff()` goes on with that run.
 
         What is plain was recorded. Models, tools, callbacks and classes were not: only that there were some, and what
@@ -100,7 +101,8 @@ class Crew(Definition):
             bind: What no record holds, by path (`agents.Researcher.llm`, `agents.Researcher.tools.search`,
                 `tasks.research.callback`, `llm` for the crew's own) or by last word: `search` binds every missing tool
                 of that name. None as a value leaves the part out. The path of a plain field overrides what was
-                recorded.
+                recorded. A list of tools binds each by its name. An `LLM(...)` is rebuilt from its settings if its key
+                is in the environment.
 
         Raises:
             BindMissing: live parts that were not passed; it lists all of them.

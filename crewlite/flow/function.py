@@ -27,6 +27,7 @@ from crewlite.runtime.fork import Fork
 from crewlite.runtime.future import on
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
+from crewlite.runtime.rebuild import Bind
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
@@ -193,7 +194,7 @@ class FlowFunction(Generic[P, R]):
         return identity_of("flow", self.name)
 
     @classmethod
-    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Self:
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
         """No record holds a function. Raises ConfigError."""
         raise ConfigError(
             "A flow is a function, which no record holds: kick off the function itself, from_checkpoint=..."

@@ -155,6 +155,10 @@ class BaseLLM:
     async def ready(self) -> None:
         """Make what calls need. Raises what would make every call fail; awaited before anything is paid."""
 
+    def plain_settings(self) -> dict[str, Any] | None:
+        """Plain data to make the same model from, without keys; None if that is not all of it."""
+        return None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
 

@@ -109,6 +109,12 @@ def is_address(value: object) -> bool:
         return False
 
 
+def is_here(base_url: object) -> bool:
+    """Whether an address is on this machine, and has no login in it."""
+    where = urlsplit(base_url) if is_address(base_url) and isinstance(base_url, str) else None
+    return bool(where and where.hostname in ("localhost", "127.0.0.1", "::1") and not where.username)
+
+
 @dataclass(frozen=True)
 class Login:
     """The login of `http://name:password@host`, sent as the header it means: clients refuse it beside a key."""

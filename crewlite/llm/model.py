@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
@@ -30,6 +32,10 @@ from crewlite.secrets import Secrets
 log = logging.getLogger("crewlite.llm")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")
+_PLAIN = (
+    *("api_version", "temperature", "top_p", "max_tokens", "stop", "seed", "timeout", "idle_timeout"),
+    *("reasoning_effort", "stream"),
+)
 _NO_SETTINGS = ("self", "__class__", "unknown")  # in the frame of the constructor
 
 
@@ -110,6 +116,41 @@ class LLM(BaseLLM):
     def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
         """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
         return ask_outside(self, messages, context)
+
+    def plain_settings(self) -> dict[str, Any] | None:
+        """What differs from the defaults, without keys; None with headers, classes, or an address elsewhere."""
+        spares = [spare.plain_settings() for spare in self.fallbacks]
+        if type(self) is not LLM or self.extra or self.extra_headers or self.response_format or None in spares:
+            return None
+        if self.base_url and not keys.is_here(self.base_url):
+            return None
+        usual = inspect.signature(LLM).parameters
+        settings = {
+            name: getattr(self, name) for name in (*_PLAIN, "base_url") if getattr(self, name) != usual[name].default
+        }
+        settings |= {"tool_protocol": self.tool_protocol} if self._decided else {}
+        settings |= {"fallbacks": spares} if spares else {}
+        return {"model": self.model, **settings, **({"key": True} if self.api_key else {})}
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> LLM | None:
+        """The model of `plain_settings`, its key from the environment; None if a key is not there, or not all fits.
+
+        Settings are read from a record, so they never send a key to an address on another machine.
+        """
+        given = {name: value for name, value in settings.items() if name in (*_PLAIN, "base_url", "tool_protocol")}
+        spares = [cls.of_settings(spare) for spare in settings.get("fallbacks", ())]
+        model, base_url = str(settings.get("model")), settings.get("base_url")
+        provider = model.partition("/")[0]
+        there = any(os.environ.get(name) for name in keys.NAMES.get(provider, ()))
+        if keys.missing(provider, None, base_url) or (settings.get("key") and not there) or None in spares:
+            return None
+        if base_url and not keys.is_here(base_url):
+            return None
+        try:
+            return cls(model, fallbacks=[spare for spare in spares if spare], **given)
+        except (ConfigError, TypeError, ValueError):  # a record that says what no crewlite wrote
+            return None
 
     async def acall(
         self,

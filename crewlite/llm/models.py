@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
@@ -33,6 +33,11 @@ def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
             found = type(own).__name__  # not the value: it may hold a key
             raise ConfigError(f"Agent {agent!r} has a {found} as llm; wanted a BaseLLM or the name of a model")
     raise NoModel([agent])
+
+
+def of_settings(settings: Mapping[str, Any]) -> BaseLLM | None:
+    """The model that a record holds the settings of; None if its key is not in the environment, or they do not fit."""
+    return model.LLM.of_settings(settings)
 
 
 def named(name: str) -> BaseLLM:

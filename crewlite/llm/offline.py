@@ -36,6 +36,10 @@ class OfflineLLM(BaseLLM):
 
     model = "offline"
 
+    def plain_settings(self) -> dict[str, Any]:
+        """There are none but its name."""
+        return {"model": self.model}
+
     async def acall(self, messages: list[Message], **context: Any) -> LLMReply:
         """The next calls to make, or the answer."""
         talk = _Talk.of(messages)

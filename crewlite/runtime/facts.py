@@ -1,7 +1,7 @@
 """What of a definition is recorded: plain fields as data, and of live ones only what they are called.
 
 A run can then be rebuilt where the script that made it is not at hand (`rebuild`). No live object is ever written:
-a model, a tool, a function or a class leaves no more than its name.
+a tool, a function or a class leaves no more than its name, a model by name its plain settings, and never a key.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
     """
     facts: Facts = {}
     live: dict[str, str | list[str]] = {}
+    models: dict[str, dict[str, Any]] = {}
     for name, field in type(definition).model_fields.items():
         value = getattr(definition, name)
         if name in apart or value is field.default:
@@ -39,11 +40,13 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
             facts[name] = facts_of(value, CheckpointConfig, OF_THE_STORE)
         elif plain is _LIVE:
             live[name] = _called(value)
+            if isinstance(value, BaseLLM) and (settings := value.plain_settings()):
+                models[name] = settings
         elif plain != _plain(field.default):
             facts[name] = plain
     if type(definition) is not base:
         live["class"] = type(definition).__name__
-    return facts | ({"live": live} if live else {})
+    return facts | ({"live": live} if live else {}) | ({"models": models} if models else {})
 
 
 def is_plain(data: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoff import FromCheckpoint
+from crewlite.runtime.rebuild import Bind
 from crewlite.secrets import Secrets
 from crewlite.state.bring import brought
 from crewlite.state.config import CheckpointConfig, defaults
@@ -23,7 +24,7 @@ class Forkable(Protocol):
         """Where its runs are kept."""
 
     @classmethod
-    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Mapping[str, Any] | None = None) -> Any:
+    def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Any:
         """Rebuild a definition from a record."""
 
     def bound_to(self, config: object) -> Any:
@@ -67,7 +68,7 @@ class Fork(Generic[D]):
         edits: Mapping[str, Any] | None = None,
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
-        bind: Mapping[str, Any] | None = None,
+        bind: Bind = None,
     ) -> D:
         """Begin a branch at a checkpoint and return this definition, bound to it: its kickoff goes on from there.
 

@@ -7,12 +7,13 @@ plain field, or the definition refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
+from crewlite.llm.models import of_settings
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
 from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import MASK
@@ -23,9 +24,10 @@ from crewlite.state.lineage import recorded
 from crewlite.state.locate import Located, locate
 from crewlite.state.record import Record
 from crewlite.tools.base import BaseTool
+from crewlite.tools.toolbox import as_tools
 
 D = TypeVar("D", bound=Described)
-Bind = Mapping[str, Any] | None
+Bind = Mapping[str, Any] | Sequence[Any] | None
 _UNSET = object()
 _WANTED = {
     "llm": "the model {!r}",
@@ -134,7 +136,7 @@ class Rebuild:
         live = facts.get("live", {}) if isinstance(facts, dict) else None
         if not isinstance(facts, dict) or not isinstance(live, dict):
             raise self.found.damaged(f"{what} holds no fields")
-        names = {*base.model_fields, *facts, *live} - {"live", "class", *apart, *known}
+        names = {*base.model_fields, *facts, *live} - {"live", "models", "class", *apart, *known}
         fields = {name: self._field(name, facts, live, (*path, name)) for name in sorted(names)}
         given = "class" not in live or (_is_of_the_caller(base) and live["class"] == base.__name__)
         own = None if given else self.live((*path, "class"), live["class"])
@@ -145,7 +147,7 @@ class Rebuild:
             called = live[name]
             if isinstance(called, list):
                 return [self.live((*path, str(item)), item, name) for item in called]
-            return self.live(path, called)
+            return self._model(self.live(path, called), facts.get("models"))
         value = facts.get(name, _UNSET)
         if name == "checkpoint" and isinstance(value, dict):
             return self._checkpoint(value, path)
@@ -154,6 +156,14 @@ class Rebuild:
         if MASK in str(value):
             return self._add(Part(path, wanted="its text, which held a secret"))
         return self._add(Part(path, value))
+
+    def _model(self, part: Part, models: object) -> Part:
+        """A live part; a model whose settings are recorded need not be passed, if its key is in the environment."""
+        settings = models.get(part.path[-1]) if isinstance(models, dict) else None
+        if isinstance(settings, dict) and MASK not in str(settings):
+            model = of_settings(settings)
+            part.value = _UNSET if model is None else model
+        return part
 
     def _checkpoint(self, facts: Facts, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
         config, known = self.found.config, dict[str, object]()
@@ -171,8 +181,12 @@ class Rebuild:
 
         Raises BindMissing for all that is live and was not passed, ConfigError for a key that fills nothing.
         """
+        if isinstance(bind, list | tuple):
+            bind = _by_name(bind)
         if not isinstance(bind, Mapping | None):
-            raise ConfigError(f"bind is {bind!r}; wanted names and live objects, such as {{'llm': ...}}")
+            raise ConfigError(
+                f"bind is {bind!r}; wanted names and live objects, such as {{'llm': ...}}, or a list of tools"
+            )
         chosen = {key: self._named(key) for key in bind or {}}
         for exact in (False, True):  # a whole path wins over a last word
             for key, parts in chosen.items():
@@ -181,7 +195,7 @@ class Rebuild:
                         part.key, part.value = key, (bind or {})[key]
         used = {part.key for part in self._parts}
         unused = [self._hint(str(key)) for key in chosen if key not in used]
-        if missing := {part.name: part.wanted for part in self._parts if part.wanted and part.key is None}:
+        if missing := {part.name: part.wanted for part in self._parts if _is_missing(part)}:
             raise BindMissing(self.found.where, missing, unused)
         if unused:
             raise ConfigError(f"bind: {'; '.join(unused)}")
@@ -195,6 +209,15 @@ class Rebuild:
         names = list(dict.fromkeys([*live, *(part.name for part in self._parts)]))
         known = meant(key, names) or f"it takes {', '.join(live[::2]) or 'nothing'}"
         return f"{key!r} is nothing to bind here; {known}"
+
+
+def _is_missing(part: Part) -> bool:
+    return bool(part.wanted) and part.key is None and part.value is _UNSET
+
+
+def _by_name(tools: list[Any] | tuple[Any, ...]) -> dict[str, BaseTool]:
+    made: Any = as_tools(tools)
+    return {tool.name: tool for tool in made}
 
 
 class Draft(Generic[D]):

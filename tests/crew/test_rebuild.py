@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import BaseModel
 
-from crewlite import Agent, BaseTool, CheckpointConfig, Crew, History, Process, Task, ToolCall, tool
+from crewlite import LLM, Agent, BaseTool, CheckpointConfig, Crew, History, Process, Task, ToolCall, tool
 from crewlite.errors import (
     BindMissing,
     ConfigError,
@@ -204,7 +204,7 @@ def test_what_does_not_fit_its_place_is_refused(on_disk):
         with pytest.raises(ConfigError, match=f"{name}|callback"):
             Crew.from_checkpoint(ref(on_disk), bind={**live, name: value})
     with pytest.raises(ConfigError, match="wanted names and live objects"):
-        Crew.from_checkpoint(ref(on_disk), bind=[search])
+        Crew.from_checkpoint(ref(on_disk), bind=7)
 
 
 def test_a_function_is_bound_as_a_tool_and_none_leaves_a_part_out(on_disk):
@@ -573,3 +573,80 @@ def test_a_process_that_does_not_exist_says_which_does():
     assert not hasattr(Process, "hierarchical") and list(Process) == [Process.sequential]
     with pytest.raises(ConfigError, match="process: Input should be 'sequential'"):
         Crew(tasks=[Task(description="d", expected_output="x")], process="hierarchical")
+
+
+KEY = "sk-live-4f9aQ81zP0bL77Xe2w"
+
+
+@pytest.fixture
+def kept(on_disk, monkeypatch):
+    """Cuts a crew before its second agent, which has a model of these settings; gives what is written of it."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def keep(**settings):
+        first = Agent(role="First", goal="g", llm=ScriptedLLM([Cut()]))
+        second = Agent(role="A", goal="g", llm=LLM("openai/gpt-4o-mini", **settings))
+        tasks = [Task(description=who.role, expected_output="x", agent=who) for who in (first, second)]
+        cut(Crew(tasks=tasks, checkpoint=on_disk()))
+        return b"".join(path.read_bytes() for path in Path(on_disk().location).parent.rglob("*") if path.is_file())
+
+    return keep
+
+
+FIRST = {"agents.First.llm": ScriptedLLM([])}
+
+
+def test_a_model_is_rebuilt_from_its_settings_and_its_key_is_never_written(kept, on_disk):
+    more = {"temperature": 0.25, "fallbacks": ["offline"], "stop": ["END"], "base_url": "http://127.0.0.1:9/v1"}
+    assert KEY.encode() not in kept(api_key=KEY, **more)
+    for make in (Crew.from_checkpoint, Crew.fork):
+        llm = make(ref(on_disk), bind=FIRST).tasks[1].agent.llm
+        assert (llm.model, llm.temperature, llm.stop, llm.max_tokens) == ("openai/gpt-4o-mini", 0.25, ["END"], None)
+        assert ([spare.model for spare in llm.fallbacks], llm.api_key) == (["offline"], None)
+        assert llm.base_url == "http://127.0.0.1:9/v1"
+
+
+def test_a_model_whose_key_is_not_there_is_to_be_passed(kept, on_disk, monkeypatch):
+    kept(api_key=KEY)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(BindMissing) as caught:
+        Crew.from_checkpoint(ref(on_disk), bind=FIRST)
+    assert caught.value.missing == ("agents.A.llm",)
+    mine = ScriptedLLM([])
+    assert Crew.from_checkpoint(ref(on_disk), bind={"llm": mine}).tasks[1].agent.llm is mine
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"extra_headers": {"X-Team": "tides"}}, {"extra": {"user": "ann"}}, {"base_url": "http://elsewhere.example/v1"}],
+    ids=str,
+)
+def test_a_model_that_plain_settings_do_not_tell_is_to_be_passed(kept, on_disk, more):
+    kept(**more)
+    with pytest.raises(BindMissing, match=r"agents\.A\.llm"):
+        Crew.from_checkpoint(ref(on_disk), bind=FIRST)
+
+
+def test_tools_are_bound_by_their_names_when_they_come_as_a_list(on_disk):
+    who = Agent(role="A", goal="g", llm="offline", tools=[search])
+    crew = Crew(tasks=[Task(description="d", expected_output="x", agent=who)], checkpoint=on_disk())
+    result = crew.kickoff(run_id="r")
+    again = Crew.from_checkpoint(ref(on_disk), bind=[search])
+    assert again.tasks[0].agent.tools == (search,)
+    assert again.kickoff().raw == result.raw
+    with pytest.raises(ConfigError, match=r"tools\[0\] is an object"):
+        Crew.from_checkpoint(ref(on_disk), bind=[object()])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "openai/x", "base_url": "http://elsewhere.example/v1"},
+        {"model": "openai/x", "base_url": "http://localhost@elsewhere.example/v1"},
+        {"model": "openai/x", "fallbacks": [{"model": "openai/x", "base_url": "http://elsewhere.example/v1"}]},
+        {"model": "openai/x", "max_tokens": "many"},
+    ],
+)
+def test_a_record_never_sends_a_key_elsewhere(settings, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert LLM.of_settings(settings) is None

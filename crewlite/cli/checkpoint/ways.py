@@ -80,7 +80,8 @@ def ref_of(run: RunHistory) -> str:
 def _has_live(facts: object) -> bool:
     """Whether a recorded definition has parts of which only the names are recorded."""
     if isinstance(facts, dict):
-        return bool(facts.get("live")) or any(map(_has_live, facts.values()))
+        live = facts.get("live", {}).keys() - facts.get("models", {}).keys()
+        return bool(live) or any(map(_has_live, facts.values()))
     return isinstance(facts, list) and any(map(_has_live, facts))
 
 
