@@ -174,11 +174,14 @@ def test_a_call_in_doubt_waits_for_an_answer(shop):
     assert shop.paid() == ["pay"]
 
 
-def test_an_agents_run_goes_on_and_is_asked_something_else_in_a_fork(shop):
+def test_an_agents_run_goes_on_and_is_given_a_further_instruction_in_a_fork(shop):
     assert killed(shop, "Well", "run", "crews:clerk", "--message", "Well?", "--run-id", "r") == ["Well?"]
     assert shop.ask("checkpoint", "resume", "--crew", "crews:clerk").stdout == "[Well?]\n"
     done = shop.ask("checkpoint", "fork", "--crew", "crews:clerk", "--message", "Why?")
-    assert (done.returncode, done.stdout) == (0, "[Why?]\n")
+    assert (done.returncode, done.stdout) == (0, "[Well?]\n"), "the model that is asked here quotes what was said first"
+    with History(shop.path / ".checkpoints") as history:
+        forked = next(run for run in history.runs() if run.base)
+    assert [said["content"] for said in forked.inputs["messages"]] == ["Well?", "[Well?]", "Why?"]
     assert shop.ask("checkpoint", "fork", "--crew", "crews:clerk", "--input", "a=b").returncode == 2
 
 
