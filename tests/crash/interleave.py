@@ -107,13 +107,13 @@ class Explorer:
         other = self._act(world, verb, act) if act == "goes on" else None
         if other and not other.stopped():
             return [f"{act}: it did not begin: {other.end()}"]
-        interrupted = self._verb(world, verb, at)
+        interrupted, stopped = self._verb(world, verb, at), None
         if interrupted.stopped():
             if other:
                 other.go()
             else:
                 other = self._act(world, verb, act)
-            holds = other.stopped(PATIENT, unless_it_waits=True) or act == "goes on"
+            stopped = other.stopped(PATIENT, unless_it_waits=True)
         elif other is None:  # this time it was over before
             interrupted.end()
             return []
@@ -122,7 +122,7 @@ class Explorer:
         other.go()
         of_act = other.end()
         of_verb.said = of_verb.said and of_verb.said["said"]
-        broken = self._at_work(world, verb, act, of_verb, of_act, holds=holds)
+        broken = self._at_work(world, verb, act, of_verb, of_act, holds=bool(stopped) or act == "goes on")
         return broken + self._judged(world, scene, verb, act, of_verb, of_act)
 
     def _judged(self, world: Path, scene: str, verb: str, act: str, of_verb: Outcome, of_act: Outcome) -> list[str]:
