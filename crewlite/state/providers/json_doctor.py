@@ -7,9 +7,10 @@ they are. What is damaged gets the name `<file>.aside-<digest>`, which nothing e
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -248,9 +249,8 @@ class JsonDoctor:
 
     def _leftovers(self) -> None:
         """What was being written or taken away when somebody was killed, long ago."""
-        for inside in sorted(
-            path for where in (".*", "cache/.*", "heads/**/*", "journal/**/*") for path in self._root.glob(where)
-        ):
+        written = [path for where in (".*", "cache/.*") for path in self._root.glob(where)]
+        for inside in sorted([*written, *_within(self._root / "heads"), *_within(self._root / "journal")]):
             directory = bool(_BEING_MADE.fullmatch(inside.name)) and inside.is_dir() and not inside.is_symlink()
             if not directory and not _TEMPORARY.fullmatch(inside.name):
                 continue
@@ -273,6 +273,12 @@ class JsonDoctor:
             except FileExistsError:
                 remedy = "It was written to in this very moment, so it was left alone: ask again."
         self._found.append(replace(finding, remedy=remedy, repaired=repaired))
+
+
+def _within(directory: Path) -> Iterator[Path]:
+    """All that is below a directory. What is taken away meanwhile is left out, where a glob would raise."""
+    for where, directories, files in os.walk(directory):
+        yield from (Path(where, name) for name in (*directories, *files))
 
 
 def _put(path: Path, data: bytes) -> None:
