@@ -41,8 +41,14 @@ def name_place(journal: Journal, make: Callable[[], Facts], at: Writer | None) -
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
         facts = make()
+        place = facts["place"]
+        lane.pinned.add(place["seq"])  # before it is looked whether it is folded: one of the two sees the other
+        if place["seq"] < lane.tidied and place["seq"] not in {each["seq"] for each in journal.record.places.values()}:
+            lane.pinned.discard(place["seq"])
+            raise StoreError(lane.store.location, "this moment is too long ago: what was recorded since is compacted")
 
         def done(error: BaseException | None) -> None:
+            lane.pinned.discard(place["seq"])
             if error:
                 named.set_exception(StoreError(lane.store.location, f"the checkpoint was not saved: {error}"))
             else:

@@ -51,6 +51,8 @@ class Lane:
     """Places that forks stand on."""
     drops: bool = False
     """Checkpoints were dropped since forks were last looked for."""
+    pinned: set[int] = field(default_factory=set)
+    """Commits that are being named by hand, and stay where they are."""
     tidied: int = 0
     """Where the branch was when inner detail was last dropped."""
     moved: bool = False
@@ -254,8 +256,8 @@ class Writer:
                 try:
                     lane.bases = bases(self.store.branches(lane.run_id), lane.branch)
                     if lane.seq >= 2 * lane.tidied + _FIRST_TIDYING:
-                        tidy(self.store, lane.run_id, lane.branch)
-                        lane.tidied = lane.seq
+                        lane.tidied = lane.seq  # before it is asked what is pinned: see by_hand.name_place
+                        tidy(self.store, lane.run_id, lane.branch, tuple(lane.pinned))
                 except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                     log.warning("%s/%s could not be tidied: %s", lane.run_id, lane.branch, error)
 
