@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewlite.errors import RefError
+from crewlite.errors import RefError, nearest
 from crewlite.refs import Ref, parse
 from crewlite.state.checkpoints.choose import meant
 from crewlite.state.entry import Facts
@@ -149,7 +149,8 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
             if ref.at is None:
                 places = store.places(ref.path) or _stood_on(store, ref.path)
                 return _one_place(places, provider, location, text)
-            raise RefError(text, f"names no run or branch in {location}", [f"{b.run_id}/{b.branch}" for b in branches])
+            names = nearest(text, [f"{b.run_id}/{b.branch}" for b in branches])
+            raise RefError(text, f"names no run or branch in {location}", names)
         if ref.at is None and not ref.back:
             return Located(provider, location, chosen.run_id, chosen.branch)
         record = recorded(store, chosen.run_id, chosen.branch)

@@ -525,3 +525,8 @@ def test_the_default_location_of_a_database_is_as_it_was(tmp_path, monkeypatch):
     config = CheckpointConfig(provider=SqliteProvider())
     Agent(role="W", goal="w", llm=ScriptedLLM(["well"]), checkpoint=config).kickoff("Well?", run_id="own")
     assert (tmp_path / ".checkpoints.db").is_file()
+
+
+def test_a_mistyped_run_is_told_with_the_nearest_first(location):
+    text = ask("show", "reprot@task:facts", "--location", location, code=1, said="stderr")
+    assert "Candidates: report/" in text
