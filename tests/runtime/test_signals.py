@@ -468,7 +468,8 @@ def test_a_crew_inside_a_run_says_that_it_does_not_listen(caplog, own_handler):
         """Ask another crew."""
         return (await inner.akickoff({"more": ""})).raw
 
-    agent = Agent(role="W", goal="g", llm=ScriptedLLM([ToolCall("ask_others", {}), "done"]), tools=[ask_others])
+    llm = ScriptedLLM([ToolCall("ask_others", {}), "done"])
+    agent = Agent(role="W", goal="g", llm=llm, tools=[ask_others], checkpoint=True)
     with caplog.at_level(logging.WARNING):
         agent.kickoff("Well?")
     [record] = caplog.records
