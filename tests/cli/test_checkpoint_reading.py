@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, RefError
 from crewlite.events import TaskCompletedEvent
 from crewlite.state import RuntimeState, SqliteProvider
 from crewlite.testing import ScriptedLLM, ToolCall
@@ -528,5 +528,6 @@ def test_the_default_location_of_a_database_is_as_it_was(tmp_path, monkeypatch):
 
 
 def test_a_mistyped_run_is_told_with_the_nearest_first(location):
-    text = ask("show", "reprot@task:facts", "--location", location, code=1, said="stderr")
-    assert "Candidates: report/" in text
+    with History(location) as history, pytest.raises(RefError) as caught:
+        history.checkpoint("reprot@task:facts")
+    assert caught.value.candidates[0].startswith("report/")
