@@ -191,13 +191,13 @@ def append(
 
 
 @contextlib.contextmanager
-def held(path: Path, flags: int = os.O_RDWR, *, shared: bool = False) -> Iterator[IO[bytes]]:
+def held(path: Path, flags: int) -> Iterator[IO[bytes]]:
     """The file at `path`, opened and locked against other threads and processes.
 
     Never one that was replaced or removed while the lock was waited for: that would be written to in vain.
     """
     while True:
-        with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file, shared=shared):
+        with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
             if _is_at(file, path):
                 yield file
                 return
@@ -326,7 +326,7 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(file: IO[bytes], *, shared: bool) -> Iterator[None]:
+def _locked(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
     """Hold the advisory lock of an open file against other threads and processes."""
     if fcntl:
         fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)

@@ -11,7 +11,7 @@ import click
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from crewlite import Agent, CheckpointConfig, Crew
-from crewlite.errors import meant
+from crewlite.errors import ConfigError
 from crewlite.flow import FlowFunction
 from crewlite.state.config import defaults
 
@@ -42,7 +42,10 @@ def check_takes(definition: Runnable, inputs: Mapping[str, Any], message: str | 
             raise click.UsageError(
                 f"--model is for crews and agents: what flow {definition.name!r} asks is chosen in its code"
             )
-        _check_names(definition, inputs)
+        try:
+            definition.as_inputs(inputs)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from None
 
 
 def check_whole(definition: Runnable, inputs: Mapping[str, Any], message: str | None) -> None:
@@ -100,17 +103,6 @@ def on_model(definition: Runnable, model: str) -> Runnable:
         tasks[task] = task.model_copy(update={"agent": agent, "context": context})
     agents = tuple(people[agent] for agent in definition.agents)
     return definition.model_copy(update={"llm": model, "agents": agents, "tasks": tuple(tasks.values())})
-
-
-def _check_names(flow: Flow, inputs: Mapping[str, Any]) -> None:
-    signature = inspect.signature(flow.func)
-    try:
-        signature.bind_partial(**inputs)
-    except TypeError as error:
-        close = [hint for name in inputs if (hint := meant(name, signature.parameters))]
-        raise click.UsageError(
-            f"flow {flow.name!r}: {'; '.join((str(error), *close[:1]))}; it takes {signature}"
-        ) from None
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.binding import described, rebound
-from crewlite.crew.drift import compare, shares
+from crewlite.crew.drift import Cast, compare, shares
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.rebuild import rebuilt
-from crewlite.crew.step import Cast, crew_step, question
+from crewlite.crew.step import crew_step, question
 from crewlite.definition import Definition
 from crewlite.durable import together
 from crewlite.errors import ConfigError, NoModel

@@ -17,6 +17,7 @@ from crewlite.task.step import Filled, Given
 from crewlite.task.task import Task
 
 Cast = Sequence[tuple[Task, Agent, BaseLLM]]
+"""The tasks of a crew in order, each with its agent and its model."""
 
 
 def compare(record: Record, cast: Cast, inputs: Mapping[str, Any]) -> Comparison:
@@ -29,7 +30,7 @@ def compare(record: Record, cast: Cast, inputs: Mapping[str, Any]) -> Comparison
 
 def shares(record: Record, cast: Cast, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
     """Whether a crew has a task in common with what was recorded, masked: a name, or a question."""
-    known = decoded_inputs(record)
+    known = codec.decode(record.run["inputs"])
     recorded = [
         (fact.get("name"), fact["description"], _filled(fact["description"], known))
         for fact in record.run["definition"]["tasks"]
@@ -49,12 +50,6 @@ def kept(record: Record, address: str, filled: Filled, context: Sequence[Given])
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
     """A task's output with the texts that it answers."""
     return output.model_copy(update=dict(drifted.answered)) if drifted else output
-
-
-def decoded_inputs(record: Record) -> Mapping[str, Any]:
-    """The inputs that the run goes by."""
-    inputs: Mapping[str, Any] = codec.decode(record.run["inputs"])
-    return inputs
 
 
 def _drifted(record: Record, cast: Cast, inputs: Mapping[str, Any], addresses: Mapping[Task, str]) -> Iterator[Drifted]:

@@ -10,11 +10,10 @@ from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.codec import decode
 from crewlite.crew.binding import match
-from crewlite.crew.drift import answered, compare, kept
+from crewlite.crew.drift import Cast, answered, compare, kept
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import Drift, Scope, Stamp, Step
 from crewlite.errors import MissingInput
-from crewlite.llm.base import BaseLLM
 from crewlite.llm.call import ways
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import Run
@@ -26,8 +25,6 @@ from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.crew.crew import Crew
-
-Cast = list[tuple[Task, Agent, BaseLLM]]
 
 
 def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:

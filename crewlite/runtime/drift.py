@@ -5,6 +5,7 @@ What hangs on a failure that is tried again is let off, and so is a fork that wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec
@@ -39,6 +40,13 @@ def diverged(frame: Frame, step: Step[Any], recorded: Outcome, fingerprint: str)
         raise NonDeterminism(run.run_id, address, expected, found)
     frame.live = True
     return False
+
+
+def kept_answers(frame: Frame, recorded: Outcome, fingerprint: str) -> Sequence[str]:
+    """The addresses whose answers a reused outcome keeps although they are asked something else now; mostly none."""
+    if recorded.fingerprint == fingerprint or frame.exact or recorded.edited or not recorded.address:
+        return recorded.drifted
+    return [recorded.address]
 
 
 def check_none_missed(frame: Frame) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events
@@ -24,7 +24,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.runtime.drift import check_none_missed, check_none_passed, diverged
+from crewlite.runtime.drift import check_none_missed, check_none_passed, diverged, kept_answers
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.numbering import Numbering
@@ -275,7 +275,7 @@ class Frame:
         recorded = self.run.record.outcomes.get(address)
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = self.run.record.value(address)
-            self.hear(address, recorded.digest, value, self.kept(step, recorded, fingerprint))
+            self.hear(address, recorded.digest, value, kept_answers(self, recorded, fingerprint))
             await self._say_replayed(step, recorded, fingerprint)
             return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
@@ -315,12 +315,6 @@ class Frame:
         if not step.chained:
             return codec.digest([step.kind, step.question])
         return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
-
-    def kept(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> Sequence[str]:
-        """The steps whose answers are kept with this outcome, though they are asked something else; often none."""
-        if recorded.fingerprint == fingerprint or self.exact or recorded.edited or not recorded.address:
-            return recorded.drifted
-        return [recorded.address]
 
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
@@ -383,7 +377,7 @@ class Frame:
             self.run.journal.warn(
                 f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep'): it {how}"
             )
-        drifted = self.kept(step, recorded, fingerprint) if recorded.address else self.run.drifted
+        drifted = kept_answers(self, recorded, fingerprint) if recorded.address else self.run.drifted
         if drifted and "question" not in changed:
             changed.insert(0, "question")
         addresses = tuple(filter(None, drifted))

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
-from crewlite.runtime.drift import check_none_missed
+from crewlite.runtime.drift import check_none_missed, kept_answers
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
@@ -176,7 +176,7 @@ class DryFrame(Frame):
                 run.traces.add(address, step.kind, value)
             else:
                 run.steps.append(_told(recorded))
-            self.hear(address, recorded.digest, value, self.kept(step, recorded, fingerprint))
+            self.hear(address, recorded.digest, value, kept_answers(self, recorded, fingerprint))
             return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
             run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")

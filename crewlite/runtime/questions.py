@@ -13,7 +13,6 @@ from typing import Literal
 OnDrift = Literal["keep", "rerun", "error"]
 Verdict = Literal["stored", "go on", "refused", "drifted"]
 
-
 _SHOWN = 80  # characters of a question that a message shows
 
 
@@ -55,19 +54,19 @@ class Comparison:
 def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:
     """What a kickoff of a finished run does.
 
-    stored: return the recorded result. go on: run what has changed. refused: RunMismatch. drifted: TaskDrifted.
+    stored: return the recorded result. go on: run what has changed. refused: raise QuestionsChanged.
+    drifted: raise TaskDrifted.
     `on_drift` is None where nobody has said it. `same_result`: the result was made for the very question that is asked
     now, so whoever repeats a kickoff gets its result again, kept answers included.
     """
-    if not now.drifted:
-        return "stored" if now.same_steps else "go on"
-    if on_drift == "error":
-        return "drifted"
-    if on_drift == "rerun":
-        return "go on"
-    if on_drift == "keep" or same_result:
-        return "stored" if now.same_steps else "go on"
-    return "refused"
+    if now.drifted:
+        if on_drift == "error":
+            return "drifted"
+        if on_drift == "rerun":
+            return "go on"
+        if on_drift is None and not same_result:
+            return "refused"
+    return "stored" if now.same_steps else "go on"
 
 
 def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: str) -> bool:

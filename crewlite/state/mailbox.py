@@ -6,7 +6,6 @@ So nobody waits for a loop that stands still, or for a run that is over.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -36,6 +35,9 @@ class Mailbox:
         self._serve()
 
     def _serve(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self._acts.popleft()()
+        while self._acts:
+            try:
+                act = self._acts.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            act()

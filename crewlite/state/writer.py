@@ -304,17 +304,11 @@ def _tell(dones: list[Done], error: BaseException | None) -> None:
         done(error)
 
 
-class _Gate:
-    """Held by whoever opens a location, so that those who come meanwhile share what it opens."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
 _SHARED = (JsonProvider, SqliteProvider)  # two of these are one; of others nobody knows
 _open: dict[tuple[str, str], Writer] = {}
-_gates: WeakValueDictionary[tuple[str, str], _Gate] = WeakValueDictionary()
-_lock = threading.Lock()  # never held while a store is asked
+_opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
+"""Held by whoever opens a location, so that those who come meanwhile share the writer."""
+_lock = threading.Lock()  # never held during a call of a store
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
@@ -323,8 +317,8 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
     if writer := _used(key):
         return writer
     with _lock:
-        gate = _gates.setdefault(key, _Gate())
-    with gate.lock:
+        opening = _opening.setdefault(key, threading.Lock())
+    with opening:
         return _used(key) or _opened(provider, location, key)
 
 
@@ -372,7 +366,7 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
 def _forget() -> None:
     global _lock
     _open.clear()
-    _gates.clear()
+    _opening.clear()
     _lock = threading.Lock()
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 rich = lazy("rich.console")
-rich_cells = lazy("rich.cells")
 rich_text = lazy("rich.text")
 events_console = lazy("crewlite.events.console")
 

@@ -81,7 +81,7 @@ class JsonDoctor:
                 self._untouched.add((run_id, branch))
             del journals[branch]
         for branch, entries in journals.items():
-            self._views(run_id, entries, self._writers[run_id, branch])
+            self._views(entries, self._writers[run_id, branch])
 
     def _journal(self, path: Path, run_id: str, branch: str) -> list[Entry]:
         """The sound entries of a journal. What is broken is told, and with `repair` mended."""
@@ -180,7 +180,7 @@ class JsonDoctor:
         if (data := _bytes(path)) is not None:
             _set_aside(path, data)
 
-    def _views(self, run_id: str, entries: list[Entry], writer: str | None) -> None:
+    def _views(self, entries: list[Entry], writer: str | None) -> None:
         """The checkpoint files of a journal."""
         sound = newest_sound_place(entries, self._store.ref)
         self._dropped |= {gone for entry in entries for gone, _ in entry.facts.get("drops", ())}

@@ -123,11 +123,10 @@ def _listing(history: History, seen: Seen, own: dict[str, set[str]]) -> Iterable
         yield f"{len(missing)} checkpoints of journals are not listed"
 
 
-def go_on(site: Site, seen: Seen, branches: Iterable[str] | None = None) -> list[str]:
+def go_on(site: Site, seen: Seen) -> list[str]:
     """Go on with every branch to its end: what is wrong with what comes of it."""
     wrong = []
-    for name in sorted(seen.runs if branches is None else branches):
-        run = seen.runs[name]
+    for name, run in sorted(seen.runs.items()):
         if run["at_work"] or name.startswith(f"{BYSTANDER}/"):
             continue
         before = len(site.trace.lines())
