@@ -381,10 +381,10 @@ def test_a_store_that_cannot_work_is_told_before_anything_is_paid(make_crew, tmp
         assert llm.calls == []
 
 
-def test_a_database_without_a_suffix_gets_one(make_crew, tmp_path):
+def test_a_database_is_the_file_at_its_location(make_crew, tmp_path):
     config = CheckpointConfig(location=tmp_path / "runs", provider=SqliteProvider())
     make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
-    assert (tmp_path / "runs.db").exists()
+    assert (tmp_path / "runs").is_file()
     assert make_crew([], checkpoint=config).kickoff(run_id="r").raw == "c"
 
 
