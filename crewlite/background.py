@@ -92,6 +92,21 @@ def _ended_by(error: BaseException) -> RuntimeError:
     return RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})")
 
 
+async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
+    """Open something in a thread. If the caller is cancelled meanwhile, it is released as soon as it is open."""
+
+    def undo(opening: asyncio.Future[T]) -> None:
+        if not opening.cancelled() and not opening.exception():
+            release(opening.result())
+
+    opening = asyncio.ensure_future(in_thread(open_))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(undo)
+        raise
+
+
 async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call blocking `fn` in a daemon thread of its own, with the caller's context variables.
 

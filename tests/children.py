@@ -31,13 +31,17 @@ _begun: list[Child] = []
 
 
 class Child(subprocess.Popen):
-    """A process in a group of its own, begun like any Popen."""
+    """A process in a group of its own, begun like any Popen.
 
-    def __init__(self, command: Any, **options: Any) -> None:
+    One that is `shared` serves several tests: it is not ended with the one that began it, but by whoever began it.
+    """
+
+    def __init__(self, command: Any, *, shared: bool = False, **options: Any) -> None:
         if os.name == "posix" and not options.get("start_new_session"):  # a new session is a group too
             options["process_group"] = 0
         super().__init__(command, **options)
-        _begun.append(self)
+        if not shared:
+            _begun.append(self)
 
     def communicate(self, input: Any = None, timeout: float | None = PATIENCE) -> tuple[Any, Any]:
         return super().communicate(input, timeout)

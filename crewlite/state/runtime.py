@@ -18,6 +18,7 @@ from crewlite.state.record import SNAPSHOT, Record
 from crewlite.state.subscriber import new_place
 from crewlite.state.values.bag import Bag
 from crewlite.state.values.opened import opened, wait_for
+from crewlite.state.writer import Writer
 from crewlite.usage import Usage
 
 
@@ -121,7 +122,8 @@ class RuntimeState(Bag):
         started = time.perf_counter()
         at = None
         if location is not None:
-            at = await background.in_thread(by_hand.opened_at, os.fspath(location), provider)
+            place = os.fspath(location)
+            at = await background.acquire(lambda: by_hand.opened_at(place, provider), Writer.release)
         naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), at)
         named = await asyncio.wrap_future(naming)
         return self._journal.completed(named.facts, started, named.lane)

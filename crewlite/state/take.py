@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from crewlite import background
@@ -22,7 +21,7 @@ Taken = tuple[Located, Lane, Record]
 
 async def taken(target: Callable[[], Located]) -> Taken:
     """`take`, off the caller's loop."""
-    return await _shielded(lambda: take(target()))
+    return await background.acquire(lambda: take(target()), _let_go)
 
 
 def take(target: Located) -> Taken:
@@ -42,17 +41,11 @@ async def taken_new(target: Located) -> Taken:
     """The branch of a new run. Nothing is read of it."""
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target), Record()
-    return await _shielded(lambda: (target, _entered(open_writer(target.provider, target.location), target), Record()))
 
+    def opened() -> Taken:
+        return target, _entered(open_writer(target.provider, target.location), target), Record()
 
-async def _shielded(take: Callable[[], Taken]) -> Taken:
-    """Take in a thread. If the caller is cancelled meanwhile, what it opens is let go again."""
-    opening = asyncio.ensure_future(background.in_thread(take))
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_let_go)
-        raise
+    return await background.acquire(opened, _let_go)
 
 
 def _entered(writer: Writer, target: Located) -> Lane:
@@ -75,9 +68,8 @@ async def claimed(journal: Journal, facts: Facts) -> None:
         raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
 
 
-def _let_go(opening: asyncio.Future[Taken]) -> None:
-    if not opening.cancelled() and not opening.exception():
-        opening.result()[1].leave()
+def _let_go(taken: Taken) -> None:
+    taken[1].leave()
 
 
 def _read(store: Store, lane: Lane, target: Located) -> Record:

@@ -203,7 +203,7 @@ def started(kind: type[Peer]) -> Iterator[Peer]:
         port = _free_port()
         command = kind.command(port)
         assert command, f"needs {kind.needs}"
-        process = children.Child(command, stdout=children.DEVNULL)
+        process = children.Child(command, shared=True, stdout=children.DEVNULL)
         try:
             if _comes_up(process, kind, port) or last:
                 assert process.poll() is None, f"{kind.name} ended with {process.returncode}"

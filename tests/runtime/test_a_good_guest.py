@@ -202,3 +202,26 @@ def test_kickoffs_that_open_one_location_at_once_share_one_store(make_crew):
 
     asyncio.run(all_at_once())
     assert opened == ["slow"]
+
+
+def test_a_manual_checkpoint_that_is_cancelled_while_its_store_opens_lets_go_of_it(tmp_path):
+    closed = threading.Event()
+
+    class Closing(Slow):
+        def open(self, location):
+            store = super().open(location)
+            store.close = closed.set
+            return store
+
+    async def main():
+        slow, state = Closing(), await RuntimeState.aopen("by-hand")
+        naming = asyncio.ensure_future(state.acheckpoint(tmp_path, provider=slow))
+        while not slow.threads:
+            await asyncio.sleep(0.01)
+        naming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await naming
+        assert await asyncio.to_thread(closed.wait, 20)
+        await state.aclose()
+
+    asyncio.run(main())

@@ -147,7 +147,7 @@ class SqliteStore:
 
     def touched(self, run_id: str, branch: str) -> float:
         """See Store.touched."""
-        rows = self._database.query("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
+        rows = self._database.peek("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
         return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:

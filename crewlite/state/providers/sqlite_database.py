@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
         """Which file the writing connection has open."""
+        self._thread = 0
+        """The thread that opened it, and alone uses it."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -76,6 +79,15 @@ class Database:
         """All rows, on a connection that reads; none where there is no database."""
         return self.read(lambda db: db.execute(sql, parameters).fetchall(), [])
 
+    def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """`query` for what is asked again and again: the writer's thread needs no connection of its own for it."""
+        if self._thread != threading.get_ident() or not self._is_there():
+            return self.query(sql, parameters)
+        try:
+            return self.ask(sql, parameters).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._failure(error) from error
+
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """Read on a connection of its own, so that readers and the writer never wait for each other."""
         if not self._path.exists():
@@ -104,7 +116,7 @@ class Database:
 
     def _prepared(self) -> sqlite3.Connection:
         """A connection to a database of ours, with its tables."""
-        self._connection = disk.connect(self._path, make=True)
+        self._connection, self._thread = disk.connect(self._path, make=True), threading.get_ident()
         found = self._path.stat()
         self._file = (found.st_dev, found.st_ino)
         try:
@@ -119,7 +131,7 @@ class Database:
                     self.run(f"PRAGMA user_version={SCHEMA}")
         except BaseException:
             self._connection.close()
-            self._connection = None
+            self._connection, self._thread = None, 0
             raise
         return self._connection
 
