@@ -41,6 +41,14 @@ def on_loop_thread() -> bool:
     return threading.current_thread() is _thread
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs on this thread, and stands still while the thread waits; None if there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Start `work` on the background loop, from any other thread."""
     return asyncio.run_coroutine_threadsafe(work, loop())

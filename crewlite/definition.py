@@ -155,7 +155,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
 
 
 def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The problems by field. One that may be of several types, and is of none, is one problem."""
+    """The problems by field. A value that fits none of several types is one problem."""
     listed = error.errors(include_url=False)
     for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
         same = list(items)

@@ -289,7 +289,7 @@ def remove_directory(path: Path) -> None:
 def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlite3.Connection:
     """A SQLite connection in which transactions are explicit and a busy database is waited for: `PATIENCE`.
 
-    Only who may `make` it has a database that is not there; others have sqlite3.OperationalError.
+    A database that is not there is made with `make`, and is sqlite3.OperationalError without.
     """
     if make and not path.exists():
         tell("write", path)

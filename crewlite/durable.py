@@ -128,7 +128,7 @@ class Step(Generic[T]):
     usage: Callable[[T], Json] | None = None
     """Tokens and cost of the outcome, as recorded."""
     with_usage: Callable[[T, Usage], T] | None = None
-    """The outcome with what it and everything inside it has used. The record has the calls, so this is not recorded."""
+    """Adds the usage of the step and everything inside it to an outcome. Not recorded: the record has the calls."""
     address: str | None = None
     """Taken before by `Scope.take`; else taken when the step is asked for."""
     means: dict[str, str] = field(default_factory=dict)
@@ -154,8 +154,7 @@ class Step(Generic[T]):
     blank: Callable[[], T] | None = None
     """Stands for an outcome that nobody knows, in a preview."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Of the question, recorded with the outcome: where a kept answer is asked something else, they tell what it
-    answered."""
+    """Texts of the question, recorded with the outcome: they show what a kept answer answered."""
     drift: Drift = "live"
     exact: bool = False
     """What it asks for inside follows from its question alone: other steps than those recorded are an error."""

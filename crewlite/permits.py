@@ -36,7 +36,7 @@ def width() -> int:
 
 
 async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-    """Make a call that blocks a thread, once it may begin. If it is cancelled it counts no more, though it goes on."""
+    """Make a blocking call once a permit is free. A cancelled call returns its permit, though its thread goes on."""
     depth = _depth.get()
     level = _levels.get(depth) or _levels.setdefault(depth, _Level())
     await level.take(width())

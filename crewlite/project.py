@@ -1,4 +1,4 @@
-"""Where CrewAI has its decorators for crews out of YAML. There are none here, which is told to who imports one."""
+"""In CrewAI, decorators for crews from YAML. There are none here: importing one says what to write instead."""
 
 from crewlite.coming_from import missing_import
 

@@ -97,12 +97,12 @@ def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[Too
 
 
 def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
-    """How the model hears of a result; of a long one so many characters."""
+    """The message with the result of a tool; `limit` is the number of characters that the model is shown."""
     return {"role": "tool", "tool_call_id": identifier, "name": name, "content": shortened(text, limit, address)}
 
 
 def mending(problem: Misshapen, shape: Shape) -> Message:
-    """How the model hears that its answer does not fit."""
+    """The message that tells the model why its answer does not fit, and what would."""
     text = templates.render(PROMPTS, "mend.j2", problem=problem, schema=schema_text(shape))
     return {"role": "user", "content": text}
 

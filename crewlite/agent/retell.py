@@ -1,7 +1,7 @@
-"""The conversation of a lone agent as its record tells it: for a fork that goes on with a further instruction.
+"""Rebuilds the conversation of a lone agent from its record, for a fork with a further instruction.
 
-No conversation is stored, so it is made again from the recorded replies and results. Where those of a turn are not all
-there, as a fork may begin in the middle of one, it ends before that turn.
+Replies and results are recorded, conversations are not. A fork may begin in the middle of a turn: a turn that is not
+complete is left out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def further(
 ) -> list[Message]:
     """The messages of a fork that is given an instruction: the conversation so far, and that.
 
-    `asked` are the recorded ones. What holds them already, or is what the fork was given before, stays as it is.
-    `limit`: characters of a tool's result that the model is shown.
+    `asked`: the recorded messages. They are not repeated for an instruction that begins with them, and an instruction
+    that the fork was given before is not added again. `limit`: characters of a tool's result that the model is shown.
     """
     before, said = list(asked), list(instruction)
     if said[: len(before)] == before:

@@ -130,7 +130,7 @@ def fork(
 def _forked(
     opened: Opened, at: str, branch: str | None, changed: Changes, inputs: dict[str, Any], takes: Iterable[str]
 ) -> RunHistory:
-    """The branch that begins at `at`, of a definition that takes these inputs."""
+    """Begin a branch at `at`; `takes` are the inputs that its definition takes."""
     changed = replace(changed, inputs=inputs, takes=frozenset(takes))
     found = locate(at, opened.location, None, None)
     made = begin_branch(found, opened.history, branch=branch, operation_id=None, changed=changed)

@@ -65,7 +65,7 @@ def _drifted(record: Record, cast: Cast, inputs: Mapping[str, Any], addresses: M
 
 
 def _recorded_texts(record: Record, address: str) -> dict[str, str]:
-    """What a task was asked, for an answer that was recorded without it: the definition of that time tells."""
+    """The texts of a task whose outcome was recorded without them, from the definition of that time."""
     for fact in record.definition_of(address).get("tasks", ()):
         if fact["address"] == address:
             inputs = codec.decode(record.inputs_of(address))

@@ -235,7 +235,7 @@ class EventBus:
         """
         if background.on_loop_thread():
             raise OnLoopThread("flush")
-        here = _running_loop()
+        here = background.running_loop()
         loops = {lane.loop for lane in list(self._lanes.values()) if lane.loop.is_running() and lane.loop is not here}
         waits = [asyncio.run_coroutine_threadsafe(self.aflush(timeout), loop) for loop in loops]
         done, blocked = wait(waits, timeout + 1)  # a loop that a handler blocks cannot even look at its watch
@@ -316,7 +316,7 @@ class EventBus:
             _chain.reset(token)
 
     def _enqueue(self, receiver: _Receiver, delivery: _Delivery) -> None:
-        here = _running_loop()
+        here = background.running_loop()
         loop = here or background.loop()
         key = (receiver, loop)
         lane = self._lanes.get(key)
@@ -343,13 +343,6 @@ if hasattr(os, "register_at_fork"):
 def _at_exit(bus: EventBus) -> None:
     if not bus.flush(timeout=2.0):
         log.warning("The program ended before all async event handlers did")
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _wants_state(handler: Handler) -> bool:

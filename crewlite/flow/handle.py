@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Generator
 from typing import Any, Literal
 
@@ -36,7 +35,7 @@ class FlowHandle:
         self._task: asyncio.Task[Returned] | None = None
         self._future = background.submit(self._run(work))
         self._future.add_done_callback(lambda _: progress.known.set())
-        known = progress.known.wait(_TO_BEGIN if _running_loop() else None)
+        known = progress.known.wait(_TO_BEGIN if background.running_loop() else None)
         if known and progress.run_id is None:
             self._future.result()
 
@@ -66,7 +65,7 @@ class FlowHandle:
         Raises what the flow raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
         goes on; OnLoopThread on the thread of a running loop, which would stand still: await the handle there.
         """
-        if _running_loop() and not self._future.done():
+        if background.running_loop() and not self._future.done():
             raise OnLoopThread("result", "await the handle itself")
         return self._future.result(timeout).value
 
@@ -91,10 +90,3 @@ class FlowHandle:
             return await work
         except asyncio.CancelledError:
             raise RunCancelled(self.run_id, self._progress.branch) from None
-
-
-def _running_loop() -> bool:
-    """Whether an event loop runs on this thread, and would stand still while that waits."""
-    with contextlib.suppress(RuntimeError):
-        return asyncio.get_running_loop().is_running()
-    return False

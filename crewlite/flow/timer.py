@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from crewlite import codec, durable, events
+from crewlite import background, codec, durable, events
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
@@ -57,8 +56,7 @@ async def _awaited(timer: Awaitable[datetime]) -> None:
 
 def _wait(until: datetime) -> Any:
     """Wait on the spot; on a loop, as something to await."""
-    with contextlib.suppress(RuntimeError):
-        asyncio.get_running_loop()
+    if background.running_loop():
         return Awaited("sleep_for(...)", asyncio.sleep(_left(until)))
     time.sleep(_left(until))
     return None

@@ -131,7 +131,7 @@ def _no_second_request() -> None:
 
 @contextlib.contextmanager
 def asking_once() -> Iterator[None]:
-    """What litellm is asked in the block, it asks once."""
+    """In the block, litellm sends each request once."""
     token = _asking_once.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a run tells its author when it ends: what was said in vain, and how to do a recorded step again."""
+"""Advice at the end of a run: arguments without effect, and how to run a recorded step again."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def tell_unused(run: Run) -> None:
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """The last steps of a run that an earlier life has done: they answered from the record, right or wrong."""
+    """The last steps that an earlier life of the run has done: their recorded outcomes were used, right or wrong."""
     outcomes = run.record.outcomes
     before = [at for at in run.begun if at in outcomes and is_right_below(at, "")] if kind != "agent" else []
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
 
 
 def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
-    """Note on an error of the author's own code how to do such steps again, as mending them changes nothing here."""
+    """Add a note to an error of the author's own code: how to run these steps again, as mending their code does not."""
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
     ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"

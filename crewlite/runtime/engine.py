@@ -63,7 +63,7 @@ async def kickoff(root: Root[T], request: Request) -> T:
 
 
 def _of_its_own(root: Root[T], request: Request, decided: Plan) -> Step[T]:
-    """A kickoff that asks for a store, inside a run that has none: a run of its own, whose usage that one counts."""
+    """A kickoff with a store, inside a run without one: a run of its own, whose usage the outer run counts."""
 
     async def work() -> T:
         token = durable.leave()
@@ -78,7 +78,7 @@ def _of_its_own(root: Root[T], request: Request, decided: Plan) -> Step[T]:
 
 @dataclass(frozen=True, slots=True)
 class _Silent:
-    """The run of its own has told it already."""
+    """Emits nothing: the run of its own does."""
 
     source: object
 
@@ -139,7 +139,7 @@ async def _take_up(
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
-        if config.restore_from:  # it was there when it was looked for
+        if config.restore_from:  # it was deleted since it was found
             raise gone(lane.store, f"{target.run_id}/{target.branch}", "branch")
         return await _begin(root, request, journal, config)
     except BaseException:

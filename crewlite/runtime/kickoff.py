@@ -75,14 +75,14 @@ class Root(Generic[T]):
     asks: Callable[[dict[str, Any]], Any]
     """The question of the root step, as plain JSON."""
     compare: Callable[[Record, dict[str, Any]], Comparison] = lambda record, inputs: Comparison()
-    """What is asked now with these inputs, beside what the finished run answered."""
+    """Compares what is asked now, with these inputs, to what the finished run answered."""
     shares: Callable[[Record, dict[str, Any], Callable[[str], str]], bool] = lambda record, inputs, mask: True
-    """Whether a record has anything in common with this, whose texts it holds masked: if not, it is another's, whatever
-    it is called."""
+    """Whether a record has a name or a question in common with this definition. If not, the run is of another one. The
+    last argument masks texts as the record does."""
     follow: Callable[[Record, Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] = (
         lambda record, recorded, given: {**recorded, **given}
     )
-    """The inputs of a fork that is given some: what was recorded, the inputs there, what is given."""
+    """Makes the inputs of a fork from its record, the recorded inputs and the given ones."""
     default_name: str = ""
     """The name it has where its author gave it none."""
     asks_people: bool = False
@@ -228,7 +228,7 @@ async def drive(
 ) -> T:
     """Drive a run to its result and leave its journal in order, whatever happens.
 
-    `going_on` makes of a run that was to wait for people the one that goes on, as they have answered meanwhile.
+    A run that would wait for people who have answered meanwhile goes on, as the run that `going_on` makes of it.
     """
     async with _listener(root, run, setting) as listener:
         try:

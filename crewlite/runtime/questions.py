@@ -1,4 +1,4 @@
-"""Whether recorded answers belong to the questions that are asked now, and what follows if they do not.
+"""Whether recorded answers belong to the questions that are asked now, and what a kickoff does if they do not.
 
 Pure functions over data: what a definition asks now is compared with what the recorded outcomes answered. Nothing here
 reads a store, waits or writes.

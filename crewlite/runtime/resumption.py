@@ -105,9 +105,10 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 def kept_result(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...] | None:
-    """The answers that the recorded result keeps though something else is asked now, mostly none.
+    """The answers that the recorded result keeps although something else is asked now; mostly none.
 
-    None if it does not answer, and the run goes on: with what has changed. Raises QuestionsChanged, TaskDrifted.
+    None if there is no result, or it is not returned: then the run goes on with what has changed. Raises
+    QuestionsChanged, TaskDrifted.
     """
     record = journal.record
     outcome = record.outcomes.get("")

@@ -122,7 +122,7 @@ class Run:
         return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
-        """Whether an event of this class would be heard by anybody, or name a checkpoint: else it need not be made."""
+        """Whether anybody listens to events of this class, or they name checkpoints. If not, none need be made."""
         kind = event.model_fields["type"].default
         return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 

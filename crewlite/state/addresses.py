@@ -36,7 +36,7 @@ def leaf(address: str) -> str:
 
 
 def is_in_a_task_or_call(address: str) -> bool:
-    """Whether a step is part of a task, or of a tool call: what a crew asks for that was kicked off in there."""
+    """Whether a step is inside a task or a tool call, as the steps of a crew are that a tool kicks off."""
     return any(leaf(at).startswith(("task", "tool")) for at in outers(address))
 
 

@@ -1,4 +1,4 @@
-"""Going on with a run in another location than it is kept in: it is copied there first, and stays as it is here."""
+"""Copying a run to another location to go on with it there. The original stays as it is."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from crewlite.state.transfer import commits
 
 
 def is_elsewhere(found: Located, given: object) -> bool:
-    """Whether somebody has set a location on `given` that is not where the run was found."""
+    """Whether `given` has an explicit location, other than the one where the run was found."""
     if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
         return False
     return os.path.realpath(found.location) != os.path.realpath(given.location)
 
 
 def brought(found: Located, given: object) -> Located:
-    """What was found, in the location that is set on `given`: the branch and what it stands on are copied there.
+    """Copy the branch, with what it stands on, to the explicit location of `given`, if it has another one.
 
-    Nothing is copied that is there already: a run that went on there goes on from where it is. Raises RunExists if the
-    run there is not a continuation of what was found, StoreError, OSError.
+    A run that was copied before and went on there is left as it is. Raises RunExists if the run there is not a
+    continuation of what was found, StoreError, OSError.
     """
     if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
         return found

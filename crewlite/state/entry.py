@@ -66,7 +66,7 @@ class Entry:
 
 
 class Unsound(Exception):
-    """What is not, or cannot be, the entry that ought to follow. Not for users: readers turn it into JournalCorrupt."""
+    """Bytes or facts that are no valid next entry. Not for users: readers turn it into JournalCorrupt."""
 
 
 def given_up(address: str, kind: str) -> Facts:
@@ -77,7 +77,7 @@ def given_up(address: str, kind: str) -> Facts:
 def seal(facts: Facts, *, after: str) -> Entry:
     """Make the entry that follows the one whose sum is `after` ("" for the first).
 
-    Raises Unsound for one that nobody could read back, as it names a checkpoint of another commit.
+    Raises Unsound if it names a checkpoint of another commit: nobody could read it back.
     """
     if place := facts.get("place"):
         try:
@@ -109,9 +109,9 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
 
 
 def without_place(body: object, total: object, *, after: str | None) -> Entry | None:
-    """An entry that is unsound only for the checkpoint it names, as one that drops it; None if it is not such a one.
+    """An entry that is unsound only because of the checkpoint it names, mended: it drops that checkpoint instead.
 
-    What is chained to it stays so, as it keeps its sum.
+    None for any other. It keeps its sum, so what is chained to it stays so.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
         return None
@@ -138,7 +138,7 @@ def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
 
 
 def parts(line: bytes) -> tuple[bytes, str]:
-    """The body of an entry, and its seal, in a line that looks like one."""
+    """The body and the seal in a line of a journal, unchecked."""
     return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 
 

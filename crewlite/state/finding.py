@@ -37,10 +37,7 @@ class SoundPart:
     entries: list[Entry]
     problem: str | None = None
     without: dict[int, str] = field(default_factory=dict)
-    """The entries, by their place in the list, that were sound but for the checkpoint they named, each with its id.
-
-    Among `entries` they are without it.
-    """
+    """The id of the checkpoint that was removed from an entry, which is sound without it, by its index in `entries`."""
 
 
 def sound_part(

@@ -172,7 +172,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
 
 
 def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[Facts, Facts]:
-    """What a fork stands on, and what its first commit says of the changes. The journal is read once, if at all."""
+    """The base of a fork, and the changes as facts of its first commit. Reads the journal once at most."""
     if found.place and not changed and (base := _at_place(store, found.run_id, found.place)):
         return base, {}
     entries = read_lineage(store, found.run_id, found.branch)
@@ -183,7 +183,7 @@ def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> t
 
 
 def _at_place(store: Store, run_id: str, identifier: str) -> Facts | None:
-    """The base that a place is which is listed. Looks at no more of the journal than the entry it names."""
+    """The base at a listed place; None if it is not listed. Reads only the entry that names it."""
     place = _listed(store, identifier)
     total = store.sum_at(run_id, place.branch, place.seq) if place else None
     if place is None or total is None or not _listed(store, identifier):
@@ -199,7 +199,7 @@ def _listed(store: Store, identifier: str) -> PlaceInfo | None:
 
 
 def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> Facts:
-    """The base that a place is which a branch of these entries knows, though its own may have dropped it."""
+    """The base at a place in these entries, even if its own branch has dropped it."""
     place = Record.of(entries).places.get(identifier)
     if place is None:
         raise RefError(short(identifier), f"names no place of run {run_id!r} any more")

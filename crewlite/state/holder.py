@@ -1,7 +1,7 @@
 """Who is at work on a branch: a run of this process, or one that lives elsewhere.
 
-Every verb that must leave a run alone which is at work asks here. A claim alone does not tell: one of this very process
-counts only as long as the process knows of the run.
+Every verb that must not disturb a run at work asks here. It looks at the branches that this process writes, and at the
+claim in the record.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from crewlite.state.writer import at_work
 
 
 def holder(store: Store, run_id: str, branch: str, claim: Facts | None) -> str | None:
-    """Who, alive, is at work on a branch whose record has this claim, as "process 7 on lamp"; None if nobody is."""
+    """Who is at work on a branch whose record has this claim, such as "process 7 on lamp"; None if nobody is."""
     return holder_at(store.location, run_id, branch, claim, store.touched(run_id, branch))
 
 
 def holder_at(location: str, run_id: str, branch: str, claim: Facts | None, touched: float) -> str | None:
-    """`holder`, where there is no store to ask; `touched` is the last sign of life."""
+    """`holder`, without a store; `touched` is the last sign of life, in seconds since the epoch."""
     return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)

@@ -47,16 +47,16 @@ class Journal:
     durability: str = "sync"
     """"async": commits do not wait for the disk, unless they must."""
     lane: Lane | None = None
-    """Its way to the store it is kept in; None while it is in memory."""
+    """Writes to its store; None while the record is in memory alone."""
     degraded: bool = False
     """Something could not be saved."""
     broken: BaseException | None = None
     """What a save that nobody waited for ended with, if it must stop the run."""
     claim: Facts | None = None
-    """By which this life of the run writes the branch."""
+    """The claim under which this process writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
-    """Kept only while there is no store, and without their bytes, as what they say is in the record as well."""
+    """Kept only while there is no store, and without their bytes, to save memory."""
     _values: Values | None = None
     _first: threading.Lock = field(default_factory=threading.Lock)
     _refused: str | None = None
@@ -122,8 +122,8 @@ class Journal:
     ) -> bool:
         """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put.
 
-        In between `sealed` is called, while the record is as these facts leave it. What is announced comes last: a
-        handler may commit, and the numbers in `facts` are those of this commit.
+        In between `sealed` is called, while the record stands at this commit. Events are announced last: a handler may
+        commit, and the numbers in `facts` belong to this commit.
         """
         if self.closed:
             raise self.ended()
@@ -195,13 +195,13 @@ class Journal:
             self.completed(facts, started, self.lane)
 
     def take_claim(self) -> Facts:
-        """A claim of this life of the run, by which it is known in this process until it lets go."""
+        """Make a claim. Until it is dropped, `at_work_on` finds this journal by it."""
         self.claim = claim()
         _journals[self.claim["id"]] = self
         return self.claim
 
     def give_up_claim(self) -> None:
-        """The claim could not be stored, and nothing was begun."""
+        """Drop a claim that could not be stored, with what waits to be written: nothing was begun."""
         self._drop_claim()
         self.claim = None
         if self.lane:
@@ -374,11 +374,11 @@ class Journal:
 
 
 _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
-"""Of the runs at work in this process, by their claims."""
+"""The journals of the runs at work in this process, by the id of their claim."""
 
 
 def at_work_on(claim: Facts | None) -> Journal | None:
-    """The journal of the run of this process that holds a claim."""
+    """The journal of the run in this process that holds this claim; None if there is none."""
     return _journals.get(claim["id"]) if claim else None
 
 

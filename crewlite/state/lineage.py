@@ -19,12 +19,12 @@ Journals = dict[str, list[Entry]]
 
 
 def recorded(store: Store, run_id: str, branch: str) -> Record:
-    """What a branch holds. Raises RefError if there is no such branch any more, JournalCorrupt."""
+    """The record of a branch. Raises RefError if there is no such branch any more, JournalCorrupt."""
     return Record.of(read_lineage(store, run_id, branch))
 
 
 def read_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """`whole`, of a branch that was there when it was looked for. Raises RefError if it is not any more."""
+    """`whole`, of a branch that must be there. Raises RefError if it was deleted since it was found."""
     if entries := whole(store, run_id, branch):
         return entries
     raise gone(store, f"{run_id}/{branch}", "branch")
@@ -117,7 +117,10 @@ def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
 def _unless_damaged(
     store: Store, run_id: str, found: Journals, before: Mapping[str, str], adrift: str
 ) -> Mapping[str, str]:
-    """How the branches that were read begin. Raises JournalCorrupt if they began so `before`: nobody renewed them."""
+    """The first seal of each branch that was read.
+
+    Raises JournalCorrupt if the reading `before` had the same: the run was not begun anew, so the journal is damaged.
+    """
     beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
     if beginnings != before:
         return beginnings

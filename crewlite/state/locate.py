@@ -113,7 +113,7 @@ def _place_in(provider: BaseProvider, location: str, part: str) -> Located:
 
 
 def _stood_on(store: Store, part: str) -> list[PlaceInfo]:
-    """Places that forks stand on, which their own branch has dropped: of the first fork that still knows each."""
+    """Places that forks stand on although their own branch has dropped them, each as its first fork has it."""
     found: dict[str, PlaceInfo] = {}
     for info in store.branches():
         if part and info.base and (place := info.base["place"]) and part in place["id"]:

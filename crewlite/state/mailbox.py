@@ -1,4 +1,4 @@
-"""What other threads ask of a run: it is done on the run's own thread, or, once the run has ended, refused on theirs.
+"""Calls that other threads make to a run. They are made on the run's own thread; after the run's end, on the caller's.
 
 So nobody waits for a loop that stands still, or for a run that is over.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class Mailbox:
-    """Acts for the thread that makes it, in the order they are asked for. Each looks by itself if it is too late."""
+    """Makes calls on the thread that created it, in order. Each call checks itself whether the run has ended."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._thread = loop, threading.get_ident()
@@ -20,7 +20,7 @@ class Mailbox:
         self._closed = False
 
     def do(self, act: Callable[[], None]) -> None:
-        """Have something done; at once, on the thread itself. Raises RuntimeError if the loop was closed too early."""
+        """Make a call; at once if this is the run's thread. Raises RuntimeError if the loop was closed."""
         if threading.get_ident() == self._thread:
             act()
             return
@@ -30,7 +30,7 @@ class Mailbox:
             self._serve()
 
     def close(self) -> None:
-        """From here on the loop is not waited for; what is left is done now."""
+        """Make the calls that are left. From here on, callers make theirs on their own thread."""
         self._closed = True
         self._serve()
 

@@ -1,4 +1,4 @@
-"""What became of one step: its outcome, a try that failed, an event, each as a commit tells it."""
+"""What a commit says about a step: its outcome, a failed attempt, an event."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Paid:
             self._count(address, Usage(**usage))
 
     def facts(self, left_out: Callable[[str], bool]) -> Facts:
-        """All of it as recorded, but for what was paid inside steps that are `left_out`: the steps around have it."""
+        """All of it as facts of a commit. Steps that are `left_out` count in the steps around them only."""
         total = self.total.to_record()
         inside = {address: usage.to_record() for address, usage in self._inside.items() if not left_out(address)}
         return ({"usage": total} if total else {}) | ({"usage_inside": inside} if inside else {})

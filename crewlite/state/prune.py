@@ -90,7 +90,7 @@ def delete(store: Store, run_id: str) -> Pruned:
 
 
 class _Run:
-    """A run as it was when it was looked at: all that is decided, and recorded, is made from these very entries."""
+    """A run, read once. Every decision and every commit is made from these entries."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id

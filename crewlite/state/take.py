@@ -25,7 +25,7 @@ async def taken(target: Callable[[], Located]) -> Taken:
 
 
 def take(target: Located) -> Taken:
-    """The branch to write to, and what it holds.
+    """Take a branch for writing, and read its record.
 
     Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged, StoreUnusable.
     """
@@ -38,7 +38,7 @@ def take(target: Located) -> Taken:
 
 
 async def taken_new(target: Located) -> Taken:
-    """The branch of a new run. Nothing is read of it."""
+    """Take the branch of a new run, without reading it."""
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target), Record()
 
@@ -57,7 +57,7 @@ def _entered(writer: Writer, target: Located) -> Lane:
 
 
 async def claimed(journal: Journal, facts: Facts) -> None:
-    """The commit with which this process claims the branch. It proves that there can be others."""
+    """Claim the branch with a commit. Once it is stored, the store is known to accept commits."""
     mine = journal.take_claim()  # also if this is cancelled before it is known to be stored
     try:
         await journal.store({**facts, "claim": mine})

@@ -66,7 +66,7 @@ class Lane:
 
     @property
     def store(self) -> Store:
-        """Where it leads."""
+        """The store it writes to."""
         return self.writer.store
 
     def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -131,9 +131,9 @@ class Writer:
     _looked: float = field(default_factory=time.monotonic)
 
     def put(self, job: _Job | _Errand) -> None:
-        """Have the thread do a job. It is refused with a StoreError if the thread has ended, and never just left."""
+        """Queue a job for the thread. One that comes after the thread has ended is answered with a StoreError."""
         self._jobs.put(job)
-        if self.over:  # after that the thread looks at the queue no more
+        if self.over:  # the thread no longer reads the queue
             self._refuse()
 
     def enter(self, run_id: str, branch: str) -> Lane:
@@ -150,7 +150,7 @@ class Writer:
             self.lanes.pop((lane.run_id, lane.branch), None)
 
     def use(self) -> Writer:
-        """One more user, of a writer that has one."""
+        """Add a user. The caller is one already, so the thread has not ended."""
         with _lock:
             self.users += 1
         return self
@@ -194,7 +194,7 @@ class Writer:
         self._ended.set_result(None)
 
     def _refuse(self) -> None:
-        """Answer what was asked too late. Several threads may do so at once."""
+        """Answer the jobs that came after the thread ended. Several threads may call this at once."""
         error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and let go of it")
         with contextlib.suppress(queue.Empty):
             while True:
@@ -304,7 +304,7 @@ def _tell(dones: list[Done], error: BaseException | None) -> None:
         done(error)
 
 
-_SHARED = (JsonProvider, SqliteProvider)  # two of these are one; of others nobody knows
+_SHARED = (JsonProvider, SqliteProvider)  # providers of one of these classes are interchangeable; others may not be
 _open: dict[tuple[str, str], Writer] = {}
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Held by whoever opens a location, so that those who come meanwhile share the writer."""
@@ -323,7 +323,7 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
 
 
 def opened_already(provider: BaseProvider, location: str) -> Writer | None:
-    """`open_writer`, where that takes no time."""
+    """The writer of a location that is open already, with one more user; None if it is not open."""
     return _used(_key(provider, location))
 
 
@@ -342,7 +342,7 @@ def _used(key: tuple[str, str]) -> Writer | None:
 
 def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
     store = provider.open(location)
-    if type(provider) in _SHARED:  # one place may have several names
+    if type(provider) in _SHARED:  # several paths may lead to one store
         key = _key(provider, store.location)
     with _lock:
         writer = _open.get(key)

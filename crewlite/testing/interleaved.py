@@ -15,7 +15,7 @@ from crewlite.state.providers import BaseProvider, Store
 _VERBS = frozenset(
     ["append", "read", "sum_at", "touched", "rewrite", "remove", "branches", "places", "recall", "remember", "forget"]
 )
-"""All but those that tell nothing of what is stored."""
+"""The verbs that read or write what is stored."""
 
 
 class Interleaved:

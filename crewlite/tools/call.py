@@ -78,12 +78,12 @@ def call_step(
 
 
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
-    """Let the tool work. Raises what is not the model's to mend (`ends_run`); anything else is told to it."""
+    """Call the tool. An error that `ends_run` is raised; the model is told of any other."""
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
     except durable.STOPS:
-        raise  # what is no failure of the tool
+        raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
         await _announce(tool, error, traceback.format_exc(), about)
         if ends_run(error):

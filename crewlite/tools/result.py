@@ -27,7 +27,7 @@ class ToolResult:
 
     @property
     def reason(self) -> str:
-        """Of an error, why, without the name of the tool and the type of the error."""
+        """Why the tool failed, without its name and the type of the error."""
         _, failed, reason = self.text.partition(" failed: ")
         return (reason if failed else self.text).removeprefix(f"{self.error}: ")
 

@@ -239,7 +239,7 @@ class JsonStore:
         return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
 
     def _looked_up(self, commit: Commit, changes: Changes, together: disk.Together) -> Tail:
-        """The tail of a journal as it is. What whoever wrote it was cut in, or failed in, is done now."""
+        """Read the tail of a journal. What its last writer left undone is added to `changes`, and synced."""
         entries, offset = self.journals.scan(commit.run_id, commit.branch)
         if not entries:
             raise self._gone(commit)

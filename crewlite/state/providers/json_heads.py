@@ -1,10 +1,9 @@
-"""How long each journal was when its newest checkpoint was made: so that an older copy of it does not pass for it.
+"""How long each journal was at its newest checkpoint, so that an older copy of it is recognised.
 
     location/heads/<run>/<branch>.json             the number and sum of that commit, and the checkpoint
 
-It lies apart from the journals, as those may be brought back from a backup, and it is found without a look at the
-checkpoint files of other runs. It is never synced: it only tells what a journal must have. One that cannot be read
-says nothing.
+The file lies apart from the journals, because those may be brought back from a backup. It is never synced: it only says
+what a journal must have at least. A file that cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class HeadFiles:
         return found if isinstance(found, dict) else {}
 
     def write(self, run_id: str, branch: str, begun: str, entry: Entry) -> None:
-        """An entry of a branch, which began with the sum `begun`, names a checkpoint."""
+        """Note the newest checkpoint, which `entry` names; `begun` is the sum of the branch's first entry."""
         path = self._paths.head(run_id, branch)
         disk.make_directory(path.parent)
         said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.facts["place"]["id"]}
@@ -46,7 +45,7 @@ class HeadFiles:
 
 
 def lacking(head: Facts, entries: Sequence[Entry]) -> str | None:
-    """What a journal lacks that had more in it once, as a sentence; None if it is all there for what is known."""
+    """The sentence that says what a journal has lost since its newest checkpoint; None if it has that checkpoint."""
     seq, begun = head.get("seq"), head.get("begun")
     if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:
         return None  # the same name may have been another branch's once

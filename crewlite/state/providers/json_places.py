@@ -50,7 +50,7 @@ class PlaceFiles:
         return {place["id"]: self.path(place) for place in places}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
-        """What the files of a journal's places lack: whoever was killed did not come to it."""
+        """The checkpoint files that are missing or left over, because a writer was killed before it got to them."""
         dropped = {gone for entry in entries for gone, _ in entry.facts.get("drops", ())}
         changes = Changes()
         for entry in entries:
@@ -63,7 +63,7 @@ class PlaceFiles:
         return changes
 
     def make(self, changes: Changes) -> None:
-        """Make and remove files. If that fails, it can be done again."""
+        """Make and remove files. If it fails, it may be called again."""
         made = [(path, document) for path, document in changes.made.items() if path not in changes.gone]
         self.remove(changes.gone, sync=not made)
         for start in range(0, len(made), _TOGETHER):

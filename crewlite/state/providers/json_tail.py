@@ -15,13 +15,13 @@ _SEALED = 40  # bytes of a line that hold its seal
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where a journal ends that this store writes, so that the next append need not read it."""
+    """The end of a journal, and what its checkpoint files need."""
 
     seq: int
     sum: str
     offset: int
     mark: tuple[int, bytes]
-    """What stands where in a journal that ends so: its last seal. One that was folded may be as long by chance."""
+    """The last seal and where it stands: a journal that was folded meanwhile may be as long by chance."""
     run: Facts
     """What its checkpoint files say of the run."""
     begun: str
