@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,8 @@ class Operation:
 
 Watcher = Callable[[Operation], None]
 _watchers: tuple[Watcher, ...] = ()
+_locking: set[IO[bytes]] = set()
+"""Files that this process has locked or is about to lock."""
 
 
 @contextlib.contextmanager
@@ -78,7 +80,8 @@ class Together:
 
     def __init__(self) -> None:
         self._held = contextlib.ExitStack()
-        self._files: list[tuple[IO[bytes], Path]] = []
+        self._open: dict[Path, IO[bytes]] = {}
+        self._files: dict[Path, IO[bytes]] = {}
         self._directories: dict[Path, None] = {}
 
     def __enter__(self) -> Together:
@@ -90,8 +93,10 @@ class Together:
                 _sync_all(self._files, list(self._directories))
 
     def hold(self, path: Path, flags: int) -> IO[bytes]:
-        """`held`, until the block ends."""
-        return self._held.enter_context(held(path, flags))
+        """`held`, until the block ends. Held again, a file is not locked again: the lock would wait for itself."""
+        if path not in self._open:
+            self._open[path] = self._held.enter_context(held(path, flags))
+        return self._open[path]
 
     def make(self, path: Path, mode: int) -> IO[bytes]:
         """A new file at `path`, open until the block ends."""
@@ -101,7 +106,7 @@ class Together:
 
     def sync(self, file: IO[bytes], path: Path) -> None:
         """Have a file synced at the end."""
-        self._files.append((file, path))
+        self._files[path] = file
 
     def sync_directory(self, path: Path) -> None:
         """Have the names in a directory synced at the end."""
@@ -147,7 +152,7 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
         for temporary, _, _ in beside:
             temporary.unlink(missing_ok=True)
     if durable:
-        _sync_all([], list(dict.fromkeys(path.parent for path, _ in files)))
+        _sync_all({}, list(dict.fromkeys(path.parent for path, _ in files)))
 
 
 def append(
@@ -250,9 +255,7 @@ def rename(path: Path, target: Path, *, together: Together | None = None) -> Non
 
 def whole(path: Path) -> bytes:
     """What a file that is appended to holds, with no append half done."""
-    with path.open("rb") as file:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_SH)  # let go when the file is closed
+    with path.open("rb") as file, _locked(file, shared=True) if fcntl else contextlib.nullcontext():
         return file.read()
 
 
@@ -329,10 +332,12 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
 def _locked(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
     """Hold the advisory lock of an open file against other threads and processes."""
     if fcntl:
-        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        _locking.add(file)
         try:
+            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             yield
         finally:
+            _locking.discard(file)
             fcntl.flock(file, fcntl.LOCK_UN)  # closing alone does not: a forked child has the file open as well
         return
     file.seek(_LOCK_AT)
@@ -352,19 +357,19 @@ def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    _sync_all([], [path])
+    _sync_all({}, [path])
 
 
-def _sync_all(files: Sequence[tuple[IO[bytes], Path]], directories: Sequence[Path]) -> None:
+def _sync_all(files: Mapping[Path, IO[bytes]], directories: Sequence[Path]) -> None:
     """Sync files, then directories. Many are synced from several threads, as the disk then does them in one go."""
     if os.name == "nt":  # Windows has no such thing for directories: the rename itself is durable
         directories = ()
-    for _, file in files:
+    for file in files:
         tell("fsync", file)
     for path in directories:
         tell("fsync_dir", path)
     with contextlib.ExitStack() as opened:
-        handles = [open_file.fileno() for open_file, _ in files]
+        handles = [open_file.fileno() for open_file in files.values()]
         for path in directories:
             handles.append(os.open(path, os.O_RDONLY))
             opened.callback(os.close, handles[-1])
@@ -380,3 +385,14 @@ def _sync(handle: int) -> None:
     os.fsync(handle)
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves data in the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+
+
+def _let_go() -> None:
+    """In a forked child: close locked files. A lock lasts until the last process closes the file."""
+    for file in _locking:
+        file.close()
+    _locking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

@@ -7,6 +7,7 @@ each level of nesting has permits of its own: a call only ever waits for deeper 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -44,8 +45,9 @@ async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
     try:
         return await call(*args, **kwargs)
     finally:
-        _depth.reset(token)
         level.give_back()
+        with contextlib.suppress(ValueError):  # a coroutine of a closed loop may end in another context
+            _depth.reset(token)
 
 
 class _Level:
@@ -55,7 +57,7 @@ class _Level:
         self._lock = threading.Lock()  # calls are awaited on loops of several threads
         self._taken = 0
         self._most = _DEFAULT
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
         self._given_back = time.monotonic()
 
     async def take(self, most: int) -> None:
@@ -66,12 +68,12 @@ class _Level:
                 self._taken += 1
                 return
             mine: Future[None] = Future()
-            self._waiting.append(mine)
+            self._waiting.append((asyncio.get_running_loop(), mine))
         given = asyncio.wrap_future(mine)
         try:
             while not (await asyncio.wait({given}, timeout=_PATIENCE))[0]:
                 self._when_stuck()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed
             if not mine.cancel():  # it was given meanwhile
                 self.give_back()
             raise
@@ -87,8 +89,8 @@ class _Level:
     def _next(self) -> bool:
         """Give a permit to who waits longest; False if nobody does."""
         while self._waiting:
-            waits = self._waiting.popleft()
-            if waits.set_running_or_notify_cancel():
+            loop, waits = self._waiting.popleft()
+            if not loop.is_closed() and waits.set_running_or_notify_cancel():
                 self._taken += 1
                 waits.set_result(None)
                 return True

@@ -65,7 +65,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     Raises RefError, AnswerRefused, and BranchConflictError if the run is at work elsewhere.
     """
     record = recorded(store, run_id, branch)
-    if journal := at_work_on(record.claim):
+    if journal := at_work_on(record.claim, store.location):
         _tell(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
         return
     facts = _answered(record, Secrets.of(), address, value, ahead=ahead)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -104,7 +105,7 @@ class Journal:
         """Let an event be recorded with the next commit."""
         if event.fleeting:
             return
-        self._riding.append([event.type, event.event_id, _stamp(event), event.address or ""])
+        self._riding.append([event.type, event.event_id, event.timestamp.isoformat(), event.address or ""])
 
     def again(self, address: str, kind: str) -> None:
         """Let a finished step be given up with the next outcome, which is of its inside or its own: it is done again.
@@ -377,9 +378,11 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
 """The journals of the runs at work in this process, by the id of their claim."""
 
 
-def at_work_on(claim: Facts | None) -> Journal | None:
-    """The journal of the run in this process that holds this claim; None if there is none."""
-    return _journals.get(claim["id"]) if claim else None
+def at_work_on(claim: Facts | None, location: str) -> Journal | None:
+    """The journal of the run in this process that holds this claim at this location; None if there is none."""
+    journal = _journals.get(claim["id"]) if claim else None  # a copy of the run elsewhere has the same claim
+    there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
+    return journal if there else None
 
 
 def _is_news(facts: Facts) -> bool:
@@ -393,5 +396,5 @@ def naming(place: Facts) -> Facts:
     return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
 
 
-def _stamp(event: BaseEvent) -> str:
-    return event.timestamp.isoformat()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_journals.clear)  # a child has no thread of its parent's runs

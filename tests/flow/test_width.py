@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
 import time
 
@@ -11,6 +13,7 @@ from crewlite import Agent, Crew, Task, ToolCall, tool
 from crewlite.durable import bound
 from crewlite.errors import ConfigError, StepTimeout
 from crewlite.flow import flow, step
+from crewlite.permits import permitted
 from crewlite.testing import ScriptedLLM
 
 PATIENCE = 60  # seconds, on a busy machine
@@ -257,3 +260,25 @@ def test_kickoff_for_each_runs_so_many_at_once(width):
     assert peak.most == 5
     with pytest.raises(ConfigError, match="max_concurrency is 0; wanted a whole number, 1 or more"):
         crew.kickoff_for_each([{"n": 1}], max_concurrency=0)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loop_that_is_closed_with_calls_in_it_keeps_no_permits(calls, width):
+    width(1)
+    began = threading.Event()
+
+    async def forever():
+        began.set()
+        await asyncio.Event().wait()
+
+    async def quick():
+        return "done"
+
+    loop = asyncio.new_event_loop()
+    begun = [loop.create_task(permitted(forever)) for _ in range(calls)]
+    loop.run_until_complete(asyncio.to_thread(began.wait))
+    loop.close()
+    del begun
+    gc.collect()
+    assert asyncio.run(asyncio.wait_for(permitted(quick), 10)) == "done"

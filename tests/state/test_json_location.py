@@ -177,6 +177,29 @@ def test_a_run_begun_anew_under_the_id_of_one_that_is_gone_can_be_resumed(locati
     assert crew(location).kickoff(run_id="r").raw == "done"
 
 
+def test_an_older_export_takes_the_place_of_a_run_that_was_deleted_by_hand(location, tmp_path):
+    def early(messages):
+        if not (tmp_path / "early.json").exists():
+            with History(location) as history:
+                history.export("r", tmp_path / "early.json")
+        return "done"
+
+    crew(location, reply=early).kickoff(run_id="r")
+    shutil.rmtree(Path(location, "journal", "r"))
+    with History(location) as history:
+        assert history.import_run(tmp_path / "early.json").status == "unfinished"
+
+
+def test_the_doctor_looks_at_a_checkpoint_file_whose_run_has_no_name_that_can_be(location):
+    crew(location).kickoff(run_id="r")
+    file = Path(location, files(location)[0])
+    odd = file.with_name(file.name.replace(file.stem[-4:], "0000"))
+    odd.write_text(file.read_text().replace('"run_id": "r"', '"run_id": "\\ud800"'))
+    with History(location) as history:
+        assert [finding.what for finding in history.doctor(repair=True)] == ["orphan_file"]
+        assert history.doctor() == []
+
+
 # Checkpoint files that must not come back
 
 

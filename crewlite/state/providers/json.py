@@ -296,6 +296,8 @@ class JsonStore:
             with disk.Together() as together:
                 for name, run in aside.items():
                     self._set_aside(name, run, together)
+            for run in runs:  # of a journal that was deleted by hand
+                self.heads.remove(run[0].run_id)
             with disk.Together() as together:
                 for name, run in aside.items():
                     disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), together=together)

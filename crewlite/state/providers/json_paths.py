@@ -48,7 +48,7 @@ class Paths:
 
     def lock(self, run_id: str) -> Path:
         """The lock file of a run. Runs share 256 of them, so there never are more, and none has to be removed."""
-        return self.journals / "~locks" / blake2b(run_id.encode(), digest_size=1).hexdigest()
+        return self.journals / "~locks" / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
 
     def run_of(self, directory: Path) -> str:
         """The run whose journals a directory holds."""

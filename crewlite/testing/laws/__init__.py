@@ -19,6 +19,7 @@ LAWS: tuple[Law, ...] = (
     journals.trying_again_is_safe,
     journals.trying_again_may_bring_more,
     journals.several_branches_fit_in_one_append,
+    journals.several_commits_to_a_branch_fit_in_one_append,
     journals.a_refused_commit_leaves_the_others_whole,
     listings.places_are_listed_newest_first,
     listings.places_are_found_by_a_part_of_their_id,

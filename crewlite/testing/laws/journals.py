@@ -123,6 +123,18 @@ def several_branches_fit_in_one_append(bench: Bench) -> None:
     same(len(store.branches()), 3, "branches are listed:")
 
 
+def several_commits_to_a_branch_fit_in_one_append(bench: Bench) -> None:
+    """One append takes commits to a branch that follow each other, and writes them in their order."""
+    store, branch = bench.open(), Branch().add(2)
+    store.append([branch.commit()])
+    parts = [branch.add(2).commit()]
+    parts += [branch.add().commit()]
+    store.append(parts)
+    journal_is(store, branch)
+    store.append([branch.add().commit()])
+    journal_is(bench.open(), branch)
+
+
 def a_refused_commit_leaves_the_others_whole(bench: Bench) -> None:
     """When one commit of an append is refused, nothing of it is stored, and each of the others whole or not at all."""
     store, good, bad = bench.open(), Branch("run-1").add(), Branch("run-2").add()

@@ -1,0 +1,128 @@
+"""A process may be forked at any moment: the child has the memory of its parent's runs, but not their threads or locks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import BranchConflictError
+from crewlite.testing import ScriptedLLM
+from tests import children
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+
+class Sleeper(ScriptedLLM):
+    """A model that says when it was asked, and never answers."""
+
+    def __init__(self):
+        super().__init__([])
+        self.asleep = threading.Event()
+
+    async def acall(self, messages, **context):
+        self.asleep.set()
+        await asyncio.sleep(60)
+
+
+def crew(location, llm):
+    who = Agent(role="Worker", goal="work", llm=llm)
+    task = Task(name="t", description="Do it", expected_output="text", agent=who)
+    return Crew(tasks=[task], checkpoint=CheckpointConfig(location=location))
+
+
+def while_at_work(location, act):
+    """What `act` gives, done in a thread while run r is at work in this process."""
+
+    async def main():
+        llm = Sleeper()
+        run = asyncio.create_task(crew(location, llm).akickoff(run_id="r"))
+        await asyncio.to_thread(llm.asleep.wait)
+        done = await asyncio.to_thread(act)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        return done
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["store", "store.db"])
+def test_an_answer_from_a_forked_child_is_told_that_its_parent_is_at_work(name, tmp_path):
+    def forked():
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            try:
+                with History(tmp_path / name) as history:
+                    history.answer("r", "human:go", "yes", ahead=True)
+            except BranchConflictError as error:
+                (tmp_path / "said").write_text(error.holder)
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, "it waits for a thread that its parent has"
+        return (tmp_path / "said").read_text()
+
+    assert while_at_work(tmp_path / name, forked).startswith(f"process {os.getpid()} on ")
+
+
+@pytest.mark.parametrize("name", ["store", "store.db"])
+def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(name, tmp_path):
+    def answer():
+        with History(tmp_path / name) as history, History(tmp_path / f"other-{name}", make=True) as other:
+            history.export("r", tmp_path / "r.json")
+            other.import_run(tmp_path / "r.json")
+            before = history.run("r").digest
+            with pytest.raises(BranchConflictError):
+                other.answer("r", "human:go", "yes", ahead=True)
+            return before == history.run("r").digest
+
+    assert while_at_work(tmp_path / name, answer)
+
+
+FORKS = """
+import fcntl, os, signal, sys, time
+from crewlite import Agent, CheckpointConfig, Crew, Task, disk
+from crewlite.testing import ScriptedLLM
+
+location, at = sys.argv[1], {"reads": fcntl.LOCK_SH, "writes": fcntl.LOCK_EX}[sys.argv[2]]
+forked = []
+
+def fork(event, args):
+    if event == "fcntl.flock" and args[1] == at and not forked and os.path.exists(location + "/journal/r"):
+        forked.append(True)
+        if not os.fork():
+            os.closerange(0, 3)
+            time.sleep(60)
+            os._exit(0)
+
+def kill(operation):
+    if forked and at == fcntl.LOCK_EX and operation.verb == "fsync":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(fork)
+who = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "done"))
+tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=who) for n in range(2)]
+with disk.watched(kill):
+    Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, max_checkpoints=1)).kickoff(run_id="r")
+assert forked
+print("done")
+"""
+
+
+@pytest.mark.parametrize("does", ["reads", "writes"])
+def test_a_child_that_was_forked_while_its_parent_held_a_lock_is_in_nobodys_way(does, tmp_path):
+    location = str(tmp_path / "store")
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, location, does]
+    first = children.run(command, stdout=children.PIPE, text=True, timeout=30)
+    assert first.returncode == (-signal.SIGKILL if does == "writes" else 0)
+    again = children.run([*command[:-1], "reads"], stdout=children.PIPE, text=True, timeout=30)
+    assert again.stdout == "done\n"
