@@ -189,7 +189,7 @@ def test_what_is_not_there_is_not_made_up(path):
         ask(RecordedLLM(path))
     assert not path.exists()
     ask(RecordedLLM(path, ScriptedLLM(["Now."])))
-    with pytest.raises(RecordingMissing, match="holds 1 replies, but none to 'Where\\?'"):
+    with pytest.raises(RecordingMissing, match="holds 1 reply, but none to 'Where\\?'"):
         ask(RecordedLLM(path), "Where?")
 
 
