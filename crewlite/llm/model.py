@@ -118,8 +118,20 @@ class LLM(BaseLLM):
         return ask_outside(self, messages, context)
 
     def plain_settings(self) -> dict[str, Any] | None:
-        """What differs from the defaults, without keys; None with headers, classes, or an address elsewhere."""
-        spares = [spare.plain_settings() for spare in self.fallbacks]
+        """What differs from the defaults, without keys; None with headers, classes, or an address elsewhere.
+
+        None too with fallbacks that go round.
+        """
+        return self._plain_settings(())
+
+    def _plain_settings(self, above: tuple[LLM, ...]) -> dict[str, Any] | None:
+        if self in above:
+            return None
+        inner = (*above, self)
+        spares = [
+            spare._plain_settings(inner) if isinstance(spare, LLM) else spare.plain_settings()
+            for spare in self.fallbacks
+        ]
         if type(self) is not LLM or self.extra or self.extra_headers or self.response_format or None in spares:
             return None
         if self.base_url and not keys.is_here(self.base_url):
