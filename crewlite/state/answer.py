@@ -76,7 +76,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
 
 def _tell(journal: Journal, make: Callable[[], Facts]) -> None:
     try:
-        change(journal, make, lambda facts: None, "the answer").result()
+        change(journal, make, lambda facts: None, "the answer was").result()
     except StoreError as error:
         if not journal.closed:
             raise

@@ -64,12 +64,12 @@ def name_place(journal: Journal, make: Callable[[], Facts], at: Writer | None) -
 
 
 def change(
-    journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], T], what: str = "the values"
+    journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], T], what: str = "the values were"
 ) -> Future[T]:
     """Commit; a run without a store keeps it in memory.
 
     `seen` is called with the facts while the record is as they leave it. What it returns is the future's, once they are
-    durable. `what` they are is told if they cannot be saved.
+    durable. `what` begins the error that says that they are not saved.
     """
 
     def act(changed: Future[T]) -> None:
@@ -85,7 +85,7 @@ def change(
             if isinstance(error, BranchConflictError):
                 changed.set_exception(error)
             elif error:
-                changed.set_exception(StoreError(journal.location or "", f"{what} were not saved: {error}"))
+                changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {error}"))
             elif failed:
                 changed.set_exception(failed[0])
             else:

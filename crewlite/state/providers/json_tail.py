@@ -35,14 +35,17 @@ class Tail:
         first, last = entries[0], entries[-1]
         told = {key: first.facts["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.facts["run"]["definition"][key] for key in ("kind", "name")}
-        mark = offset - len(last.line) - 1, last.line[:_SEALED]
-        return cls(last.seq, last.sum, offset, mark, {**told, "definition": definition}, first.sum, None)
+        return cls(last.seq, last.sum, offset, _mark(last, offset), {**told, "definition": definition}, first.sum, None)
 
     def after(self, entries: Sequence[Entry]) -> Tail:
         """The tail once these have been written."""
         offset, last = self.offset + len(lines(entries)), entries[-1]
-        mark = offset - len(last.line) - 1, last.line[:_SEALED]
-        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=mark)
+        return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset))
+
+
+def _mark(last: Entry, end: int) -> tuple[int, bytes]:
+    """Where the last line of a journal begins that is `end` bytes long, and the beginning of that line."""
+    return end - len(last.line) - 1, last.line[:_SEALED]
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
