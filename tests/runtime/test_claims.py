@@ -386,6 +386,18 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     assert store_of(on_disk).touched("r", "main") == 1000.0
 
 
+def test_a_run_that_was_cancelled_and_deleted_by_another_process_asks_no_more(on_disk, tmp_path):
+    with holder(on_disk, tmp_path) as child:
+        with History(on_disk().location) as history:
+            history.cancel("r")
+            history.delete("r")
+        (tmp_path / "go").touch()
+        said = child.stdout.read()
+    assert said in ("conflict r main\n", ""), (
+        "the latter if it hears of the cancellation before it hears of the deletion"
+    )
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk, tmp_path):

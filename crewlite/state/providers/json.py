@@ -77,6 +77,8 @@ class JsonStore:
         self._results = ResultFiles(root, self._make)
         self._tails: dict[Key, Tail] = {}
         """Of the branches that were claimed through this store, until their claim ends."""
+        self._claimed_in: tuple[int, int] | None = None
+        """The directory in which the first of them was claimed: another may lie at its path by now."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append."""
@@ -253,9 +255,9 @@ class JsonStore:
         return Tail.of(entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
-        """What to raise for a journal that is not there. One that is written to has been taken away from outside."""
+        """What to raise for a journal that is not there: it was deleted, or the whole location was taken away."""
         key = (commit.run_id, commit.branch)
-        if key in self._tails:
+        if key in self._tails and _identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: it was deleted or moved while a run was at work")
         return BranchConflictError(*key, expected=commit.after, found="its end")
@@ -334,6 +336,8 @@ class JsonStore:
         for commit, tail in written:
             if named := [entry for entry in commit.entries if "place" in entry.facts]:
                 self.heads.write(commit.run_id, commit.branch, tail.begun, named[-1])
+        if tails and not self._tails:
+            self._claimed_in = _identity(self.paths.journals)
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
@@ -367,3 +371,11 @@ def _is_free(directory: Path) -> bool:
     if directory.is_dir() and not any(directory.iterdir()):
         disk.remove_directory(directory)
     return not directory.exists()
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Names a directory, whatever its path; None if there is none."""
+    with contextlib.suppress(OSError):
+        found = directory.stat()
+        return found.st_dev, found.st_ino
+    return None
