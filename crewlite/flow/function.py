@@ -94,6 +94,8 @@ class FlowFunction(Generic[P, R]):
             raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:  # a class may be a place to keep flows in
+            return self
         raise ConfigError(f"@flow {self.name!r} is a method; a flow is a function: what it works on comes as arguments")
 
     def kickoff(

@@ -196,13 +196,15 @@ class Writer:
     def _refuse(self) -> None:
         """Answer the jobs that came after the thread ended. Several threads may call this at once."""
         error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and let go of it")
-        with contextlib.suppress(queue.Empty):
-            while True:
+        while True:
+            try:
                 job = self._jobs.get_nowait()
-                if isinstance(job, _Job):
-                    self._answer([job], error)
-                elif job:
-                    job.done.set_exception(error)
+            except queue.Empty:
+                return
+            if isinstance(job, _Job):
+                self._answer([job], error)
+            elif job:
+                job.done.set_exception(error)
 
     def _next(self) -> _Job | _Errand | None:
         """The next job; while there is none, and between jobs, the branches at work are looked after."""

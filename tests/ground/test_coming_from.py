@@ -99,3 +99,4 @@ def test_a_flow_on_a_method_is_told_to_be_a_function():
 
     with pytest.raises(ConfigError, match="@flow 'go' is a method; a flow is a function"):
         Pipeline().go.kickoff(x=1)
+    assert Pipeline.go.kickoff(None, x=1) == 1, "a class may be a place to keep flows in"
