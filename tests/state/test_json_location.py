@@ -20,7 +20,7 @@ from crewlite.state.cancel import cancel
 from crewlite.state.claim import claim
 from crewlite.state.doctor import doctor
 from crewlite.state.fold import fold
-from crewlite.state.transfer import import_run
+from crewlite.state.transfer import export_run, import_run
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 
@@ -188,6 +188,26 @@ def test_an_older_export_takes_the_place_of_a_run_that_was_deleted_by_hand(locat
     shutil.rmtree(Path(location, "journal", "r"))
     with History(location) as history:
         assert history.import_run(tmp_path / "early.json").status == "unfinished"
+
+
+def test_a_reader_beside_an_older_export_that_takes_the_place_of_a_run_reads_it(store, location, tmp_path):
+    branch = Branch().add(2)
+    store.append([branch.commit()])
+    export_run(store, "run-1", tmp_path / "early.json")
+    early = list(branch.entries)
+    branch.place()
+    store.append([branch.add().commit()])
+
+    class Late(type(store.journals)):
+        def scan(self, run_id, name):
+            if store.read("run-1", "main") != early:
+                store.remove("run-1", heads(store))
+                import_run(store, tmp_path / "early.json")
+            return super().scan(run_id, name)
+
+    reader = JsonProvider().open(location)
+    reader.journals = Late(reader.paths, reader.ref)
+    assert reader.read("run-1", "main") == early
 
 
 def test_the_doctor_looks_at_a_checkpoint_file_whose_run_has_no_name_that_can_be(location):

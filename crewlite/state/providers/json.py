@@ -105,7 +105,8 @@ class JsonStore:
         """See Store.read."""
         head = self.heads.read(run_id, branch)  # before the journal, which is always written first
         entries, _ = self.journals.scan(run_id, branch)
-        if problem := lacking(head, entries):
+        problem = lacking(head, entries)
+        if problem and self.heads.read(run_id, branch) == head:  # else an older export took the run's place meanwhile
             sound = newest_sound_place(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
