@@ -53,9 +53,9 @@ class Secrets:
         longest_first = sorted(distinct, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
-    def knowing(self, *objects: object) -> Secrets:
-        """These secrets, and those found in further objects' fields."""
-        found = _found(objects)
+    def knowing(self, *objects: object, extra: Iterable[str] = ()) -> Secrets:
+        """These secrets, those found in further objects' fields, and the `extra` ones."""
+        found = _found(objects) | set(extra)
         return Secrets(self._values | found) if found - self._values else self
 
     @classmethod

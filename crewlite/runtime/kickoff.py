@@ -94,6 +94,12 @@ class Root(Generic[T]):
     rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
     """The definition as it stands now, given the facts of the recorded run and which addresses are finished."""
 
+    @property
+    def redact(self) -> frozenset[str]:
+        """Texts that any of its settings says must never be stored or said."""
+        settings = (setting for setting in (self.setting, *self.inner) if isinstance(setting, CheckpointConfig))
+        return frozenset(text for setting in settings for text in setting.redact or ())
+
 
 @dataclass
 class Progress:
@@ -325,7 +331,7 @@ async def inside(scope: Frame, root: Root[T], request: Request, step: Step[T], *
             scope.heed(part)
 
     journal = scope.run.journal
-    journal.secrets = journal.secrets.knowing(*root.holds)
+    journal.secrets = journal.secrets.knowing(*root.holds, extra=root.redact)
     home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()

@@ -17,6 +17,7 @@ from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.subscriber import Setting
 
 log = logging.getLogger("crewlite.run")
+_OF_EACH = frozenset({"on_events", "max_checkpoints", "redact"})  # settings that each definition in a run may have
 _refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
 
 
@@ -79,12 +80,25 @@ def plan(root: Root[Any], request: Request) -> Plan:
 
 
 def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:
-    """Raises ConfigError if one of these settings wants another store than that of the run they are part of."""
+    """Raises ConfigError if one of these settings would keep the run that they are part of in another way."""
+    if config is None:
+        return
     for setting in settings:
-        if isinstance(setting, CheckpointConfig) and config is not None and setting is not config:
-            own = setting.model_fields_set & {"location", "provider", "durability"}
-            if any(getattr(setting, name) != getattr(config, name) for name in own):
-                raise ConfigError(
-                    f"An inner definition keeps its checkpoints at {setting.location}, the run at {config.location}. "
-                    f"One run has one store: set location, provider and durability on the outermost definition only."
-                )
+        if not isinstance(setting, CheckpointConfig):
+            continue
+        own = setting.model_fields_set - _OF_EACH
+        if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
+            says, has = (_told(differing, one) for one in (setting, config))
+            raise ConfigError(
+                f"An inner definition sets {says}, and the run has {has}. One run has one store, and is kept in one "
+                f"way: set {', '.join(differing)} on the outermost definition only. An inner one has a say in "
+                f"{', '.join(sorted(_OF_EACH))}."
+            )
+
+
+def _told(names: Iterable[str], config: CheckpointConfig) -> str:
+    """Fields of a configuration as they are written; of an object, its class."""
+    values = ((name, getattr(config, name)) for name in names)
+    return ", ".join(
+        f"{n}={v!r}" if v is None or isinstance(v, str) else f"{n}={type(v).__name__}()" for n, v in values
+    )

@@ -44,8 +44,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
 
 def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
     """What a run of this must not tell."""
-    settings = [s for s in (config, root.setting, *root.inner) if isinstance(s, CheckpointConfig)]
-    return Secrets.of(*root.holds, extra=[text for setting in settings for text in setting.redact or ()])
+    return Secrets.of(*root.holds, extra={*root.redact, *((config and config.redact) or ())})
 
 
 def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:

@@ -20,7 +20,8 @@ from crewlite.state.providers import BaseProvider
 class CheckpointConfig(Described):
     """Checkpoints of a crew or an agent: `Crew(checkpoint=CheckpointConfig(...))`.
 
-    Inside another definition only `on_events` and `max_checkpoints` have a say: one run is kept in one store.
+    Inside another definition only `on_events`, `max_checkpoints` and `redact` have a say: one run is kept in one store,
+    in one way. Whatever any of them says in `redact` is secret in the whole run.
     """
 
     location: str = "./.checkpoints"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError
 from crewlite.events import CrewKickoffCompletedEvent
 from crewlite.flow import flow, step
+from crewlite.state import SqliteProvider
 from crewlite.testing import ScriptedLLM
 
 
 class Inner:
     """A crew, an agent and a flow of one name, kept at `config`, and what their model was paid."""
 
-    def __init__(self, config):
-        self.llm = ScriptedLLM(lambda messages: "inner")
+    def __init__(self, config, says="inner"):
+        self.llm = ScriptedLLM(lambda messages: says)
         self.agent = Agent(role="In", goal="be inside", llm=self.llm, checkpoint=config)
         agent = Agent(role="In", goal="be inside", llm=self.llm)
         task = Task(name="in", description="Do", expected_output="text", agent=agent)
@@ -143,6 +147,46 @@ def test_another_store_inside_a_recorded_run_is_the_same_error_everywhere(on_dis
         OUTERS[outer](lambda: inner.kickoff(kind), on_disk())()
     assert not (tmp_path / "elsewhere").exists()
     assert not inner.llm.calls
+
+
+@pytest.mark.parametrize(
+    ("inner", "said"),
+    [
+        ({"durability": "async"}, "sets durability='async', and the run has durability='sync'"),
+        ({"provider": SqliteProvider()}, "sets provider=SqliteProvider(), and the run has provider=None"),
+        ({"location": "./x"}, "sets location='./x', and the run has location='./.checkpoints'"),
+        ({"on_drift": "rerun"}, "sets on_drift='rerun', and the run has on_drift=None"),
+        ({"on_save_error": "raise"}, "sets on_save_error='raise', and the run has on_save_error='warn'"),
+    ],
+)
+@pytest.mark.parametrize("kind", [*KINDS, "task"])
+def test_what_an_inner_definition_cannot_set_is_an_error_that_names_it(inner, said, kind):
+    if kind == "task":
+        agent = Agent(role="In", goal="g", llm=ScriptedLLM([]), checkpoint=CheckpointConfig(**inner))
+        task = Task(description="Do", expected_output="text", agent=agent)
+        kickoff = Crew(tasks=[task], checkpoint=True).kickoff
+    else:
+        kickoff = OUTERS["flow"](lambda: Inner(CheckpointConfig(**inner)).kickoff(kind), CheckpointConfig())
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        kickoff()
+    assert f"set {next(iter(inner))} on the outermost definition only" in str(caught.value)
+
+
+@pytest.mark.parametrize("outer", OUTERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_an_inner_definition_redacts_is_secret_in_the_whole_run(on_disk, kind, outer):
+    inner = Inner(on_disk(redact=["Bluebird"]), "project Bluebird")
+    assert OUTERS[outer](lambda: inner.kickoff(kind), on_disk())()[0] == "project [secret]"
+    kept = [path for path in Path().rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"Bluebird" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_secrets_in_the_fields_of_an_inner_definition_are_secret_in_the_whole_run(on_disk, kind):
+    inner = Inner(None, "sk-canary-1111111111")
+    inner.llm.api_key = "sk-canary-1111111111"
+    assert OUTERS["flow"](lambda: inner.kickoff(kind), on_disk())()[0] == "[secret]"
 
 
 @pytest.mark.parametrize("outer", OUTERS)
