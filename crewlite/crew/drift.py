@@ -25,7 +25,8 @@ def compare(record: Record, cast: Cast, inputs: Mapping[str, Any]) -> Comparison
     recorded = record.run["definition"]["tasks"]
     addresses = match(recorded, [task for task, _, _ in cast])
     order = [addresses.get(task, "") for task, _, _ in cast]
-    return Comparison(tuple(_drifted(record, cast, inputs, addresses)), order == [fact["address"] for fact in recorded])
+    drifted = tuple(_drifted(record, cast, inputs, addresses))
+    return Comparison(drifted, order == [fact["address"] for fact in recorded], frozenset(addresses.values()))
 
 
 def shares(record: Record, cast: Cast, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:

@@ -49,6 +49,8 @@ class Comparison:
     drifted: tuple[Drifted, ...] = ()
     same_steps: bool = True
     """Whether it asks for the same steps in the same order."""
+    compared: frozenset[str] = frozenset()
+    """The steps that were compared: those of them that are not in `drifted` answer what they are asked now."""
 
 
 def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:

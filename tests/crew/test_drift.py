@@ -63,6 +63,26 @@ def test_a_run_cut_under_one_question_and_finished_under_another_still_knows_bot
         assert result.drifted == ()
 
 
+@pytest.mark.parametrize("on_drift", [None, "keep", "rerun", "error"])
+def test_an_edit_that_is_undone_after_the_answer_was_kept_gives_the_stored_result(config, on_drift):
+    with pytest.raises(Cut):
+        both_days("Rome", config(), says=["Rome 0", Cut()]).kickoff(run_id="t")
+    kept = both_days("Berlin", config(), says=["all 1"]).kickoff(run_id="t")
+    assert kept.drifted == ("task:plan",)
+    undone = both_days("Rome", config(on_drift=on_drift), says=[]).kickoff(run_id="t")
+    assert ([output.raw for output in undone.tasks_output], undone.drifted) == (["Rome 0", "all 1"], ())
+    with pytest.raises(QuestionsChanged, match="and is asked 'Plan a day in Oslo' now"):
+        both_days("Oslo", config(), says=[]).kickoff(run_id="t")
+
+
+def both_days(city, config, *, says):
+    """A task about the city, and one that builds on it without naming it."""
+    guide = Agent(role="Guide", goal="plan", llm=ScriptedLLM(says))
+    texts = {"plan": f"Plan a day in {city}", "more": "Plan the other day"}
+    tasks = [Task(name=name, description=text, expected_output="x", agent=guide) for name, text in texts.items()]
+    return Crew(tasks=tasks, checkpoint=config)
+
+
 def test_a_kept_answer_is_described_by_what_it_answered(config):
     trip("Rome", config()).kickoff(run_id="t")
     [output] = trip("Berlin", config(on_drift="keep")).kickoff(run_id="t").tasks_output
