@@ -16,7 +16,7 @@ from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape, wanted
 from crewlite.definition import Definition
 from crewlite.durable import Stamp, Step
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.llm.call import ways
@@ -216,10 +216,12 @@ class Agent(Definition):
         return facts | ({"response_format": response_format.__name__} if response_format else {})
 
     def _check(self, inputs: Mapping[str, Any]) -> None:
+        if unknown := sorted(inputs.keys() - {"messages"}):
+            hints = [hint for name in unknown if (hint := meant(name, ("messages",)))]
+            wanted = hints[0] if hints else "it takes messages, and no more"
+            raise ConfigError(f"Agent {self.role!r} is given {', '.join(unknown)}; {wanted}")
         if "messages" not in inputs:
             raise ConfigError(f"Agent {self.role!r} was asked nothing: kickoff('a question')")
-        if unknown := sorted(inputs.keys() - {"messages"}):
-            raise ConfigError(f"Agent {self.role!r} is given {', '.join(unknown)}; it takes messages, and no more")
         _conversation(inputs["messages"])
 
     def _question(self, shape: Shape | None, messages: list[Message]) -> list[Any]:

@@ -25,6 +25,7 @@ from crewlite.state.addresses import is_question, outers
 from crewlite.state.answer import given
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.entry import Facts
+from crewlite.state.fork import asked_for, check_taken
 from crewlite.state.journal import Journal
 from crewlite.state.locate import Located, locate
 from crewlite.state.providers import provider_for
@@ -95,6 +96,8 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             if not record.fresh:
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
                 raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
+            if forked:
+                check_taken(record, request.inputs, asked_for(root.definition) or ())
             others = {"inputs": coded}
         inputs = given
     root.check(inputs)
@@ -119,8 +122,8 @@ def kept_result(
     now = root.compare(record, inputs)
     mask = journal.secrets.mask
     drifted = tuple(replace(one, asked={k: mask(text) for k, text in one.asked.items()}) for one in now.drifted)
-    if outcome.drifted and not drifted:
-        drifted = tuple(Drifted(address, {}, {}) for address in outcome.drifted)
+    if not drifted:
+        drifted = tuple(Drifted(address, {}, {}) for address in outcome.drifted if address not in now.compared)
     verdict = decide(replace(now, drifted=drifted), config.on_drift, same_result=same_result)
     if verdict == "drifted":
         raise TaskDrifted(journal.run_id, drifted[0].address, str(drifted[0]))

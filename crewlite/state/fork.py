@@ -218,7 +218,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
         raise ConfigError(
             f"{record.run['run_id']} is a state, which has no inputs; change its values once the fork is open"
         )
-    _check_taken(record, changed)
+    check_taken(record, changed.inputs, changed.takes)
     steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
@@ -229,19 +229,22 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
     return facts | ({"steps": steps} if steps else {})
 
 
-def _check_taken(record: Record, changed: Changes) -> None:
-    """Raises ConfigError for an input that was not recorded, and that no text and no parameter asks for."""
-    asked = _asked_for(record.run["definition"])
+def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
+    """Raises ConfigError for an input that was not recorded, and that no text and no parameter asks for.
+
+    `takes`: what the definition asks for as it is now.
+    """
+    asked = asked_for(record.run["definition"])
     if asked is None:
         return
-    known = sorted({*record.run["inputs"], *asked, *changed.takes})
-    for name in changed.inputs:
+    known = sorted({*record.run["inputs"], *asked, *takes})
+    for name in inputs:
         if name not in known:
             hint = meant(name, known) or f"it takes {', '.join(known) or 'none'}"
             raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
 
 
-def _asked_for(definition: Facts) -> list[str] | None:
+def asked_for(definition: Facts) -> list[str] | None:
     """The inputs that a recorded definition asks for; None if it was recorded without what tells them."""
     if definition["kind"] == "crew" and "agents" in definition:
         facts = [*definition["tasks"], *definition["agents"]]

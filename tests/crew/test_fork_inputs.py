@@ -66,7 +66,6 @@ def finished(config):
         ({"topic": "moons"}, "ab"),
         ({"mood": "wild"}, "d"),
         ({"topic": "moons", "mood": "wild"}, "abd"),
-        ({"strategy": "aggressive"}, ""),
     ],
 )
 def test_exactly_the_tasks_whose_question_changes_run_again_and_what_builds_on_them(finished, inputs, again):
@@ -407,6 +406,28 @@ def test_an_input_that_no_text_asks_for_is_refused_before_a_branch_is_made(finis
         with pytest.raises(ConfigError, match="did you mean 'mood'"):
             history.fork("r", branch="f", inputs={"moods": "wild"})
         assert [run.branch for run in history.runs()] == ["main"]
+
+
+def test_an_input_that_no_text_asks_for_is_refused_at_the_kickoff_of_a_fork_too(finished):
+    llm = echo(2)
+    forked = team(llm, finished()).fork(at(finished, "r"), branch="f")
+    for verb in (forked.kickoff, forked.preview):
+        with pytest.raises(ConfigError, match="Run 'r' has no input 'topik'; did you mean 'topic'"):
+            verb({"topik": "moons"})
+        with pytest.raises(ConfigError, match="has no input 'strategy'; it takes mood, topic"):
+            verb({"strategy": "bold"})
+    with History(finished().location, finished().provider) as history:
+        assert history.run("r/f").inputs == TIDES
+    assert not llm.calls
+    assert outputs(forked.kickoff({"topic": "moons"}))[0] == "about moons (2)", "what was refused recorded nothing"
+
+
+def test_a_mistyped_input_of_a_lone_agents_fork_names_the_one_that_was_meant(config):
+    agent = Agent(role="Lone", goal="g", llm=ScriptedLLM(["A"]), checkpoint=config())
+    agent.kickoff("Q", run_id="r")
+    for fork in (agent.fork, History(config().location, config().provider).fork):
+        with pytest.raises(ConfigError, match="did you mean 'messages'"):
+            fork("r", inputs={"message": "x"})
 
 
 def test_an_input_that_only_the_crew_of_today_asks_for_is_taken(finished):
