@@ -128,9 +128,14 @@ async def _take_up(
     root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
 ) -> Begun:
     """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
-    given = request.from_checkpoint
+
+    def wanted() -> Located:
+        located = found or brought(branch_for(root, request, config), request.from_checkpoint)
+        request.progress.location = located.location  # also for who is refused
+        return located
+
     if found or request.run_id or config.restore_from:
-        target, lane, record = await taken(lambda: found or brought(branch_for(root, request, config), given))
+        target, lane, record = await taken(wanted)
     else:
         target, lane, record = await taken_new(branch_for(root, request, config))
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, lane)

@@ -214,7 +214,7 @@ class Request:
         """The line that resumes an interrupted run."""
         if self.progress.how_to_go_on:
             return self.progress.how_to_go_on()
-        if self.progress.location is None:
+        if self.progress.run_id is None or self.progress.location is None:
             return "Nothing was saved: give it checkpoint=True to be able to go on."
         if self.progress.branch != "main":
             ref = f"{self.progress.run_id}/{self.progress.branch}"

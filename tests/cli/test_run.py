@@ -170,6 +170,14 @@ def test_a_finished_run_of_a_crew_that_was_changed_since_says_the_commands_out(s
     assert "crew.fork" not in refused.stderr
 
 
+def test_who_is_refused_is_told_where_the_run_is_kept(shop):
+    assert shop.do("run", "crews:elsewhere", "--input", "topic=tides", "--run-id", "r").returncode == 0
+    refused = shop.ask("run", "crews:elsewhere", "--input", "topic=moons", "--run-id", "r")
+    lines = [line for line in refused.stderr.replace(" - ", "\n").splitlines() if "crewlite checkpoint" in line]
+    assert len(lines) == 2
+    assert all("--location " in line for line in lines), refused.stderr
+
+
 def test_the_same_run_id_goes_on_and_a_finished_run_is_not_paid_again(shop):
     words = ["run", "crews:crew", "--input", "topic=tides", "--run-id", "r"]
     shop.fail("two")
