@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -22,6 +23,7 @@ from crewlite.errors import (
     Redacted,
     StepRaised,
     StepTimeout,
+    ends_run,
     text_of,
 )
 from crewlite.events.base import BaseEvent
@@ -91,8 +93,9 @@ class Execution(Generic[T]):
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 remedies = self._remedies(frame, error)
-                delay = remedies.delay(error, past, address) if remedies else None
-                past.append(remedies.kind(error) if remedies else "")
+                reason = _for_author(frame, error) or error
+                delay = remedies.delay(reason, past, address) if remedies else None
+                past.append(remedies.kind(reason) if remedies else "")
                 await self._fail(frame, error, number, _ms(clock), past[-1], delay)
             else:
                 return await self._succeed(value, number, _ms(clock), frame)
@@ -217,6 +220,8 @@ class Execution(Generic[T]):
                 "final": final,
             },
         }
+        if _for_author(frame, error):
+            facts["error"]["for_author"] = True
         if final and self.outer.exact:  # whoever asks again hears this again
             facts["fingerprint"] = self.fingerprint
             facts["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
@@ -279,34 +284,44 @@ def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, l
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
-    starts a new one. It goes on with the old attempt where a child step failed, which can run again; what failed on
-    finished children needs a new attempt, with new children. What is done `once` has but one: its children are the same
-    in every life.
+    starts a new one. It goes on with the old attempt where a child step failed, which can run again, and where the
+    error was for the author of the program, as nothing that is paid is to blame. What failed on finished children needs
+    a new attempt, with new children. What is done `once` has but one: its children are the same in every life.
     """
     if not past or once:
         return 1, []
     last = past[-1]
-    cut = last.cause is not None or last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
-    number = last.number if last.final and cut else last.number + 1
+    late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
+    goes_on = last.cause is not None or last.for_author or late
+    number = last.number if last.final and goes_on else last.number + 1
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     return number, [attempt.failure for attempt in past[given_up:] if attempt.seq > base]
 
 
 def _causes(frame: Frame, error: BaseException) -> list[str]:
     """The child steps that a failure came from: theirs is this very error, or one that led to it."""
-    causes: dict[str, None] = {}
+    return list(dict.fromkeys(child for _, children in _led_to(frame, error) for child in children))
+
+
+def _for_author(frame: Frame, error: BaseException) -> BaseException | None:
+    """The error for the author of the program that a failure is, or came from, whatever the code around made of it."""
+    return next((one for one, _ in _led_to(frame, error) if ends_run(one)), None)
+
+
+def _led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
+    """This error and those that led to it, each with the child steps that failed with it."""
     seen, todo = set[int](), [error]
     while todo:
         one = todo.pop(0)
         if id(one) in seen:  # the error behind another is mostly told twice, as its cause and as its context
             continue
         seen.add(id(one))
-        if children := [child for child, raised in frame.failed.items() if raised is one]:
-            causes |= dict.fromkeys(children)  # what was being handled when these were asked for led to no failure
-            continue
+        children = [child for child, raised in frame.failed.items() if raised is one]
+        yield one, children
+        if children:
+            continue  # what was being handled when these were asked for led to no failure
         inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
-    return list(causes)
 
 
 def _what(step: Step[Any]) -> str:

@@ -60,6 +60,8 @@ class Attempt:
     """What was asked; told of a final one only."""
     raised: Facts | None = None
     """What it takes to raise its error again."""
+    for_author: bool = False
+    """Its error is for the author of the program, or came of one that is: the next try goes on inside this one."""
     usage: Usage = field(default_factory=Usage)
     """In a history: what the steps paid that finished inside it."""
 
@@ -94,6 +96,7 @@ def attempt_of(step: Facts, seq: int, at: str) -> Attempt:
         ended,
         step.get("fingerprint"),
         error.get("raised"),
+        error.get("for_author", False),
     )
 
 

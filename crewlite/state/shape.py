@@ -188,6 +188,7 @@ class Error(TypedDict):
     causes: NotRequired[list[Text]]
     failure: Text
     final: bool
+    for_author: NotRequired[bool]
     raised: NotRequired[Raised]
 
 
