@@ -265,7 +265,7 @@ def broken(**words):
         (broken(name=" ", description="d", run=print), "without a name"),
         (broken(name="x", description="d", run=print, args_schema=7), "has the args_schema 7; wanted a pydantic class"),
         (broken(name="x", description="d", run=print, args_schema={"type": "array"}), "takes 'array' by its schema"),
-        (7, r"tools\[0\] is a int; wanted a function with a docstring, a BaseTool, or a tool of another framework"),
+        (7, r"tools\[0\] is an int; wanted a function with a docstring, a BaseTool, or a tool of another framework"),
         (CrewBase, r"tools\[0\] is the class CrewBase; wanted an instance"),
     ],
 )

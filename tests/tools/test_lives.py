@@ -14,6 +14,7 @@ from tests import children
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork"),
     pytest.mark.slow,
+    pytest.mark.timeout(1500),
 ]
 
 
@@ -21,7 +22,7 @@ pytestmark = [
 def test_killed_before_any_operation_limits_kept_results_and_answers_are_as_without_it(suffix, tmp_path):
     program = Path(__file__).with_name("lives.py")
     command = [sys.executable, str(program), "--directory", str(tmp_path / "lives"), "--suffix", suffix]
-    done = children.run(command, capture_output=True, text=True)
+    done = children.run(command, capture_output=True, text=True, timeout=1500)
     found = json.loads(done.stdout)
     assert found["violations"] == [], done.stderr
     assert found["trials"] == found["operations"] > 20
