@@ -94,7 +94,8 @@ def test_of_two_threads_that_resume_one_run_one_wins(make_crew, config):
 
 
 def test_two_names_of_one_database_are_one_place(make_crew, tmp_path):
-    one, two = (CheckpointConfig(location=tmp_path / name, provider=SqliteProvider()) for name in ("runs", "runs.db"))
+    names = (tmp_path / "runs.db", f"{tmp_path}/../{tmp_path.name}/runs.db")
+    one, two = (CheckpointConfig(location=name, provider=SqliteProvider()) for name in names)
     crew = cut(make_crew, lambda: one)
     other = crew.model_copy(update={"checkpoint": two})
     found = Counter(type(answer).__name__ for answer in at_once(2, lambda n: (crew, other)[n].kickoff(run_id="r")))
