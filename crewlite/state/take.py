@@ -77,7 +77,7 @@ def _read(store: Store, lane: Lane, target: Located) -> Record:
     record = Record.of(whole(store, target.run_id, target.branch))
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
-    lane.sum, lane.seq = record.sum, record.seq  # in this order: the writer looks after lanes that have a seq
+    lane.seq, lane.sum = record.head
     try:
         lane.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped

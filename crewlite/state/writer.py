@@ -55,6 +55,8 @@ class Lane:
     """Commits that are being named by hand, and stay where they are."""
     tidied: int = 0
     """Where the branch was when inner detail was last dropped."""
+    held: bool = False
+    """It was written to, so it is ours. One that was only read may be somebody else's by now."""
     moved: bool = False
     """It was written to since it was last looked at."""
     touched: float = 0.0
@@ -224,7 +226,7 @@ class Writer:
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked
         with _lock:
-            lanes = [lane for lane in self.lanes.values() if lane.seq and not (lane.backlog or lane.lost)]
+            lanes = [lane for lane in self.lanes.values() if lane.held and not (lane.backlog or lane.lost)]
         for lane in lanes:
             try:
                 if due or not (lane.moved or self.store.touched(lane.run_id, lane.branch) == lane.touched):
@@ -284,7 +286,7 @@ class Writer:
             self._answer(jobs, error)
             return
         for lane, commit in commits.items():
-            (lane.seq, lane.sum), lane.backlog, lane.moved = commit.head, (), True
+            (lane.seq, lane.sum), lane.backlog, lane.held, lane.moved = commit.head, (), True, True
             lane.drops |= any("drops" in entry.facts for entry in commit.entries)
         self._answer(jobs, None)
 

@@ -86,13 +86,17 @@ async def _flow(make_crew, config):
 
 
 async def _submit(make_crew, config):
+    asked = threading.Event()
+
     @flow(checkpoint=config)
     def work() -> int:
+        assert asked.wait(60)
         return 1
 
     handle = work.submit()
     with pytest.raises(OnLoopThread, match="await the handle"):
         handle.result()
+    asked.set()
     assert await handle == 1
     assert handle.run_id
     assert handle.result() == 1

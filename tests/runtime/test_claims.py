@@ -348,7 +348,7 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     lane = writer.enter("r", "main")
-    lane.seq, lane.sum = record.seq, record.sum
+    lane.seq, lane.sum, lane.held = record.seq, record.sum, True
     went_on = threading.Event()
     idle = writer.enter("other", "main")
 
@@ -375,7 +375,7 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     lane = writer.enter("r", "main")
-    lane.seq, lane.sum = record.seq, record.sum
+    lane.seq, lane.sum, lane.held = record.seq, record.sum, True
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, 1000.0)
     children.until(lambda: "r/main gave no sign of life" in caplog.text)
@@ -384,6 +384,24 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     assert settled.wait(20)
     writer.release().result()
     assert store_of(on_disk).touched("r", "main") == 1000.0
+
+
+def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, on_disk, caplog):
+    cut(make_crew, on_disk)
+    store, record = store_of(on_disk), record_of(on_disk)
+    writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
+    writer.start()
+    read, beside = writer.enter("r", "main"), writer.enter("s", "main")
+    read.seq, read.sum = record.seq, record.sum
+    crew_of(make_crew, on_disk, ["a", "b", "c"]).kickoff(run_id="s")
+    other = Record.of(whole(store, "s", "main"))
+    beside.seq, beside.sum, beside.held = other.seq, other.sum, True
+    claimed_by(on_disk, **ELSEWHERE)  # somebody was faster
+    heard_of(on_disk, 1000.0)
+    heard = store.touched("s", "main")
+    children.until(lambda: store.touched("s", "main") > heard)  # the writer has looked after its branches
+    writer.release().result()
+    assert (store.touched("r", "main"), read.lost, caplog.text) == (1000.0, False, "")
 
 
 def test_a_run_that_was_cancelled_and_deleted_by_another_process_asks_no_more(on_disk, tmp_path):
