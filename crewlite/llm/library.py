@@ -22,7 +22,11 @@ from typing import Any
 from crewlite import background
 
 log = logging.getLogger("crewlite.llm")
-_ITS_OWN = (".*`ReadOnly` qualifier.*", ".*Accessing the.*attribute on the instance is deprecated.*")
+_ITS_OWN = (
+    ".*`ReadOnly` qualifier.*",
+    ".*Accessing the.*attribute on the instance is deprecated.*",
+    r"coroutine '\w+\.acompletion' was never awaited",  # by a call that is cut while litellm prepares it
+)
 OWNED = {
     "api_base": "base_url=",
     "context_window_fallback_dict": "fallbacks=",
