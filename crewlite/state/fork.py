@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import events, templates
-from crewlite.codec import digest, encode, laid_over
+from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
     BranchConflictError,
@@ -237,7 +237,7 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
     asked = asked_for(record.run["definition"])
     if asked is None:
         return
-    known = sorted({*record.run["inputs"], *asked, *takes})
+    known = sorted({*decode(record.run["inputs"]), *asked, *takes})
     for name in inputs:
         if name not in known:
             hint = meant(name, known) or f"it takes {', '.join(known) or 'none'}"
