@@ -114,7 +114,7 @@ def test_an_agent_is_asked_something_else_by_its_fork(memory):
     agent.fork("r", branch="x", inputs={"messages": "Two?"})
     assert agent.kickoff(from_checkpoint="r/x").raw == "second"
     assert agent.kickoff("Two?", from_checkpoint="r/x").raw == "second"
-    with pytest.raises(ConfigError, match="asked nothing"):
+    with pytest.raises(ConfigError, match="did you mean .messages."):
         agent.fork("r", inputs={"message": "Two?"})
 
 
