@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from benchmarks.stall import longest_stall
 from crewlite import Agent, CheckpointConfig, event_bus
 from crewlite.errors import OnLoopThread, RunCancelled
 from crewlite.events import TaskCompletedEvent
@@ -138,27 +139,6 @@ async def _cancelled(make_crew, config):
 
 
 VERBS = [_kickoff, _resume, _preview, _agent, _flow, _submit, _submit_and_cancel, _by_hand, _state, _cancelled]
-
-
-async def longest_stall(work):
-    """Seconds for which nothing else on the loop could run, while this was awaited."""
-    longest, over = 0.0, False
-
-    async def tick():
-        nonlocal longest
-        while not over:
-            before = time.perf_counter()
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.perf_counter() - before)
-
-    ticking = asyncio.ensure_future(tick())
-    await asyncio.sleep(0.01)
-    try:
-        await work
-    finally:
-        over = True
-        await ticking
-    return longest
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__.strip("_"))
