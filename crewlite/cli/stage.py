@@ -24,7 +24,7 @@ from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
 from crewlite.runtime.kickoff import Progress, followed
-from crewlite.state.providers import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state.providers import declares
 
 history = lazy("crewlite.state.history")
 
@@ -110,12 +110,12 @@ class Stage:
         """See whether and how the run can be gone on with, should it be cut."""
         own, kind = definition.checkpoint, kind_of(definition)
         provider = own.provider if isinstance(own, CheckpointConfig) and source is None else None
-        if isinstance(provider, InMemoryProvider):
+        if declares(provider, "in_memory"):
             self._unsaved = f"Nothing is left of it: the {kind} keeps its record in memory."
         elif own is False and source is None:
             self._unsaved = f"Nothing was saved: the {kind} has checkpoint=False."
             self.say(f"Nothing of this run will be saved: the {kind} has checkpoint=False.")
-        elif target and not isinstance(provider, JsonProvider | SqliteProvider | None):
+        elif target and provider and not declares(provider, "named_by_location"):
             self._instead = target
 
     def _way_on(self) -> str:

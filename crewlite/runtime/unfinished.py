@@ -12,8 +12,8 @@ from crewlite.runtime.kickoff import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.lineage import whole
-from crewlite.state.locate import Located, exists
-from crewlite.state.providers import provider_for
+from crewlite.state.locate import Located
+from crewlite.state.providers import exists, provider_for
 from crewlite.state.record import Record
 
 log = logging.getLogger("crewlite.run")

@@ -14,7 +14,7 @@ from crewlite.definition import Described
 from crewlite.errors import ConfigError, meant
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
-from crewlite.state.providers import BaseProvider
+from crewlite.state.providers import BaseProvider, is_provider
 
 
 class CheckpointConfig(Described):
@@ -92,7 +92,7 @@ class CheckpointConfig(Described):
     @field_validator("provider", mode="after")
     @classmethod
     def _is_provider(cls, value: object) -> object:
-        if value is not None and (isinstance(value, type) or not isinstance(value, BaseProvider)):
+        if value is not None and not is_provider(value):
             hint = " (an instance: JsonProvider(), not JsonProvider)" if isinstance(value, type) else ""
             raise ConfigError(f"provider is {value!r}; wanted an object with `name` and `open(location)`{hint}")
         return value

@@ -33,9 +33,9 @@ from crewlite.state.entry import Entry, Facts
 from crewlite.state.fork import Changes, fork
 from crewlite.state.holder import holder
 from crewlite.state.lineage import gone, trace
-from crewlite.state.locate import Located, exists, locate
+from crewlite.state.locate import Located, locate
 from crewlite.state.outcome import Attempt, LightEvent
-from crewlite.state.providers import BaseProvider, PlaceInfo, Store, provider_for
+from crewlite.state.providers import BaseProvider, PlaceInfo, Store, exists, provider_for
 from crewlite.state.prune import Pruned, delete, prune
 from crewlite.state.record import Record
 from crewlite.state.steps import StepView, attempts_of, steps_of

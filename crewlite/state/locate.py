@@ -15,16 +15,15 @@ from crewlite.state.lineage import recorded
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
-    InMemoryProvider,
     JsonProvider,
     PlaceInfo,
-    SqliteProvider,
     Store,
+    exists,
     provider_for,
 )
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import place_info
-from crewlite.state.providers.sqlite import file_at, is_database
+from crewlite.state.providers.sqlite import is_database
 from crewlite.state.record import Record
 
 
@@ -70,15 +69,6 @@ def _is_store(text: str) -> bool:
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
     chosen = _existing(text, text, provider if not is_database(text) else None)
     return _newest(_open(chosen, text), chosen, text, identity)
-
-
-def exists(location: str, provider: BaseProvider) -> bool:
-    """Whether there is anything at a location, without making it."""
-    if isinstance(provider, InMemoryProvider):
-        return True
-    if isinstance(provider, SqliteProvider):
-        return file_at(location).exists()
-    return os.path.exists(location) or not isinstance(provider, SqliteProvider | JsonProvider)
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:

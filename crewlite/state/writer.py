@@ -24,7 +24,7 @@ from crewlite.errors import BranchConflictError, RunCancelled, StoreError
 from crewlite.state.cancel import why_refused
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
-from crewlite.state.providers import BaseProvider, Commit, JsonProvider, SqliteProvider, Store
+from crewlite.state.providers import BaseProvider, Commit, Store
 from crewlite.state.tidy import bases, tidy
 
 T = TypeVar("T")
@@ -308,7 +308,6 @@ def _tell(dones: list[Done], error: BaseException | None) -> None:
         done(error)
 
 
-_SHARED = (JsonProvider, SqliteProvider)  # providers of one of these classes are interchangeable; others may not be
 _open: dict[tuple[str, str], Writer] = {}
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Held by whoever opens a location, so that those who come meanwhile share the writer."""
@@ -332,8 +331,13 @@ def opened_already(provider: BaseProvider, location: str) -> Writer | None:
 
 
 def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
-    name = provider.name if type(provider) in _SHARED else f"{id(provider)}"
+    name = provider.name if _is_interchangeable(provider) else f"{id(provider)}"
     return name, os.path.realpath(location)
+
+
+def _is_interchangeable(provider: BaseProvider) -> bool:
+    """Whether any provider of its class opens the same store. A subclass may open another."""
+    return bool(vars(type(provider)).get("named_by_location"))
 
 
 def _used(key: tuple[str, str]) -> Writer | None:
@@ -346,7 +350,7 @@ def _used(key: tuple[str, str]) -> Writer | None:
 
 def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
     store = provider.open(location)
-    if type(provider) in _SHARED:  # several paths may lead to one store
+    if _is_interchangeable(provider):  # several paths may lead to one store
         key = _key(provider, store.location)
     with _lock:
         writer = _open.get(key)

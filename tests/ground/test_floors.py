@@ -134,6 +134,20 @@ def test_no_module_imports_its_neighbours_inside_a_function():
     assert late == {}
 
 
+def test_only_providers_ask_which_provider_it_is():
+    """The others ask for what a provider declares."""
+    kinds = {f"{name}{what}" for name in ("Json", "Sqlite", "InMemory", "Base") for what in ("Provider", "Store")}
+    for module, path in modules().items():
+        if module.startswith("crewlite.state.providers.") or module == "crewlite.state.doctor":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            asks = isinstance(node, ast.Compare) or (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("is")
+            )
+            named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} if asks else set()
+            assert not named & kinds, f"{module}:{node.lineno} asks for {sorted(named & kinds)}"
+
+
 def ask(code: str) -> object:
     """What a fresh interpreter prints as JSON."""
     done = children.run(

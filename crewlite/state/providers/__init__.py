@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from crewlite.state.providers.base import BaseProvider, BranchInfo, Commit, PlaceInfo, Store
+from crewlite.state.providers.base import (
+    BaseProvider,
+    BranchInfo,
+    Commit,
+    PlaceInfo,
+    Store,
+    declares,
+    exists,
+    is_provider,
+)
 from crewlite.state.providers.json import JsonProvider
 from crewlite.state.providers.memory import InMemoryProvider
 from crewlite.state.providers.sqlite import SqliteProvider, is_database
@@ -16,6 +25,9 @@ __all__ = [
     "PlaceInfo",
     "SqliteProvider",
     "Store",
+    "declares",
+    "exists",
+    "is_provider",
     "provider_for",
 ]
 

@@ -6,9 +6,9 @@ and places it holds. `crewlite.testing.check_provider` tells whether it does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from crewlite.ids import now
 from crewlite.refs import check_name
@@ -177,9 +177,33 @@ class Store(Protocol):
 
 @runtime_checkable
 class BaseProvider(Protocol):
-    """A kind of storage. Write one of your own by giving it a name and an `open`."""
+    """A kind of storage. Write one of your own by giving it a name and an `open`.
+
+    A provider may declare more as attributes of its class, which are looked up by name (see `declares`):
+
+    * `named_by_location = True`: the location alone tells which provider it is, so the command line can open it, and
+      all objects of exactly this class open the same store there.
+    * `in_memory = True`: what it keeps ends with the process.
+    * `exists(location) -> bool`: whether there is anything at a location, found out without making it.
+    """
 
     name: str
 
     def open(self, location: str) -> Store:
         """Open a location for reading and writing, making it if need be. Raises StoreUnusable."""
+
+
+def is_provider(value: object) -> bool:
+    """Whether a value can be used as a provider; a class of providers cannot."""
+    return isinstance(value, BaseProvider) and not isinstance(value, type)
+
+
+def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "in_memory"]) -> bool:
+    """Whether a provider, if there is one, declares something of itself."""
+    return bool(getattr(provider, flag, False))
+
+
+def exists(location: str, provider: BaseProvider) -> bool:
+    """Whether there is anything at a location. Of a provider that cannot tell without opening it: yes."""
+    look: Callable[[str], bool] | None = getattr(provider, "exists", None)
+    return look is None or look(location)

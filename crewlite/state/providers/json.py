@@ -49,6 +49,8 @@ class JsonProvider:
     """A directory: human-readable files, one per checkpoint, and a journal for each run."""
 
     name = "json"
+    named_by_location = True
+    exists = staticmethod(os.path.exists)
 
     def open(self, location: str) -> JsonStore:
         """Open a directory. The first write makes it (0700, with a .gitignore). Raises StoreUnusable."""

@@ -25,6 +25,7 @@ class InMemoryProvider:
     """Keeps runs in this provider object, for as long as it lives. Locations are just names."""
 
     name = "memory"
+    in_memory = True
 
     def __init__(self) -> None:
         self._stores: dict[str, _MemoryStore] = {}

@@ -56,6 +56,7 @@ class SqliteProvider:
     """One database file for all runs, at the location. For the default location, it is `./.checkpoints.db`."""
 
     name = "sqlite"
+    named_by_location = True
 
     def open(self, location: str) -> SqliteStore:
         """Open a database, making it if need be (0600). Raises StoreUnusable, SchemaTooNew."""
@@ -72,6 +73,10 @@ class SqliteProvider:
             if isinstance(error, StoreUnusable):
                 raise
             raise StoreUnusable(location, f"cannot be used ({error}); choose another location") from error
+
+    def exists(self, location: str) -> bool:
+        """Whether there is a database, found out without making one."""
+        return file_at(location).exists()
 
 
 def file_at(location: str) -> Path:

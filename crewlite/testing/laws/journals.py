@@ -6,14 +6,14 @@ import threading
 from typing import Any
 
 from crewlite.errors import BranchConflictError, ConfigError
-from crewlite.state.providers import BaseProvider, Commit, Store
+from crewlite.state.providers import Commit, Store, is_provider
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import conflicts, journal_is, oddities, raises, same
 
 
 def a_provider_has_a_name_and_opens_locations(bench: Bench) -> None:
     """A provider is an object with a `name` and an `open`, and a store knows its location."""
-    assert isinstance(bench.provider, BaseProvider), f"{bench.provider!r} has no `open` or no `name`"
+    assert is_provider(bench.provider), f"{bench.provider!r} has no `open` or no `name`"
     assert bench.provider.name, "the name is empty"
     store = bench.open()
     assert isinstance(store.location, str), f"the store's location is {store.location!r}"
