@@ -26,14 +26,14 @@ from typing import Any
 
 import jsonschema  # noqa: F401 - loaded before the forks, once
 import sqlite_utils  # noqa: F401
+from interleavings.acts import INPUTS, VERBS, Said, act_of, kick, pairs
+from interleavings.judge import Outcome, Seen, go_on, judge, look, release
+from interleavings.scenes import LONG, RUN, TASKS, Site, buys, crew, flow, lay_out, traced
 from points import LONGEST, PATIENT, Child, FileTrace, Points
 
 from crewlite import event_bus
 from crewlite.events import TaskStartedEvent
 from crewlite.state import RuntimeState
-from crewlite.testing.interleavings.acts import INPUTS, VERBS, Said, act_of, kick, pairs
-from crewlite.testing.interleavings.judge import Outcome, Seen, go_on, judge, look, release
-from crewlite.testing.interleavings.scenes import LONG, RUN, TASKS, Site, buys, crew, flow, lay_out, traced
 
 AT_WORK = ("stays at work", "goes on")
 """Acts that only another process can do: it claims the branch, and goes on after the verb; or has done so before, and

@@ -23,10 +23,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from interleavings.judge import Outcome
+from interleavings.scenes import Trace
+
 from crewlite import disk
 from crewlite.disk import Operation
-from crewlite.testing.interleavings.judge import Outcome
-from crewlite.testing.interleavings.scenes import Trace
 
 LONGEST = 20.0  # seconds after which a process never ends
 PATIENT = 1.0  # seconds that an act is waited for which may need what the one it interrupts holds

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from interleavings.acts import SAME, Said, kick, kick_flow
+from interleavings.scenes import BYSTANDER, LONG, QUESTION, RUN, TASKS, Site, asks, buys
+
 from crewlite.errors import CrewliteError
 from crewlite.state.history import History, RunHistory
 from crewlite.state.providers import Commit, provider_for
-from crewlite.testing.interleavings.acts import SAME, Said, kick, kick_flow
-from crewlite.testing.interleavings.scenes import BYSTANDER, LONG, QUESTION, RUN, TASKS, Site, asks, buys
+from crewlite.testing.interleavings import FALSE_ALARMS, NeverEnds
 
-FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")
-"""What nobody may be told where nothing is damaged, full, or locked for long."""
 TAKES_AWAY = ("delete", "begin anew", "swap", "prune old", "prune.old")
 UNMAKING = ("prune", "fork", "fork a place", "list", "repair")
 """Acts after which a run is what it was before them."""
@@ -40,6 +40,8 @@ class Outcome:
     @classmethod
     def of(cls, found: object) -> Outcome:
         """From what an act returned or raised."""
+        if isinstance(found, NeverEnds):
+            return cls(stuck=True)
         if isinstance(found, BaseException):
             return cls(None, type(found).__name__, str(found)[:300], isinstance(found, CrewliteError))
         assert isinstance(found, dict | None)

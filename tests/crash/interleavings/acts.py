@@ -12,14 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from crewlite import Crew
-from crewlite.errors import CrewliteError, RefError, Suspended
-from crewlite.events import TaskCompletedEvent
-from crewlite.events.event_bus import event_bus
-from crewlite.state import RuntimeState
-from crewlite.state.claim import claim
-from crewlite.state.providers import Commit, provider_for
-from crewlite.testing.interleavings.scenes import (
+from interleavings.scenes import (
     LONG,
     QUESTION,
     RUN,
@@ -31,6 +24,14 @@ from crewlite.testing.interleavings.scenes import (
     flow,
     traced,
 )
+
+from crewlite import Crew
+from crewlite.errors import CrewliteError, RefError, Suspended
+from crewlite.events import TaskCompletedEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.state import RuntimeState
+from crewlite.state.claim import claim
+from crewlite.state.providers import Commit, provider_for
 from crewlite.testing.scripted import ScriptedLLM
 
 Said = dict[str, Any]

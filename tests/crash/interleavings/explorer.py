@@ -1,14 +1,4 @@
-"""Every verb interrupted by every act, right before each verb of the store.
-
-```python
-import itertools
-from crewlite.state import InMemoryProvider
-from crewlite.testing import check_interleavings
-
-fresh = itertools.count()
-print(check_interleavings(lambda: (InMemoryProvider(), f"store-{next(fresh)}"), share=100).trials)
-```
-"""
+"""Every verb interrupted by every act, right before each verb of the store, in this process."""
 
 from __future__ import annotations
 
@@ -16,61 +6,23 @@ import contextlib
 import dataclasses
 import random
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from interleavings.acts import VERBS, act_of, pairs
+from interleavings.judge import Outcome, Seen, go_on, judge, look, release
+from interleavings.scenes import Site, lay_out
+
 from crewlite.state.providers import BaseProvider
-from crewlite.testing.interleaved import Interleaved
-from crewlite.testing.interleavings.acts import VERBS, act_of, pairs
-from crewlite.testing.interleavings.judge import Outcome, Seen, go_on, judge, look, release
-from crewlite.testing.interleavings.scenes import Site, lay_out
+from crewlite.testing import Interleaved
+from crewlite.testing.interleavings import Explored, bounded
 from crewlite.testing.providers import Make
 
 LONGEST = 20.0
 """Seconds after which a verb never ends."""
 PATIENT = 2.0
 """Seconds that an act is waited for which may need what the one it interrupts holds."""
-
-
-@dataclass
-class Explored:
-    """What was tried, and what was found."""
-
-    trials: int = 0
-    verbs: set[str] = field(default_factory=set)
-    acts: set[str] = field(default_factory=set)
-    violations: dict[str, list[str]] = field(default_factory=dict)
-    """What is broken, by the first words of it: the trials in which it was."""
-
-    def __str__(self) -> str:
-        counts = f"{len(self.verbs)} verbs, {len(self.acts)} acts, {self.trials} positions"
-        lines = [f"{len(where):5} x {text}\n        {', '.join(where[:6])}" for text, where in self.violations.items()]
-        return "\n".join([f"{counts}: {len(self.violations)} violations", *lines])
-
-
-def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explored:
-    """Hold a provider to what runs are promised while others are at work at the same location.
-
-    Every verb of crewlite that reads or writes (kickoffs, forks, prune, delete, export, import, answers, ...) is
-    interrupted by every other, right before each verb of the store. Afterwards nothing that was acknowledged is lost,
-    every journal can be read and gone on with, nothing is paid twice, and listings show what journals hold.
-
-    Args:
-        make: Returns `(provider, location)`, fresh at every call, as for `check_provider`.
-        share: One trial of so many is made; 1 makes all of them, some thousands.
-        seed: Which ones.
-
-    Returns: what was tried.
-
-    Raises:
-        AssertionError: A promise is broken; the message says which, and where.
-    """
-    found = explore(make, share=share, seed=seed)
-    assert not found.violations, str(found)
-    return found
 
 
 def explore(
@@ -83,11 +35,7 @@ def explore(
         for at in explorer.positions(scene, verb):
             if share > 1 and chance.randrange(share):
                 continue
-            found.trials += 1
-            found.verbs.add(verb)
-            found.acts.add(act)
-            for text in explorer.trial(scene, verb, act, at):
-                found.violations.setdefault(text, []).append(f"{scene}: {verb}, {act} before {at}")
+            found.add((f"{scene}: {verb}", act, at), explorer.trial(scene, verb, act, at))
     return found
 
 
@@ -158,15 +106,4 @@ def _through(site: Site, provider: BaseProvider) -> Site:
 
 def _bounded(act: Callable[[], Any]) -> Outcome:
     """How an act goes, on a thread of its own: one that never ends is told so."""
-    ended: list[object] = []
-
-    def do() -> None:
-        try:
-            ended.append(act())
-        except BaseException as error:  # noqa: BLE001 - what it raises is what is looked at
-            ended.append(error)
-
-    thread = threading.Thread(target=do, daemon=True)
-    thread.start()
-    thread.join(LONGEST)
-    return Outcome.of(ended[0]) if ended else Outcome(stuck=True)
+    return Outcome.of(bounded(act, LONGEST))

@@ -1,0 +1,296 @@
+"""Every verb interrupted by every other, right before each verb of the store.
+
+```python
+import itertools
+from crewlite.state import InMemoryProvider
+from crewlite.testing import check_interleavings
+
+fresh = itertools.count()
+print(check_interleavings(lambda: (InMemoryProvider(), f"store-{next(fresh)}"), share=50).trials)
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import CrewliteError
+from crewlite.events import LLMCallStartedEvent, TaskCompletedEvent
+from crewlite.events.event_bus import event_bus
+from crewlite.state.history import RunHistory
+from crewlite.state.providers import BaseProvider
+from crewlite.testing.interleaved import Interleaved
+from crewlite.testing.providers import Make
+from crewlite.testing.scripted import ScriptedLLM
+
+FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")
+"""Errors that must not be raised where nothing is damaged, full, or locked for long."""
+_LONGEST = 20.0  # seconds after which a verb never ends
+_PATIENT = 2.0  # seconds to wait for an act, which may need what the interrupted verb holds
+_RUN, _BRANCH, _OTHER = "r", "side", "z"
+_ANSWERS = [f"answer {n}" for n in range(4)]
+
+
+class NeverEnds(Exception):
+    """Stands for the outcome of a verb that is still at work when nobody waits for it any more."""
+
+
+@dataclass
+class Explored:
+    """What was tried, and what was found."""
+
+    trials: int = 0
+    verbs: set[str] = field(default_factory=set)
+    acts: set[str] = field(default_factory=set)
+    violations: dict[str, list[str]] = field(default_factory=dict)
+    """Each broken promise, with the trials in which it was broken."""
+
+    def add(self, where: tuple[str, str, int], broken: Iterable[str]) -> None:
+        """Count a trial: a verb, an act, and before which verb of the store the act happened."""
+        self.trials += 1
+        self.verbs.add(where[0])
+        self.acts.add(where[1])
+        for text in broken:
+            self.violations.setdefault(text, []).append("{}, {} before {}".format(*where))
+
+    def __str__(self) -> str:
+        counts = f"{len(self.verbs)} verbs, {len(self.acts)} acts, {self.trials} positions"
+        lines = [f"{len(where):5} x {text}\n        {', '.join(where[:6])}" for text, where in self.violations.items()]
+        return "\n".join([f"{counts}: {len(self.violations)} violations", *lines])
+
+
+def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explored:
+    """Hold a provider to what runs are promised while others are at work at the same location.
+
+    Resume, fork, prune, delete, export, import, cancel, repair and listings of one run are each interrupted by each,
+    right before each verb of the store. Afterwards nothing that was acknowledged is lost, every journal can be read and
+    resumed, nothing is paid twice, and listings show what journals hold.
+
+    Args:
+        make: Returns `(provider, location)`, fresh at every call, as for `check_provider`.
+        share: One trial of so many is made; 1 makes all of them, some hundreds.
+        seed: Which ones.
+
+    Returns: what was tried.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which, and where.
+    """
+    found, chance = Explored(), random.Random(seed)  # noqa: S311 - a sample, not a secret
+    counts = {verb: _count(make, verb) for verb in _VERBS}
+    for verb, act in itertools.product(_VERBS, _VERBS):
+        for at in range(1, counts[verb] + 1):
+            if share == 1 or not chance.randrange(share):
+                found.add((verb, act, at), _trial(make, verb, act, at))
+    assert not found.violations, str(found)
+    return found
+
+
+def bounded(act: Callable[[], object], longest: float = _LONGEST) -> object:
+    """What an act returns, or the exception that it raises; NeverEnds after `longest` seconds."""
+    ended: list[object] = []
+
+    def do() -> None:
+        try:
+            ended.append(act())
+        except BaseException as error:  # noqa: BLE001 - handed over to whoever looks at the outcome
+            ended.append(error)
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(longest)
+    return ended[0] if ended else NeverEnds()
+
+
+def bad_manners(outcome: object) -> Iterable[str]:
+    """What nobody may be told: an error without a type of crewlite's, a false alarm, or nothing for ever."""
+    if isinstance(outcome, NeverEnds):
+        yield "never ends"
+    elif isinstance(outcome, BaseException):
+        name, text = type(outcome).__name__, str(outcome)[:300]
+        if not isinstance(outcome, CrewliteError):
+            yield f"raised {name}, which has no type of ours: {text}"
+        elif name in FALSE_ALARMS:
+            yield f"raised a false alarm: {name}: {text}"
+
+
+def inconsistencies(history: History) -> Iterable[str]:
+    """What is wrong with a location as it stands: journals, forks without a base, listings, the doctor's findings."""
+    names: set[tuple[str, str]] = set()
+    bases: list[tuple[str, str]] = []
+    known: set[str] = set()
+    for run in history.runs():
+        try:
+            names.add((run.run_id, run.branch))
+            known |= {place.id for place in run.checkpoints() if place.branch == run.branch}
+            _ = run.status, run.steps, run.values, run.waiting, run.digest
+            if run.base or run.branch != "main":
+                bases.append((run.run_id, run.base.branch if run.base else ""))
+        except Exception as error:  # noqa: BLE001 - whatever an unreadable journal raises
+            yield f"unreadable: {run.run_id}/{run.branch}: {_said(error)}"
+    yield from (f"{run_id} has a fork of {base!r}, which is not there" for run_id, base in set(bases) - names)
+    listed = {place.id for place in history.places()}
+    if phantoms := listed - known:
+        yield f"{len(phantoms)} checkpoints are listed, and no journal has them"
+    if missing := known - listed:
+        yield f"{len(missing)} checkpoints of journals are not listed"
+    yield from (f"doctor: {found.what}: {found.problem}" for found in history.doctor())
+
+
+@dataclass(frozen=True)
+class _Site:
+    """A location with a run that was cut, a fork of it, and a finished run that nobody touches."""
+
+    location: str
+    provider: BaseProvider
+    document: Path
+    """The exported run."""
+    paid: list[tuple[str, str]] = field(default_factory=list)
+    acknowledged: list[tuple[str, str]] = field(default_factory=list)
+    """Branch and task."""
+
+    def history(self) -> History:
+        return History(self.location, self.provider, make=True)
+
+    def crew(self, before: Callable[[int], object] = lambda number: None) -> Crew:
+        """Four tasks that do not build on each other. `before` is called before each reply."""
+
+        def reply(messages: Sequence[Any]) -> str:
+            number = int(str(messages[1]["content"]).split()[1])
+            before(number)
+            return _ANSWERS[number]
+
+        agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(reply))
+        tasks = [
+            Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent, context=[])
+            for n in range(len(_ANSWERS))
+        ]
+        return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=self.location, provider=self.provider))
+
+    def kickoff(self, **how: Any) -> list[str]:
+        """Kick the crew off, or resume a run of it. Keeps what is paid and acknowledged."""
+
+        def pay(source: object, event: LLMCallStartedEvent) -> None:
+            self.paid.append((f"{event.run_id}/{event.branch}", str(event.address).partition("/")[0]))
+
+        def acknowledge(source: object, event: TaskCompletedEvent) -> None:
+            self.acknowledged.append((f"{event.run_id}/{event.branch}", str(event.address)))
+
+        with event_bus.on(LLMCallStartedEvent, pay), event_bus.on(TaskCompletedEvent, acknowledge):
+            return [output.raw for output in self.crew().kickoff(**how).tasks_output]
+
+    async def cut(self) -> None:
+        """A run that is cancelled while the model thinks about the third task."""
+
+        def cancel(number: int) -> None:
+            if number == 2:
+                work.cancel()
+                raise asyncio.CancelledError
+
+        work = asyncio.ensure_future(self.crew(cancel).akickoff(run_id=_RUN))
+        await asyncio.wait({work})
+
+    def finished(self) -> dict[str, set[str]]:
+        """The recorded tasks of each branch."""
+        with self.history() as history:
+            return {f"{run.run_id}/{run.branch}": _finished(run) for run in history.runs()}
+
+
+def _finished(run: RunHistory) -> set[str]:
+    return {step.address for step in run.steps if step.status == "finished" and "/" not in step.address}
+
+
+def _set_up(make: Make, documents: str) -> _Site:
+    provider, location = make()
+    site = _Site(location, provider, Path(documents) / "run.json")
+    site.kickoff(run_id=_OTHER)
+    asyncio.run(site.cut())
+    with site.history() as history:
+        history.fork(history.run(_RUN).checkpoints()[0].id, branch=_BRANCH)
+        history.export(_RUN, site.document)
+    return site
+
+
+def _of_history(do: Callable[[History, _Site], object]) -> Callable[[_Site], object]:
+    def verb(site: _Site) -> object:
+        with site.history() as history:
+            return do(history, site)
+
+    return verb
+
+
+_VERBS: dict[str, Callable[[_Site], object]] = {
+    "resume": lambda site: site.kickoff(run_id=_RUN),
+    "resume the fork": lambda site: site.kickoff(from_checkpoint=f"{_RUN}/{_BRANCH}"),
+    "fork": _of_history(lambda history, site: history.fork(_RUN)),
+    "prune": _of_history(lambda history, site: history.prune(keep_last=1)),
+    "delete": _of_history(lambda history, site: history.delete(_RUN)),
+    "export": _of_history(lambda history, site: history.export(_RUN, site.document.with_name("out.json"))),
+    "import": _of_history(lambda history, site: history.import_run(site.document)),
+    "cancel": _of_history(lambda history, site: history.cancel(_RUN)),
+    "repair": _of_history(lambda history, site: history.doctor(repair=True)),
+    "list": _of_history(lambda history, site: [run.digest for run in history.runs()]),
+}
+
+
+def _count(make: Make, verb: str) -> int:
+    """How many verbs of the store a verb takes when nobody interrupts it."""
+    with tempfile.TemporaryDirectory() as documents:
+        site = _set_up(make, documents)
+        counted = Interleaved(site.provider)
+        _through(site, counted, verb)()
+        return counted.count
+
+
+def _through(site: _Site, provider: BaseProvider, verb: str) -> Callable[[], object]:
+    return lambda: _VERBS[verb](_Site(site.location, provider, site.document, site.paid, site.acknowledged))
+
+
+def _trial(make: Make, verb: str, act: str, at: int) -> list[str]:
+    """Do a verb, and an act right before its `at`-th verb of the store. Returns the broken promises."""
+    with tempfile.TemporaryDirectory() as documents:
+        site = _set_up(make, documents)
+        before = site.finished()
+        beside = Interleaved(site.provider, at=at, act=lambda: _VERBS[act](site), patience=_PATIENT)
+        outcomes = {verb: bounded(_through(site, beside, verb))}
+        outcomes[f"the {act} in between"] = beside.outcome if beside.ended(_LONGEST) else NeverEnds()
+        broken = [f"{name} {text}" for name, outcome in outcomes.items() for text in bad_manners(outcome)]
+        try:
+            with site.history() as history:
+                broken += inconsistencies(history)
+            broken += _lost(site, before, may_be_gone="delete" in (verb, act))
+            broken += _resumed(site)
+        except Exception as error:  # noqa: BLE001 - nothing may be raised at a location that is in order
+            broken.append(f"afterwards it raised {_said(error)}")
+        return [text.replace(site.location, "") for text in broken]
+
+
+def _lost(site: _Site, before: dict[str, set[str]], *, may_be_gone: bool) -> Iterable[str]:
+    found = site.finished()
+    wanted = [*site.acknowledged, *((name, task) for name, tasks in before.items() for task in tasks)]
+    for name, task in dict.fromkeys(wanted):
+        if task not in found.get(name, ()) and not (may_be_gone and name.startswith(f"{_RUN}/")):
+            yield f"lost: {task} of {name}, which was acknowledged"
+
+
+def _resumed(site: _Site) -> Iterable[str]:
+    """Resume every branch: each gives the whole result, and pays for nothing that is recorded."""
+    for name, recorded in site.finished().items():
+        site.paid.clear()
+        result = site.kickoff(from_checkpoint=name)
+        if result != _ANSWERS:
+            yield f"{name} came to {result}"
+        yield from (f"{task} of {name} is recorded, and was paid again" for _, task in site.paid if task in recorded)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
