@@ -10,9 +10,12 @@ Names load when they are first asked for, so that importing crewlite costs next 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # as type checkers know it: the module typing would cost more than all else here
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from crewlite.agent.agent import Agent as Agent
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
     from crewlite.codec import register as register

@@ -6,15 +6,14 @@ a daemon thread of its own, never a shared pool: a pool starves when steps nest,
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from crewlite.errors import StepTimeout
+from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
 
 T = TypeVar("T")
@@ -49,7 +48,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:
     """Start `work` on the background loop, from any other thread."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 

@@ -6,7 +6,6 @@ and commits the outcome of the others; outside a run it is `PLAIN`, which simply
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import inspect
@@ -25,6 +24,7 @@ from crewlite.errors import (
     StoreError,
     Suspended,
 )
+from crewlite.lazy import asyncio
 from crewlite.usage import Usage
 
 P = ParamSpec("P")

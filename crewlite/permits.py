@@ -6,18 +6,17 @@ each level of nesting has permits of its own: a call only ever waits for deeper 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from crewlite.errors import ConfigError
+from crewlite.lazy import asyncio, futures
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class _Level:
         self._lock = threading.Lock()  # calls are awaited on loops of several threads
         self._taken = 0
         self._most = _DEFAULT
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, futures.Future[None]]] = deque()
         self._given_back = time.monotonic()
 
     async def take(self, most: int) -> None:
@@ -67,7 +66,7 @@ class _Level:
             if self._taken < most:
                 self._taken += 1
                 return
-            mine: Future[None] = Future()
+            mine: futures.Future[None] = futures.Future()
             self._waiting.append((asyncio.get_running_loop(), mine))
         given = asyncio.wrap_future(mine)
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import ClassVar
+
+from crewlite.lazy import difflib
 
 _SAME_WORD, _SAME_NAME = 0.65, 0.85
 """How alike two words, or two names, are, from 0 to 1, if one is taken for a misspelling of the other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crewlite.events.base import BaseEvent
-from crewlite.events.registry import CheckpointEventType, EventType, load
+from crewlite.events.registry import CheckpointEventType, EventType, find, load
 
 if TYPE_CHECKING:
     from crewlite.events.types.agent_events import (
@@ -84,7 +84,7 @@ __all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
 
 
 def __getattr__(name: str) -> Any:
-    if name.endswith("Event") and (found := load().get(name)):
+    if name.endswith("Event") and (found := find(name)):
         globals()[name] = found
         return found
     raise AttributeError(f"crewlite.events has no {name!r}")

@@ -74,7 +74,22 @@ EventType = (
 )
 """Every event. Those about checkpoints never name one themselves."""
 
-_FAMILIES = ("agent", "checkpoint", "crew", "flow", "llm", "logging", "recovery", "signal", "step", "task", "tool")
+_FAMILIES = {
+    "AgentLogs": "logging",
+    "Agent": "agent",
+    "LiteAgent": "agent",
+    "Checkpoint": "checkpoint",
+    "Crew": "crew",
+    "Flow": "flow",
+    "HumanFeedback": "flow",
+    "LLM": "llm",
+    "Recovery": "recovery",
+    "Sig": "signal",
+    "Step": "step",
+    "Task": "task",
+    "Tool": "tool",
+}
+"""How the names of a family's classes begin, and its file: the first that fits counts."""
 
 
 def checkpoint_event_types() -> tuple[str, ...]:
@@ -82,15 +97,25 @@ def checkpoint_event_types() -> tuple[str, ...]:
     return get_args(CheckpointEventType)
 
 
+def find(name: str) -> type[BaseEvent] | None:
+    """The event class of this name; loads its family alone. None if there is none."""
+    family = next((file for start, file in _FAMILIES.items() if name.startswith(start)), None)
+    return _classes(family).get(name) if family else None
+
+
 @cache
 def load() -> dict[str, type[BaseEvent]]:
     """All event classes, by class name."""
     found: dict[str, type[BaseEvent]] = {"BaseEvent": BaseEvent}
-    for family in _FAMILIES:
-        module = importlib.import_module(f"crewlite.events.types.{family}_events")
-        found |= {name: value for name, value in vars(module).items() if _is_event(value) and name[0] != "_"}
+    for family in dict.fromkeys(_FAMILIES.values()):
+        found |= _classes(family)
     return found
 
 
-def _is_event(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseEvent)
+def _classes(family: str) -> dict[str, type[BaseEvent]]:
+    module = vars(importlib.import_module(f"crewlite.events.types.{family}_events"))
+    return {
+        name: value
+        for name, value in module.items()
+        if name[0] != "_" and isinstance(value, type) and issubclass(value, BaseEvent)
+    }

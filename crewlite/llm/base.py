@@ -6,7 +6,6 @@ tool's `tool_call_id`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Sequence
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an
+from crewlite.lazy import asyncio
 from crewlite.usage import Usage
 
 Message = dict[str, Any]

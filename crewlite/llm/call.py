@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crewlite import codec, durable, events
 from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
-from crewlite.lazy import lazy
+from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply
 from crewlite.recovery import DEFAULT, Ladder
 from crewlite.usage import Usage

@@ -98,12 +98,11 @@ class _Plan:
         tool: BaseTool | None,
         problem: str,
         about: dict[str, Any],
-        event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] = (
-            events.ToolSelectionErrorEvent
-        ),
+        event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] | None = None,
         *,
         allowed: bool = True,
     ) -> PlannedCall:
+        event = event or events.ToolSelectionErrorEvent
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
         voice = Refused(self._agent.source, about, event)
         step = call_step(call, address, tool, _giving(result), voice, allowed=allowed)
