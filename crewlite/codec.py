@@ -33,6 +33,7 @@ from crewlite.errors import JournalCorrupt, NotCodable
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
+JsonObject = dict[str, Json]
 
 C = TypeVar("C", bound=type)
 IMMUTABLE = (str, int, float, bool, type(None))

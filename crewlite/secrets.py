@@ -67,7 +67,7 @@ class Secrets:
         """`text` with every known secret value replaced."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
-    def mask_data(self, data: object) -> object:
+    def mask_data(self, data: typing.Any) -> typing.Any:
         """JSON data with every known secret value replaced, keys included."""
         if self._pattern is None:
             return data

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import codec
+
+
+class UsageRecord(TypedDict, total=False):
+    """A usage as it is recorded: the fields that are not zero."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    requests: int
+    cost: float | None
 
 
 @codec.register
@@ -39,6 +51,7 @@ class Usage(BaseModel):
             cost=sum(costs) if costs else None,
         )
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> UsageRecord:
         """As recorded: what is zero is left out."""
-        return {name: value for name, value in self.__dict__.items() if value or (name == "cost" and value is not None)}
+        fields = self.__dict__.items()
+        return cast(UsageRecord, {name: n for name, n in fields if n or (name == "cost" and n is not None)})

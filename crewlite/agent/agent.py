@@ -14,6 +14,7 @@ from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape, wanted
+from crewlite.codec import JsonObject
 from crewlite.definition import Definition
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, meant
@@ -30,7 +31,6 @@ from crewlite.runtime.questions import Comparison, Drifted
 from crewlite.runtime.rebuild import Bind, Rebuild, find
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.record import Record
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
@@ -211,8 +211,8 @@ class Agent(Definition):
         with request.shown(self.verbose):
             return await kickoff(root, request)
 
-    def _facts(self, llm: BaseLLM, response_format: type[BaseModel] | None) -> Facts:
-        facts: Facts = {"kind": "agent", "name": self.role, "model": llm.model, "agent": facts_of(self, Agent)}
+    def _facts(self, llm: BaseLLM, response_format: type[BaseModel] | None) -> JsonObject:
+        facts: JsonObject = {"kind": "agent", "name": self.role, "model": llm.model, "agent": facts_of(self, Agent)}
         return facts | ({"response_format": response_format.__name__} if response_format else {})
 
     def _check(self, inputs: Mapping[str, Any]) -> None:

@@ -6,21 +6,25 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from crewlite.agent.agent import Agent
+from crewlite.codec import JsonObject
 from crewlite.errors import TaskGone
 from crewlite.runtime.facts import facts_of
-from crewlite.state.entry import Facts
 from crewlite.task.task import Task
 
 
-def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[Facts]:
+def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[JsonObject]:
     """Tasks as a record knows them: plain data, with the address each will have, and the number of its agent."""
     counts: dict[str, int] = {}
     return _describe({task: _address(task, counts) for task in tasks}, agents)
 
 
 def rebound(
-    recorded: Sequence[Facts], tasks: Sequence[Task], agents: Sequence[Agent], finished: frozenset[str], run_id: str
-) -> list[Facts]:
+    recorded: Sequence[JsonObject],
+    tasks: Sequence[Task],
+    agents: Sequence[Agent],
+    finished: frozenset[str],
+    run_id: str,
+) -> list[JsonObject]:
     """Tasks as the record should know them from now on; each keeps the address it was recorded under.
 
     Raises TaskGone if a finished task has nobody to answer to it.
@@ -43,7 +47,7 @@ def rebound(
     return _describe(addresses, agents)
 
 
-def match(recorded: Sequence[Facts], tasks: Sequence[Task]) -> dict[Task, str]:
+def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, str]:
     """The recorded address of each task that answers to one."""
     found: dict[Task, str] = {}
     left = {fact["address"]: fact for fact in recorded}
@@ -65,7 +69,7 @@ def _address(task: Task, counts: dict[str, int]) -> str:
     return stem if task.name and counts[stem] == 1 else f"{stem}#{counts[stem]}"
 
 
-def _describe(addresses: Mapping[Task, str], agents: Sequence[Agent]) -> list[Facts]:
+def _describe(addresses: Mapping[Task, str], agents: Sequence[Agent]) -> list[JsonObject]:
     numbers = {agent: number for number, agent in enumerate(agents)}
     facts = []
     for task, address in addresses.items():

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from crewlite.agent.agent import Agent
+from crewlite.codec import JsonObject
 from crewlite.crew.binding import described, rebound
 from crewlite.crew.drift import Cast, compare, shares
 from crewlite.crew.output import CrewOutput
@@ -32,8 +33,8 @@ from crewlite.runtime.fork import ForkVerb
 from crewlite.runtime.kickoff import FromCheckpoint, Request, Root, identity_of
 from crewlite.runtime.preview import Preview, preview
 from crewlite.runtime.rebuild import Bind
+from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.fork import TEMPLATES
 from crewlite.task.step import Filled
 from crewlite.task.task import Task
@@ -292,12 +293,12 @@ class Crew(Definition):
         """All its agents, each once."""
         return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent))))
 
-    def _facts(self, tasks: list[Facts]) -> Facts:
+    def _facts(self, tasks: list[JsonObject]) -> JsonObject:
         own = facts_of(self, Crew, ("name", "agents", "tasks"))
         agents = [facts_of(agent, Agent) for agent in self._people()]
         return {"kind": "crew", "name": self.name, **own, "agents": agents, "tasks": tasks}
 
-    def _rebind(self, run: Facts, finished: frozenset[str]) -> Facts:
+    def _rebind(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
         recorded = run["definition"]["tasks"]
         return self._facts(rebound(recorded, self.tasks, self._people(), finished, run["run_id"]))
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite.agent.agent import Agent
+from crewlite.codec import JsonObject
 from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.runtime.rebuild import Bind, Draft, Found, Rebuild, find
-from crewlite.state.entry import Facts
 from crewlite.task.task import Task
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
     return crew.make(agents=made, tasks=_tasks(found, tasks, work, made)).bound_to(found.config)
 
 
-def _tasks(found: Found, facts: Sequence[Facts], drafts: Sequence[Draft[Task]], agents: Sequence[Agent]) -> list[Task]:
+def _tasks(
+    found: Found, facts: Sequence[JsonObject], drafts: Sequence[Draft[Task]], agents: Sequence[Agent]
+) -> list[Task]:
     made: dict[str, Task] = {}
     for fact, draft in zip(facts, drafts, strict=True):
         address, number, context = fact["address"], fact.get("agent"), fact.get("context")
@@ -52,14 +54,14 @@ def _is_in(made: dict[str, Task], address: object) -> bool:
     return isinstance(address, str) and address in made
 
 
-def _listed(found: Found, name: str) -> list[Facts]:
+def _listed(found: Found, name: str) -> list[JsonObject]:
     listed = found.definition.get(name)
     if not isinstance(listed, list) or not all(isinstance(fact, dict) for fact in listed):
         raise found.damaged(f"it has no list of {name}")
     return listed
 
 
-def _names(agents: Sequence[Facts]) -> list[str]:
+def _names(agents: Sequence[JsonObject]) -> list[str]:
     """What the agents are called in paths: their roles; a second Editor is Editor#2."""
     names: list[Any] = []
     for fact in agents:
@@ -72,7 +74,7 @@ def _names(agents: Sequence[Facts]) -> list[str]:
     return names
 
 
-def _label(found: Found, fact: Facts) -> str:
+def _label(found: Found, fact: JsonObject) -> str:
     """What a task is called in paths: its address without the word `task:`."""
     address = fact.get("address")
     if not isinstance(address, str):

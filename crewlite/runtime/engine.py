@@ -37,8 +37,8 @@ from crewlite.runtime.run import Run
 from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
 from crewlite.state.bring import brought
+from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import gone
 from crewlite.state.locate import Located
@@ -156,7 +156,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     """A new run. Its first commit proves that it can be saved, before anything is paid."""
     root.check(request.inputs or {})
     inputs, coded = masked(journal, request.inputs or {})
-    first: Facts = {
+    first: RunStart = {
         "run_id": journal.run_id,
         "branch": journal.branch,
         "uid": new_id(),

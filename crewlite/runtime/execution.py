@@ -11,10 +11,11 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events
 from crewlite.background import within
+from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
     DeadlineExceeded,
@@ -31,7 +32,7 @@ from crewlite.ids import now
 from crewlite.runtime.failures import written
 from crewlite.runtime.slots import Slots
 from crewlite.state.addresses import leaf
-from crewlite.state.entry import Facts
+from crewlite.state.commit import CommitParts, StepRecord
 from crewlite.state.outcome import Attempt
 from crewlite.state.references import by_reference
 from crewlite.state.subscriber import Setting
@@ -71,7 +72,7 @@ class Execution(Generic[T]):
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache)):
             return await self._succeed(found.value, 1, 0.0, reused=found.origin)
         if step.effect == "once" and address not in run.record.intents:
-            await run.journal.save({"intents": [[address, step.effect]]}, now=True)
+            await run.journal.save({"intents": [(address, step.effect)]}, now=True)
         if step.effect == "once":
             await run.journal.assured()
         return await self._tried()
@@ -181,8 +182,8 @@ class Execution(Generic[T]):
         texts, drifted = (inner.texts, inner.drifted) if inner else ({}, [])
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
-        commit: Facts = {"steps": [self._outcome(said, **more)]}
-        if step.intends and (intents := [[intent.address, intent.effect] for intent in step.intends(value)]):
+        commit: CommitParts = {"steps": [self._outcome(said, **more)]}
+        if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value))
@@ -191,12 +192,12 @@ class Execution(Generic[T]):
             run.cache.remember(step, step.cache, value, self.address)
         return value
 
-    def _outcome(self, said: Facts, **more: Any) -> Facts:
+    def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
         """An outcome as it is recorded; of `more`, what there is to say."""
-        facts: Facts = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint, **said}
+        asked = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint}
         more |= {"means": self.step.means, "label": self.step.label}
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
-        return facts | {name: value for name, value in more.items() if value}
+        return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
 
     async def _fail(
         self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, delay: float | None
@@ -205,7 +206,7 @@ class Execution(Generic[T]):
         final = delay is None
         step, shown = self.step, self.outer.run.presentable(error)
         causes = _causes(frame, error)
-        facts: Facts = {
+        attempted: StepRecord = {
             "address": self.address,
             "kind": step.kind,
             "attempt": attempt,
@@ -221,10 +222,10 @@ class Execution(Generic[T]):
             },
         }
         if _for_author(frame, error):
-            facts["error"]["for_author"] = True
+            attempted["error"]["for_author"] = True
         if final and self.outer.exact:  # whoever asks again hears this again
-            facts["fingerprint"] = self.fingerprint
-            facts["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
+            attempted["fingerprint"] = self.fingerprint
+            attempted["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
         told = {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
         if delay is None:
@@ -234,11 +235,11 @@ class Execution(Generic[T]):
         else:
             about = {"kind": step.kind, "name": name_of(step), "failure": failure, "delay": delay}
             event = events.RecoveryStartedEvent(**self._stamp(), **about, **told, **tried)
-        await self._commit({"steps": [facts]}, event)
+        await self._commit({"steps": [attempted]}, event)
         if final:
             raise error if shown is error else shown from None
 
-    async def _commit(self, facts: Facts, event: BaseEvent | None) -> None:
+    async def _commit(self, facts: CommitParts, event: BaseEvent | None) -> None:
         """One commit, with the event that tells of it and the checkpoint that it may name; then emit."""
         run = self.outer.run
         if event is not None:

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Any
 
+from crewlite.codec import JsonObject
 from crewlite.definition import Described
 from crewlite.llm.base import BaseLLM
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.tools.base import BaseTool
 
 OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
@@ -23,12 +23,12 @@ _NEVER = "redact"  # the one field of plain texts that must not be stored
 _LIVE = object()
 
 
-def facts_of(definition: Described, base: type[Described], apart: Collection[str] = ()) -> Facts:
+def facts_of(definition: Described, base: type[Described], apart: Collection[str] = ()) -> JsonObject:
     """The fields that are not as `base` has them by default, as plain data; under "live", what the others are called.
 
     What a subclass adds counts as live: nobody knows here whether it may be stored. `apart` names fields left out.
     """
-    facts: Facts = {}
+    facts: JsonObject = {}
     live: dict[str, str | list[str]] = {}
     models: dict[str, dict[str, Any]] = {}
     for name, field in type(definition).model_fields.items():

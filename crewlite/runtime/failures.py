@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from crewlite import codec
 from crewlite.errors import NotCodable, StepRaised
-from crewlite.state.entry import Facts
+from crewlite.state.commit import RaisedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Told:
     error_type: str
     message: str
     traceback: str
-    raised: Facts | None
+    raised: RaisedError | None
 
 
 class Failure(Protocol):
@@ -42,13 +42,13 @@ class Failure(Protocol):
         """Where it came from; "" if that is told elsewhere."""
 
     @property
-    def raised(self) -> Facts | None:
+    def raised(self) -> RaisedError | None:
         """What `written` said of it; None if that was never asked."""
 
 
-def written(error: BaseException) -> Facts:
+def written(error: BaseException) -> RaisedError:
     """What it takes to raise an error again, as far as it can be written down."""
-    facts: Facts = {"cls": codec.class_name(type(error))}
+    facts: RaisedError = {"cls": codec.class_name(type(error))}
     with contextlib.suppress(NotCodable):
         facts["args"] = codec.encode(list(_arguments(error)))
         facts["fields"] = codec.encode(vars(error))

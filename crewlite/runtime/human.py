@@ -30,7 +30,7 @@ from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.state.addresses import can_be_name, is_question
 from crewlite.state.answer import refusal, said, typed
-from crewlite.state.entry import Facts
+from crewlite.state.commit import AskedQuestion
 
 _LATE: Any = object()
 _asking = threading.Lock()
@@ -245,16 +245,16 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
     raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch)
 
 
-async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> Facts:
+async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
     """Record the question; say that it is asked, unless it was answered ahead."""
-    at, ahead = now(), frame.run.record.answers.get(frame.address, {}).get("ahead")
-    facts: Facts = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
+    at, ahead = now(), frame.run.record.answers.get(frame.address)
+    facts: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
     facts["digest"] = asked.digest
     schema = frame.run.journal.secrets.mask_data(schema)
     facts |= {"schema": schema} if schema else {}
     facts |= {"name": name} if name else {}
     facts |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
-    if not ahead:
+    if not (ahead and ahead.get("ahead")):
         await frame.announce(
             ask,
             lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=facts["question"], options=schema),
@@ -277,7 +277,7 @@ def tell_unasked(run: Run) -> None:
         )
 
 
-def _left(facts: Facts) -> float | None:
+def _left(facts: AskedQuestion) -> float | None:
     until = facts.get("until")
     return (datetime.fromisoformat(until) - now()).total_seconds() if until else None
 

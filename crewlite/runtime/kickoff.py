@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from crewlite.codec import digest
+from crewlite.codec import JsonObject, digest
 from crewlite.definition import check_inputs
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
@@ -32,8 +32,8 @@ from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
 from crewlite.state.answer import unheard
+from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.subscriber import Setting
@@ -56,7 +56,7 @@ class Root(Generic[T]):
 
     kind: str
     name: str
-    definition: Facts
+    definition: JsonObject
     """Plain data to know it again by: kind, name, tasks. Never a live object, never a secret."""
     identity: str
     """The same for every run of this definition: see `identity_of`."""
@@ -91,7 +91,7 @@ class Root(Generic[T]):
     """Whether its steps follow from its inputs alone."""
     paused: Callable[[dict[str, str], Stamp], BaseEvent] | None = None
     """The event of a run that waits for people, given their questions."""
-    rebind: Callable[[Facts, frozenset[str]], Facts] | None = None
+    rebind: Callable[[RunStart, frozenset[str]], JsonObject] | None = None
     """The definition as it stands now, given the facts of the recorded run and which addresses are finished."""
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.llm.models import of_settings
@@ -19,7 +20,6 @@ from crewlite.runtime.kickoff import FromCheckpoint
 from crewlite.secrets import MASK
 from crewlite.state.bring import is_elsewhere
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.lineage import recorded
 from crewlite.state.locate import Located, locate
 from crewlite.state.record import Record
@@ -46,7 +46,7 @@ class Found:
     """The run that a ref names, and the definition it recorded."""
 
     where: str
-    definition: Facts
+    definition: JsonObject
     config: CheckpointConfig
     """To go on with this very run, branch and place, whatever becomes the newest one meanwhile."""
 
@@ -142,7 +142,7 @@ class Rebuild:
         own = None if given else self.live((*path, "class"), live["class"])
         return Draft(self.found, base, path, fields, known, own)
 
-    def _field(self, name: str, facts: Facts, live: Facts, path: tuple[str, ...]) -> Field:
+    def _field(self, name: str, facts: JsonObject, live: JsonObject, path: tuple[str, ...]) -> Field:
         if name in live:
             called = live[name]
             if isinstance(called, list):
@@ -165,7 +165,7 @@ class Rebuild:
             part.value = _UNSET if model is None else model
         return part
 
-    def _checkpoint(self, facts: Facts, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
+    def _checkpoint(self, facts: JsonObject, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
         config, known = self.found.config, dict[str, object]()
         if len(path) == 1:  # of the run itself, which goes on where it was found
             known = {"location": config.location, "provider": config.provider}

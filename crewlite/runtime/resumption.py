@@ -23,8 +23,8 @@ from crewlite.runtime.questions import Drifted, decide, is_another
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question, outers
 from crewlite.state.answer import given
+from crewlite.state.commit import CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.fork import asked_for, check_taken
 from crewlite.state.journal import Journal
 from crewlite.state.locate import Located, locate
@@ -67,7 +67,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
     return decode(known), known
 
 
-def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], Facts]:
+def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], CommitParts]:
     """The inputs to go on with, and how they are recorded where that is new: a fork may be given others once.
 
     Raises RunMismatch if the record is of something else.
@@ -86,7 +86,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"Run {journal.run_id!r} is of other tasks: it has no name and no question in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
-    others: Facts = {}
+    others: CommitParts = {}
     if request.inputs is not None:
         forked = bool(record.run.get("base"))
         given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
@@ -164,9 +164,9 @@ def _after(record: Record, located: Located) -> list[str]:
     return [p["address"] or p["trigger"] for p in record.places.values() if place and p["seq"] > place["seq"]]
 
 
-def definition_now(root: Root[Any], journal: Journal) -> Facts:
+def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
     """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
-    record, facts = journal.record, Facts()
+    record, facts = journal.record, CommitParts()
     if root.rebind:
         now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
         if now != record.run["definition"]:
@@ -198,7 +198,7 @@ def tell_done(journal: Journal, rerun: Iterable[str]) -> None:
         )
 
 
-def told(journal: Journal, request: Request, *, changed: bool) -> Facts:
+def told(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
     """What people have answered, by the word of whoever kicks off. `changed`: its inputs are not those recorded."""
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
     return {"answers": answers} if answers else {}

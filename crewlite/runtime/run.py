@@ -15,8 +15,8 @@ from crewlite.events.event_bus import event_bus
 from crewlite.runtime.slots import Pools
 from crewlite.state.addresses import leaf
 from crewlite.state.cache import Cache
+from crewlite.state.commit import CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.runtime import Moment, RuntimeState
@@ -117,7 +117,7 @@ class Run:
             return "off"
         return "async" if self.journal.durability == "async" else "sync"
 
-    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> Facts:
+    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
         """The facts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
 
@@ -131,7 +131,7 @@ class Run:
         if event_bus.hears(type(event)):
             event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or "", moment))
 
-    async def save(self, facts: Facts, *, now: bool = False) -> Moment:
+    async def save(self, facts: CommitParts, *, now: bool = False) -> Moment:
         """Commit: see `Journal.save`. Returns the run as this commit left it, though others came while it waited."""
         sealed = list[Moment]()
         await self.journal.save(facts, now=now, sealed=lambda: sealed.append(Moment.of(self.record)))

@@ -19,7 +19,7 @@ from crewlite.lazy import lazy
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question
 from crewlite.state.by_hand import change
-from crewlite.state.entry import Facts
+from crewlite.state.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.holder import holder
 from crewlite.state.journal import Journal, at_work_on
 from crewlite.state.lineage import recorded
@@ -53,7 +53,7 @@ def typed(said: str, schema: Any) -> Any:
     return said
 
 
-def said(told: Facts, schema: Any) -> Any:
+def said(told: GivenAnswer, schema: Any) -> Any:
     """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
     value = codec.decode(told["value"])
     return typed(value, schema) if told.get("typed") else value
@@ -74,7 +74,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     store.append([Commit.saying(run_id, branch, record.head, facts)])
 
 
-def _tell(journal: Journal, make: Callable[[], Facts]) -> None:
+def _tell(journal: Journal, make: Callable[[], CommitParts]) -> None:
     try:
         change(journal, make, lambda facts: None, "the answer was").result()
     except StoreError as error:
@@ -83,7 +83,7 @@ def _tell(journal: Journal, make: Callable[[], Facts]) -> None:
         raise BranchConflictError(journal.run_id, journal.branch) from error  # it is about to let go
 
 
-def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> Facts:
+def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> CommitParts:
     """What a commit says of an answer. Raises RefError, AnswerRefused."""
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
@@ -94,7 +94,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     told = _told(address, value, asked, secrets)
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
-    return {"at": told["at"], "answers": [told]}
+    return {"answers": [told]}
 
 
 def unheard(record: Record) -> frozenset[str]:
@@ -102,7 +102,7 @@ def unheard(record: Record) -> frozenset[str]:
     return frozenset(at for at, asked in record.asked.items() if not record.settled(at) and record.answer_to(asked))
 
 
-def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[Facts]:
+def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
     """The answers to people's questions that a kickoff is given, as it records them; not those it knows already.
 
     `changed`: its inputs are not those of the record, so that it may ask other questions at the same addresses.
@@ -120,24 +120,24 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     return facts
 
 
-def refusal(address: str, problem: str) -> Facts:
+def refusal(address: str, problem: str) -> GivenAnswer:
     """What takes back a recorded answer that does not fit, so that its question waits again."""
     return {"address": address, "value": None, "at": now().isoformat(), "refused": problem}
 
 
-def _told(address: str, value: Any, asked: Facts | None, secrets: Secrets) -> Facts:
+def _told(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
     """An answer as it is recorded: to the question that was asked, or else ahead of it."""
     is_typed = isinstance(value, Typed)
     if is_typed:
         value = typed(value, asked.get("schema")) if asked else str(value)
     coded = secrets.mask_data(codec.encode(value, f"the answer to {address}"))
-    told: Facts = {"address": address, "value": coded, "at": now().isoformat()}
+    told: GivenAnswer = {"address": address, "value": coded, "at": now().isoformat()}
     if asked:
         return told | ({"digest": asked["digest"]} if "digest" in asked else {})
     return told | {"ahead": True} | ({"typed": True} if is_typed else {})
 
 
-def _known(record: Record, asked: Facts | None, told: Facts) -> bool:
+def _known(record: Record, asked: AskedQuestion | None, told: GivenAnswer) -> bool:
     """Whether a question has this answer. Raises AnswerRefused if it has another."""
     address = told["address"]
     if before := asked and record.answer_to(asked):
@@ -159,7 +159,7 @@ def _may_be_same(said: Any, recorded: Any) -> bool:
     return type(said) is not type(made) or isinstance(said, dict) or codec.digest(said) == codec.digest(made)
 
 
-def check(asked: Facts, value: Any) -> None:
+def check(asked: AskedQuestion, value: Any) -> None:
     """Raises AnswerRefused unless this answers the question, as far as its recorded schema tells."""
     address = asked["address"]
     if "schema" not in asked:

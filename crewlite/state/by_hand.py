@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.entry import Entry, Facts, seal
+from crewlite.state.commit import CommitParts
+from crewlite.state.entry import Entry, seal
 from crewlite.state.journal import Journal
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.writer import Lane, Writer, open_writer
@@ -18,7 +19,7 @@ T = TypeVar("T")
 class Named(NamedTuple):
     """A place that is durable."""
 
-    facts: Facts
+    facts: CommitParts
     lane: Lane
 
 
@@ -27,7 +28,7 @@ def opened_at(location: str, provider: BaseProvider | None) -> Writer:
     return open_writer(provider_for(location, provider), location)
 
 
-def name_place(journal: Journal, make: Callable[[], Facts], at: Writer | None) -> Future[Named]:
+def name_place(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[Named]:
     """Name a place. The future tells of it once it is durable, or raises.
 
     A run without a store is kept by `at` from now on, if that is given; this lets go of it for the caller.
@@ -64,7 +65,7 @@ def name_place(journal: Journal, make: Callable[[], Facts], at: Writer | None) -
 
 
 def change(
-    journal: Journal, make: Callable[[], Facts], seen: Callable[[Facts], T], what: str = "the values were"
+    journal: Journal, make: Callable[[], CommitParts], seen: Callable[[CommitParts], T], what: str = "the values were"
 ) -> Future[T]:
     """Commit; a run without a store keeps it in memory.
 

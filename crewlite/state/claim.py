@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from crewlite.ids import new_id
-from crewlite.state.entry import Facts
+from crewlite.state.commit import Claim
 
 SILENCE = 30.0  # seconds after which a holder on another machine is presumed dead
 BEAT = 10.0  # seconds between signs of life
@@ -24,19 +24,19 @@ BEAT = 10.0  # seconds between signs of life
 _held: set[str] = set()  # the claims of this process that it has not let go of
 
 
-def claim() -> Facts:
+def claim() -> Claim:
     """A claim of this process, until it is `let_go`."""
     me, name = os.getpid(), new_id()
     _held.add(name)
     return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
-def let_go(claim: Facts) -> None:
+def let_go(claim: Claim) -> None:
     """What held a claim of this process is no longer at work."""
     _held.discard(claim["id"])
 
 
-def holds(claim: Facts, touched: float) -> bool:
+def holds(claim: Claim, touched: float) -> bool:
     """Whether the holder of a claim is alive, for all that can be known; `touched` is its last sign of life."""
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
@@ -48,7 +48,7 @@ def holds(claim: Facts, touched: float) -> bool:
     return heard
 
 
-def held_by(claim: Facts | None, touched: float) -> str | None:
+def held_by(claim: Claim | None, touched: float) -> str | None:
     """Who, alive, holds a claim, such as "process 7 on lamp"; None if nobody does."""
     return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
 

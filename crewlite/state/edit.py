@@ -18,14 +18,16 @@ from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import outers
 from crewlite.state.answer import Typed, check, typed
-from crewlite.state.entry import Facts, given_up
+from crewlite.state.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.fit import fitted, read
 from crewlite.state.outcome import Outcome
 from crewlite.state.record import Record
 from crewlite.tools.base import as_text
 
 
-def changed_steps(record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets) -> list[Facts]:
+def changed_steps(
+    record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets
+) -> list[StepRecord]:
     """The steps that the first commit of a fork of this record puts in the place of others, or takes back.
 
     Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
@@ -42,7 +44,7 @@ def changed_steps(record: Record, edits: Mapping[str, Any], rerun: Collection[st
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())
-        facts.append(given_up(address, ended.kind) | {"edited": True})
+        facts.append(invalidated(address, ended.kind) | {"edited": True})
     return facts
 
 
@@ -61,9 +63,8 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     return outcome
 
 
-def _edited(outcome: Outcome, data: Any) -> Facts:
-    question = {"question": dict(outcome.question)} if outcome.question else {}
-    return question | {
+def _edited(outcome: Outcome, data: Any) -> StepRecord:
+    edited: StepRecord = {
         "address": outcome.address,
         "kind": outcome.kind,
         "fingerprint": outcome.fingerprint,
@@ -72,11 +73,12 @@ def _edited(outcome: Outcome, data: Any) -> Facts:
         "ms": 0.0,
         "edited": True,
     }
+    return {"question": dict(outcome.question), **edited} if outcome.question else edited
 
 
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
     """The value as it is recorded, in the form of the outcome that it takes the place of."""
-    was, asked = record.value(outcome.address), record.asked.get(outcome.address, {})
+    was, asked = record.value(outcome.address), record.asked.get(outcome.address)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
     if outcome.kind == "step":
@@ -89,11 +91,11 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     return data
 
 
-def _read(outcome: Outcome, said: Typed, recorded: Any, asked: Facts) -> Any:
+def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
     """What somebody typed, as an outcome of this kind is read."""
     if outcome.kind == "step":
         return read(said, recorded)
-    return typed(said, asked.get("schema")) if outcome.kind == "human" else str(said)
+    return typed(said, asked.get("schema") if asked else None) if outcome.kind == "human" else str(said)
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:

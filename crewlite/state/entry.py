@@ -2,22 +2,6 @@
 
 A line of a journal is `{"sum":"<32 hex>",` followed by the body without its opening brace, so a line is JSON that
 anybody can read, and the exact bytes that were summed can be cut out of it again.
-
-What a commit may say (every key but the first three may be missing; shape.py has it in full):
-
-    schema, seq, at      the format, the place in the order, the time
-    run                  begins a branch: run_id, branch, uid, identity, definition, and inputs or, for a fork, base
-    claim, released      who writes from here on, or that nobody does any more
-    cancelled            the run was stopped on purpose: until the next claim
-    definition, inputs   as they stand from here on, where they changed
-    steps                outcomes, failed attempts, and which finished steps are done again
-    intents              calls about to be made
-    events               what was heard, light
-    values               what has changed of the values beside the run
-    place                names a checkpoint
-    drops                checkpoints taken away, each with its parent
-    folded, usage        this commit stands for several; what the work paid that is left out of it
-    usage_inside         of that, what was paid inside steps that are not left out
 """
 
 from __future__ import annotations
@@ -29,9 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Never
 
-from crewlite.codec import dumps
+from crewlite.codec import JsonObject, dumps
 from crewlite.errors import SchemaTooNew
-from crewlite.state import shape
+from crewlite.ids import now
+from crewlite.state.commit import Commit, CommitParts, check_checkpoint, read_commit
 
 SCHEMA = 1
 STATE = "state"
@@ -41,8 +26,6 @@ _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
 _SUM = re.compile("[0-9a-f]{32}")
 _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and all who walk them must stay within Python's stack
 
-Facts = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -51,7 +34,7 @@ class Entry:
     seq: int
     seal: str
     body: bytes
-    facts: Facts
+    facts: Commit
 
     @property
     def sum(self) -> str:
@@ -66,26 +49,27 @@ class Entry:
 
 
 class Unsound(Exception):
-    """Bytes or facts that are no valid next entry. Not for users: readers turn it into JournalCorrupt."""
+    """Bytes or a commit that are no valid next entry. Not for users: readers turn it into JournalCorrupt."""
 
 
-def given_up(address: str, kind: str) -> Facts:
-    """A finished step as it is recorded when its outcome counts no more, and it is to be done again."""
-    return {"address": address, "kind": kind, "again": True, "ms": 0.0}
-
-
-def seal(facts: Facts, *, after: str) -> Entry:
-    """Make the entry that follows the one whose sum is `after` ("" for the first).
+def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
+    """The entry that says this, after one of that seq and sum; of now, unless told when.
 
     Raises Unsound if it names a checkpoint of another commit: nobody could read it back.
     """
-    if place := facts.get("place"):
+    seq, total = after
+    return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now().isoformat(), **parts}, after=total)
+
+
+def seal(commit: Commit, *, after: str) -> Entry:
+    """Make the entry that follows the one whose sum is `after` ("" for the first). Raises Unsound as `next_entry`."""
+    if place := commit.get("place"):
         try:
-            shape.check_place(place, facts["seq"])
+            check_checkpoint(place, commit["seq"])
         except ValueError as misfit:
             raise Unsound(f"this cannot be sealed: {misfit}") from None
-    body = dumps(facts)
-    return Entry(facts["seq"], _sum(after, body), body, facts)
+    body = dumps(commit)
+    return Entry(commit["seq"], _sum(after, body), body, commit)
 
 
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
@@ -97,15 +81,15 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
         raise Unsound("its bytes are gone")  # a database holds what it was given
     if _sum(_base(body) if after is None else after, body) != total:
         raise Unsound("the checksum does not fit")
-    facts = parse(body)
-    schema = facts.get("schema")
+    data = parse(body)
+    schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise SchemaTooNew(where, schema, SCHEMA)
     try:
-        shape.check(facts)
+        commit = read_commit(data)
     except ValueError as misfit:
         raise Unsound(f"no crewlite wrote this: {misfit}") from None
-    return Entry(facts["seq"], total, body, facts)
+    return Entry(commit["seq"], total, body, commit)
 
 
 def without_place(body: object, total: object, *, after: str | None) -> Entry | None:
@@ -116,18 +100,17 @@ def without_place(body: object, total: object, *, after: str | None) -> Entry | 
     if not isinstance(body, bytes) or not isinstance(total, str):
         return None
     before = _base(body) if after is None else after
-    facts = parse(body)
-    place = facts.pop("place", None)
-    if _sum(before, body) != total or not isinstance(place, dict) or facts.get("schema") != SCHEMA:
+    data = parse(body)
+    place = data.pop("place", None)
+    if _sum(before, body) != total or not isinstance(place, dict) or data.get("schema") != SCHEMA:
         return None
     try:
-        shape.check(facts)
-        facts["drops"] = [*facts.get("drops", ()), [place.get("id"), place.get("parent")]]
-        facts["folded"] = {"first": facts["seq"], "sum": total} | facts.get("folded", {})
-        shape.check(facts)
+        read_commit(data)
+        data["drops"] = [*data.get("drops", ()), [place.get("id"), place.get("parent")]]
+        data["folded"] = {"first": data["seq"], "sum": total} | data.get("folded", {})
+        return seal(read_commit(data), after=before)
     except ValueError:
         return None
-    return seal(facts, after=before)
 
 
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
@@ -142,22 +125,22 @@ def parts(line: bytes) -> tuple[bytes, str]:
     return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 
 
-def parse(text: bytes) -> Facts:
+def parse(text: bytes) -> JsonObject:
     """The JSON object that bytes are. Raises Unsound for anything else, and for what JSON has no word for."""
     try:
-        facts = _JSON.decode(text.decode())
+        data = _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise Unsound(f"this is not JSON ({error})") from None
-    if not isinstance(facts, dict):
+    if not isinstance(data, dict):
         raise Unsound("this is no JSON object")
-    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(facts):
+    if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(data):
         raise Unsound("this is nested too deeply")
-    return facts
+    return data
 
 
-def chained(facts: Facts, total: str) -> str:
-    """What follows an entry of these facts and this seal is chained to; "" if they say nothing sound of it."""
-    folded = facts.get("folded")
+def chained(data: JsonObject, total: str) -> str:
+    """What follows an entry with this data and this seal is chained to; "" if it says nothing sound of that."""
+    folded = data.get("folded")
     found = folded.get("sum") if isinstance(folded, dict) else total
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from crewlite.state.entry import Entry, Facts, Unsound, without_place
+from crewlite.state.commit import Claim
+from crewlite.state.entry import Entry, Unsound, without_place
 from crewlite.state.holder import holder_at
 from crewlite.state.providers.reading import check_follows, ends_claim
 
@@ -88,7 +89,7 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
 
 def writer_of(location: str, run_id: str, branch: str, said: Iterable[object], touched: float) -> str | None:
     """Who, alive, is at work on a branch; `said` are the facts of its entries, as far as they can be read at all."""
-    claim: Facts | None = None
+    claim: Claim | None = None
     for facts in said:
         if isinstance(facts, dict):
             claim = facts.get("claim", None if ends_claim(facts) else claim)

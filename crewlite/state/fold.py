@@ -8,18 +8,17 @@ one, which keeps the sum that the next one, and every fork, is chained to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import cast
 
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around
-from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
+from crewlite.state.commit import Commit, CommitParts, StepRecord, invalidated
+from crewlite.state.entry import SCHEMA, Entry, seal
 from crewlite.state.outcome import Outcome
 from crewlite.state.paid import Paid
 from crewlite.state.record import Record
 from crewlite.state.references import resolved
 from crewlite.state.values.current import merged_changes
-
-_LISTS = ("steps", "intents", "asked", "answers", "events", "drops")
 
 
 def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
@@ -32,14 +31,16 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
     record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
     ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
-    after = own[0].facts["run"]["base"]["sum"] if "base" in own[0].facts["run"] else ""
+    base = own[0].facts["run"].get("base")
+    after = base["sum"] if base else ""
     for part in _parts(own, ends):
         held, restored = _held(part, live), live.restored
         for entry in part:
             live.apply(entry)
-        facts = _merged(part, held, live, record)
-        facts |= {"values": changed} if (changed := merged_changes(part, restored, live)) else {}
-        merged = seal(facts, after=after)
+        commit = _merged(part, held, live, record)
+        if changed := merged_changes(part, restored, live):
+            commit["values"] = changed
+        merged = seal(commit, after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
     return folded
@@ -72,49 +73,73 @@ def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
-def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Facts:
+def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
     """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
-    last, lists, paid = part[-1], {name: list[Any]() for name in _LISTS}, Paid()
-    facts: Facts = {"schema": SCHEMA, "seq": last.seq, "at": last.facts["at"]}
+    first, last, paid = part[0].facts, part[-1], Paid()
+    begins, ends = CommitParts(), CommitParts()
+    steps = [step for entry in part for step in _dated(entry, last)]
+    gone = {step["address"] for step in steps if live.is_inside(step["address"])}
     for entry in part:
-        facts |= {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
-        paid.take(entry.facts | {"steps": ()})
-        for name in _LISTS:
-            lists[name] += _dated(entry, last) if name == "steps" else entry.facts.get(name, ())
-    first = part[0].facts["folded"]["first"] if "folded" in part[0].facts else part[0].seq
-    facts["folded"] = {"first": first, "sum": last.sum}
-    gone = {step["address"] for step in lists["steps"] if live.is_inside(step["address"])}
-    paid.take({"steps": [step for step in lists["steps"] if step["address"] in gone]})
-    again = [
-        given_up(address, outcome.kind)
+        begins |= cast(
+            CommitParts, {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
+        )
+        paid.take_totals(entry.facts)
+    paid.take_steps(step for step in steps if step["address"] in gone)
+    kept = [_resolved(step, gone, live) for step in steps if step["address"] not in gone]
+    if live.claim:
+        ends["claim"] = live.claim
+    else:
+        ends["released"] = True
+    if live.cancelled:
+        ends["cancelled"] = True
+    if (place := last.facts.get("place")) and place["id"] in record.places:
+        ends["place"] = place
+    return {
+        "schema": SCHEMA,
+        "seq": last.seq,
+        "at": last.facts["at"],
+        **begins,
+        "folded": {"first": first["folded"]["first"] if "folded" in first else first["seq"], "sum": last.sum},
+        **_kept(part, [*_tombstones(held, live), *kept], live),
+        **paid.parts(left_out=live.is_inside),
+        **ends,
+    }
+
+
+def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
+    """Steps that ran again inside others and are left out now: they must not answer as they did before."""
+    return [
+        invalidated(address, outcome.kind)
         for address, outcome in held.items()
         if live.is_inside(address) and live.outcomes.get(address) is not outcome
-    ]  # what was done again, and is left out now, must not answer as it did before
-    kept = [_whole(step, gone, live) for step in lists["steps"] if step["address"] not in gone]
-    lists["steps"] = [*again, *kept]
-    # an intent left standing would take away the outcome of its call again
-    lists["intents"] = [intent for intent in lists["intents"] if not live.settled(intent[0])]
-    answered = dict.fromkeys(item["address"] for item in lists["answers"])  # as the questions in here have bound them
-    lists["answers"] = [live.answers[address] for address in answered if address in live.answers]
-    for name in ("asked", "answers"):
-        lists[name] = [item for item in lists[name] if not live.settled(item["address"])]
-    facts |= {name: found for name, found in lists.items() if found}
-    facts |= paid.facts(left_out=live.is_inside)
-    facts |= {"claim": live.claim} if live.claim else {"released": True}
-    facts |= {"cancelled": True} if live.cancelled else {}
-    if last.facts.get("place", {}).get("id") in record.places:
-        facts["place"] = last.facts["place"]
-    return facts
+    ]
 
 
-def _dated(entry: Entry, last: Entry) -> list[Facts]:
+def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
+    """What stays of the lists that these entries hold."""
+    commits = [entry.facts for entry in part]
+    answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
+    lists: CommitParts = {
+        "steps": steps,
+        # an intent left standing would take away the outcome of its call again
+        "intents": [call for commit in commits for call in commit.get("intents", ()) if not live.settled(call[0])],
+        "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
+        # as the questions in here have bound them
+        "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
+        "events": [event for commit in commits for event in commit.get("events", ())],
+        "drops": [drop for commit in commits for drop in commit.get("drops", ())],
+    }
+    return cast(CommitParts, {name: items for name, items in lists.items() if items})
+
+
+def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
     """The steps of an entry, with their time where it is not that of the commit they go into."""
     steps = entry.facts.get("steps", [])
     at = entry.facts["at"]
     return steps if at == last.facts["at"] else [{"at": at, **step} for step in steps]
 
 
-def _whole(step: Facts, gone: set[str], live: Record) -> Facts:
+def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
     """A step with the texts in it that it shared with steps that are gone."""
     if "value" not in step:
         return step

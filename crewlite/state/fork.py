@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import events, templates
-from crewlite.codec import decode, digest, encode, laid_over
+from crewlite.codec import JsonObject, decode, digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
     BranchConflictError,
@@ -23,8 +23,9 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
+from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.edit import changed_steps
-from crewlite.state.entry import STATE, Entry, Facts, given_up
+from crewlite.state.entry import STATE, Entry
 from crewlite.state.lineage import gone, read_lineage
 from crewlite.state.locate import Located
 from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, PlaceInfo, Store
@@ -95,7 +96,8 @@ def fork(
     operation = changed.named(operation_id) if operation_id else None
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
-    about: Facts = {"location": found.location, "provider": found.provider.name, "run_id": found.run_id, "branch": name}
+    about: dict[str, Any] = {"location": found.location, "provider": found.provider.name}
+    about |= {"run_id": found.run_id, "branch": name}
     about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.place}
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
     try:
@@ -164,15 +166,16 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     """Whether a branch can be made; False if this operation has made it, here. Raises BranchExists for another's."""
     if taken is None:
         return True
-    base = taken.base or {}
-    elsewhere = found.place is not None and (base.get("place") or {}).get("id") != found.place
-    if operation is None or base.get("operation") != operation or elsewhere:
+    base = taken.base
+    there = base["place"]["id"] if base and base["place"] else None
+    same = operation is not None and base is not None and base.get("operation") == operation
+    if not same or found.place not in (None, there):
         raise BranchExists(found.run_id, taken.branch)
     return False
 
 
-def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[Facts, Facts]:
-    """The base of a fork, and the changes as facts of its first commit. Reads the journal once at most."""
+def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[ForkBase, CommitParts]:
+    """The base of a fork, and the changes as parts of its first commit. Reads the journal once at most."""
     if found.place and not changed and (base := _at_place(store, found.run_id, found.place)):
         return base, {}
     entries = read_lineage(store, found.run_id, found.branch)
@@ -182,23 +185,31 @@ def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> t
     return base, _changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), changed, secrets)
 
 
-def _at_place(store: Store, run_id: str, identifier: str) -> Facts | None:
+def _at_place(store: Store, run_id: str, identifier: str) -> ForkBase | None:
     """The base at a listed place; None if it is not listed. Reads only the entry that names it."""
     place = _listed(store, identifier)
     total = store.sum_at(run_id, place.branch, place.seq) if place else None
     if place is None or total is None or not _listed(store, identifier):
         return None  # or the run was begun anew since it was listed, and what has its number now is another
-    facts = {"id": place.id, "seq": place.seq, "parent": place.parent_id, "trigger": place.trigger}
-    facts |= {"address": place.address, "about": {}, "at": place.created_at}
-    facts |= {"label": place.label} if place.label else {}
-    return {"branch": place.branch, "seq": place.seq, "sum": total, "place": facts}
+    named: CheckpointRecord = {
+        "id": place.id,
+        "seq": place.seq,
+        "parent": place.parent_id,
+        "trigger": place.trigger,
+        "address": place.address,
+        "about": {},
+        "at": place.created_at,
+    }
+    if place.label:
+        named["label"] = place.label
+    return {"branch": place.branch, "seq": place.seq, "sum": total, "place": named}
 
 
 def _listed(store: Store, identifier: str) -> PlaceInfo | None:
     return next((place for place in store.places(identifier) if place.id == identifier), None)
 
 
-def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> Facts:
+def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> ForkBase:
     """The base at a place in these entries, even if its own branch has dropped it."""
     place = Record.of(entries).places.get(identifier)
     if place is None:
@@ -207,26 +218,28 @@ def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> Fac
     return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": place}
 
 
-def _at_head(entries: Sequence[Entry], branch: str) -> Facts:
+def _at_head(entries: Sequence[Entry], branch: str) -> ForkBase:
     record = Record.of(entries)
     return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
 
 
-def _changes(record: Record, changed: Changes, secrets: Secrets) -> Facts:
+def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
     """What the first commit says of them; `record` is what the fork stands on."""
     if changed.inputs and record.run["definition"]["kind"] == STATE:
         raise ConfigError(
             f"{record.run['run_id']} is a state, which has no inputs; change its values once the fork is open"
         )
     check_taken(record, changed.inputs, changed.takes)
-    steps, facts = changed_steps(record, changed.edits, changed.rerun, secrets), Facts()
+    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets), CommitParts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):
-        facts["inputs"] = inputs
+        parts["inputs"] = inputs
         if record.finished:  # the result answers what was asked, not what is
-            steps.append(given_up("", record.outcomes[""].kind))
-    return facts | ({"steps": steps} if steps else {})
+            steps.append(invalidated("", record.outcomes[""].kind))
+    if steps:
+        parts["steps"] = steps
+    return parts
 
 
 def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
@@ -244,7 +257,7 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
             raise ConfigError(f"Run {record.run['run_id']!r} has no input {name!r}; {hint}")
 
 
-def asked_for(definition: Facts) -> list[str] | None:
+def asked_for(definition: JsonObject) -> list[str] | None:
     """The inputs that a recorded definition asks for; None if it was recorded without what tells them."""
     if definition["kind"] == "crew" and "agents" in definition:
         facts = [*definition["tasks"], *definition["agents"]]
@@ -254,7 +267,13 @@ def asked_for(definition: Facts) -> list[str] | None:
     return takes
 
 
-def _beginning(origin: BranchInfo, name: str, base: Facts, changed: Facts) -> Commit:
-    run: Facts = {"run_id": origin.run_id, "branch": name, "uid": origin.uid, "identity": origin.identity}
-    run |= {"definition": {"kind": origin.kind, "name": origin.name}, "base": base}
+def _beginning(origin: BranchInfo, name: str, base: ForkBase, changed: CommitParts) -> Commit:
+    run: RunStart = {
+        "run_id": origin.run_id,
+        "branch": name,
+        "uid": origin.uid,
+        "identity": origin.identity,
+        "definition": {"kind": origin.kind, "name": origin.name},
+        "base": base,
+    }
     return Commit.saying(origin.run_id, name, (base["seq"], base["sum"]), {"run": run, **changed})

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from crewlite.codec import decode
+from crewlite.codec import JsonObject, decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.refs import as_run_id
 from crewlite.state.answer import answer
 from crewlite.state.cancel import cancel
 from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
 from crewlite.state.doctor import Finding, doctor
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.entry import Entry
 from crewlite.state.fork import Changes, fork
 from crewlite.state.holder import holder
 from crewlite.state.lineage import gone, trace
@@ -111,7 +111,7 @@ class RunHistory:
     def base(self) -> Base | None:
         """Of a fork, what it stands on."""
         base = self._record.run.get("base")
-        return Base(base["branch"], base["seq"], (base["place"] or {}).get("id")) if base else None
+        return Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None) if base else None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -124,9 +124,9 @@ class RunHistory:
         return digest(self._store, self.run_id)
 
     @property
-    def definition(self) -> Facts:
+    def definition(self) -> JsonObject:
         """Kind, name and tasks of the definition that ran."""
-        definition: Facts = self._record.run["definition"]
+        definition: JsonObject = self._record.run["definition"]
         return definition
 
     @property
@@ -154,7 +154,7 @@ class RunHistory:
                 asked["question"],
                 asked.get("schema"),
                 datetime.fromisoformat(asked["at"]),
-                datetime.fromisoformat(asked["until"]) if asked.get("until") else None,
+                datetime.fromisoformat(until) if (until := asked.get("until")) else None,
             )
             for asked in self._record.waiting
         ]

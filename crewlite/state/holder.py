@@ -7,16 +7,16 @@ claim in the record.
 from __future__ import annotations
 
 from crewlite.state.claim import held_by
-from crewlite.state.entry import Facts
+from crewlite.state.commit import Claim
 from crewlite.state.providers import Store
 from crewlite.state.writer import at_work
 
 
-def holder(store: Store, run_id: str, branch: str, claim: Facts | None) -> str | None:
+def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str | None:
     """Who is at work on a branch whose record has this claim, such as "process 7 on lamp"; None if nobody is."""
     return holder_at(store.location, run_id, branch, claim, store.touched(run_id, branch))
 
 
-def holder_at(location: str, run_id: str, branch: str, claim: Facts | None, touched: float) -> str | None:
+def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
     """`holder`, without a store; `touched` is the last sign of life, in seconds since the epoch."""
     return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)

@@ -25,7 +25,8 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.claim import claim, let_go
-from crewlite.state.entry import SCHEMA, Entry, Facts, given_up, seal
+from crewlite.state.commit import CheckpointRecord, Claim, Commit, CommitParts, Event, StepRecord, invalidated
+from crewlite.state.entry import SCHEMA, Entry, next_entry, seal
 from crewlite.state.mailbox import Mailbox
 from crewlite.state.record import Record
 from crewlite.state.values.current import Values
@@ -53,7 +54,7 @@ class Journal:
     """Something could not be saved."""
     broken: BaseException | None = None
     """What a save that nobody waited for ended with, if it must stop the run."""
-    claim: Facts | None = None
+    claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
@@ -62,8 +63,8 @@ class Journal:
     _first: threading.Lock = field(default_factory=threading.Lock)
     _refused: str | None = None
     """Why values could not be recorded the last time they were looked at."""
-    _riding: list[list[Any]] = field(default_factory=list)
-    _again: list[Facts] = field(default_factory=list)
+    _riding: list[Event] = field(default_factory=list)
+    _again: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
     """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
     _behind: int = 0
@@ -105,18 +106,18 @@ class Journal:
         """Let an event be recorded with the next commit."""
         if event.fleeting:
             return
-        self._riding.append([event.type, event.event_id, event.timestamp.isoformat(), event.address or ""])
+        self._riding.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
 
     def again(self, address: str, kind: str) -> None:
         """Let a finished step be given up with the next outcome, which is of its inside or its own: it is done again.
 
         Until then it stands, as it is paid for: whoever takes back what made it run again has it back.
         """
-        self._again.append(given_up(address, kind))
+        self._again.append(invalidated(address, kind))
 
     def commit(
         self,
-        facts: Facts,
+        facts: CommitParts,
         done: Done,
         loop: asyncio.AbstractEventLoop | None = None,
         sealed: Callable[[], None] | None = None,
@@ -131,7 +132,7 @@ class Journal:
         at = now().isoformat()
         if place := facts.get("place"):
             place["at"] = at
-        whole: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
+        whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
         if self._riding:
             whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
         if self._again and _is_news(facts):
@@ -152,13 +153,13 @@ class Journal:
             self.failed(refused)
         return lane is not None
 
-    def _with_values(self, whole: Facts) -> NotCodable | None:
+    def _with_values(self, whole: Commit) -> NotCodable | None:
         """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
         refused = self.values.ride(whole, self.secrets, strict=self.on_save_error == "raise")
         before, self._refused = self._refused, str(refused) if refused else None
         return refused if self._refused != before else None
 
-    async def store(self, facts: Facts, sealed: Callable[[], None] | None = None) -> None:
+    async def store(self, facts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
         waiting = self.loop.create_future()
 
@@ -175,7 +176,7 @@ class Journal:
             await waiting
             self.unsettled -= 1
 
-    async def save(self, facts: Facts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
+    async def save(self, facts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
         """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
 
         Announces the checkpoint it names, and failures. `sealed` is called as by `commit`: when this returns, later
@@ -195,7 +196,7 @@ class Journal:
         if self.lane and "place" in facts:
             self.completed(facts, started, self.lane)
 
-    def take_claim(self) -> Facts:
+    def take_claim(self) -> Claim:
         """Make a claim. Until it is dropped, `at_work_on` finds this journal by it."""
         self.claim = claim()
         _journals[self.claim["id"]] = self
@@ -225,7 +226,7 @@ class Journal:
                     self.location or "", "what may happen only once is not done while nothing can be saved; try again"
                 )
 
-    async def _save_behind(self, facts: Facts, started: float, sealed: Callable[[], None] | None) -> None:
+    async def _save_behind(self, facts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
         """Commit without waiting, except for those before it when too many are under way."""
         if self.broken:
             raise self.broken
@@ -277,7 +278,7 @@ class Journal:
         why = "the state was closed; open it again" if state else "the run has ended"
         return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
-    def completed(self, facts: Facts, started: float, lane: Lane) -> str:
+    def completed(self, facts: CommitParts, started: float, lane: Lane) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
         ref = lane.store.ref(facts["place"])
         elapsed = (time.perf_counter() - started) * 1000
@@ -331,10 +332,9 @@ class Journal:
         except NotCodable as error:
             self.failed(error)
 
-    def _give_back(self, lane: Lane, why: Facts) -> None:
+    def _give_back(self, lane: Lane, why: CommitParts) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
-        facts: Facts = {"schema": SCHEMA, "seq": self.next_seq, "at": now().isoformat(), "released": True, **why}
-        entry = seal(facts, after=self.record.sum)
+        entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
         self.unsettled += 1
         lane.put((entry,), lambda error: None)
@@ -378,20 +378,20 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
 """The journals of the runs at work in this process, by the id of their claim."""
 
 
-def at_work_on(claim: Facts | None, location: str) -> Journal | None:
+def at_work_on(claim: Claim | None, location: str) -> Journal | None:
     """The journal of the run in this process that holds this claim at this location; None if there is none."""
     journal = _journals.get(claim["id"]) if claim else None  # a copy of the run elsewhere has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None
 
 
-def _is_news(facts: Facts) -> bool:
+def _is_news(facts: CommitParts) -> bool:
     """Whether a commit holds more than failures and checkpoints."""
     outcomes = any("error" not in step for step in facts.get("steps", ()))
     return outcomes or not facts.keys().isdisjoint(("claim", "intents"))
 
 
-def naming(place: Facts) -> Facts:
+def naming(place: CheckpointRecord) -> dict[str, Any]:
     """How events tell of a place."""
     return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from crewlite.errors import RefError, nearest
 from crewlite.refs import Ref, parse
 from crewlite.state.checkpoints.choose import meant
-from crewlite.state.entry import Facts
+from crewlite.state.commit import CheckpointRecord
 from crewlite.state.lineage import recorded
 from crewlite.state.providers import (
     BaseProvider,
@@ -169,7 +169,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     if len(found) != 1 or ref.back >= len(places):
         named = [f"{place.id[-8:]} ({place.address or place.trigger})" for place in places]
         raise RefError(text, _too_far(ref) if ref.back else f"names {len(found)} places", named)
-    place: Facts | None = record.places[found[0].id]
+    place: CheckpointRecord | None = record.places[found[0].id]
     for _ in range(ref.back):
         place = record.places.get(record.parent(place) or "") if place else None
     if place is None:

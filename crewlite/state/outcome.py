@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crewlite.codec import Json
-from crewlite.state.entry import Facts
-from crewlite.usage import Usage
+from crewlite.state.commit import RaisedError, StepRecord
+from crewlite.usage import Usage, UsageRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Outcome:
     fingerprint: str
     value: Json
     digest: str
-    usage: Json
+    usage: UsageRecord | None
     means: dict[str, str]
     milliseconds: float
     seq: int
@@ -58,7 +58,7 @@ class Attempt:
     """When it was recorded, in UTC."""
     fingerprint: str | None = None
     """What was asked; told of a final one only."""
-    raised: Facts | None = None
+    raised: RaisedError | None = None
     """What it takes to raise its error again."""
     for_author: bool = False
     """Its error is for the author of the program, or came of one that is: the next try goes on inside this one."""
@@ -77,7 +77,7 @@ class LightEvent:
     seq: int
 
 
-def attempt_of(step: Facts, seq: int, at: str) -> Attempt:
+def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
     """A try that failed, as an entry of this number and time tells it."""
     error, ended = step["error"], datetime.fromisoformat(at)
     return Attempt(
@@ -100,7 +100,7 @@ def attempt_of(step: Facts, seq: int, at: str) -> Attempt:
     )
 
 
-def outcome_of(step: Facts, seq: int, at: str) -> Outcome:
+def outcome_of(step: StepRecord, seq: int, at: str) -> Outcome:
     """An outcome, as an entry of this number and time tells it."""
     return Outcome(
         step["address"],

@@ -10,7 +10,8 @@ from functools import cached_property, partial
 from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.ids import now
 from crewlite.state.cache import remembers
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.commit import CheckpointRecord, CommitParts
+from crewlite.state.entry import Entry
 from crewlite.state.fold import size
 from crewlite.state.holder import holder
 from crewlite.state.lineage import gone, journals_of_run, standing_on
@@ -157,8 +158,8 @@ class _Run:
         return Pruned(freed=max(0, size(before) - size(kept)))
 
 
-def _dropping(places: Iterable[Facts], record: Record) -> Commit:
-    facts: Facts = {"drops": [[place["id"], place["parent"]] for place in places]}
+def _dropping(places: Iterable[CheckpointRecord], record: Record) -> Commit:
+    facts: CommitParts = {"drops": [(place["id"], place["parent"]) for place in places]}
     facts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, facts)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, cast
 
-from crewlite.codec import Json
+from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around, is_in_a_task_or_call, outer, outers
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.commit import AskedQuestion, CheckpointRecord, Claim, Commit, GivenAnswer, RunStart, StepRecord
+from crewlite.state.entry import Entry
 from crewlite.state.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.paid import Paid
 from crewlite.state.references import resolved
@@ -30,19 +32,19 @@ class Record:
 
     seq: int = 0
     sum: str = ""
-    run: Facts = field(default_factory=dict)
+    run: RunStart = field(default_factory=lambda: cast(RunStart, {}))
     started_at: str = ""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     failures: dict[str, Attempt] = field(default_factory=dict)
     """What steps came to that failed for good, and did not fail what is around them: they answer with it."""
     intents: dict[str, str] = field(default_factory=dict)
-    asked: dict[str, Facts] = field(default_factory=dict)
+    asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """Questions to people, by address."""
-    answers: dict[str, Facts] = field(default_factory=dict)
+    answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """What people answered while the run was not at work, or ahead."""
-    places: dict[str, Facts] = field(default_factory=dict)
-    newest_place: Facts | None = None
+    places: dict[str, CheckpointRecord] = field(default_factory=dict)
+    newest_place: CheckpointRecord | None = None
     """The place furthest along the branch."""
     named: int = 0
     """The number of the last place that was named, dropped ones counted."""
@@ -54,7 +56,7 @@ class Record:
     """The place whose values were restored, until there is a snapshot after it."""
     events: list[LightEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
-    claim: Facts | None = None
+    claim: Claim | None = None
     """Who writes; None if nobody does, as the run has ended or was given back."""
     cancelled: bool = False
     """Somebody stopped the run, and nobody has taken it up since."""
@@ -66,7 +68,7 @@ class Record:
     """Places that belong to the branches this one was forked from."""
     fresh: bool = False
     """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
-    earlier_definitions: tuple[tuple[int, Facts], ...] = ()
+    earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
     """Definitions that were changed since, each with the number of the commit that did."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
     """Inputs that forks have changed, each with the number of the commit that did."""
@@ -101,11 +103,11 @@ class Record:
         return "" in self.outcomes
 
     @property
-    def waiting(self) -> list[Facts]:
+    def waiting(self) -> list[AskedQuestion]:
         """Questions that nobody has answered yet."""
         return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
 
-    def answer_to(self, asked: Facts) -> Facts | None:
+    def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
         """What was answered to this very question, or ahead of it, and was not refused."""
         answer = self.answers.get(asked["address"])
         if answer is None or "refused" in answer:
@@ -133,27 +135,27 @@ class Record:
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry."""
-        facts, self.seq, self.sum = entry.facts, entry.seq, entry.sum
-        self.fresh = self.fresh and facts.keys() <= _BEFORE_A_KICKOFF
-        self.paid.take(facts)
-        if not facts.keys().isdisjoint(_OF_THE_RUN):
-            self._life(facts)
-        steps = facts.get("steps", ())
+        commit, self.seq, self.sum = entry.facts, entry.seq, entry.sum
+        self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
+        self.paid.take(commit)
+        if not commit.keys().isdisjoint(_OF_THE_RUN):
+            self._life(commit)
+        steps = commit.get("steps", ())
         if edited := {step["address"] for step in steps if step.get("edited")}:
             self._take_back(edited)
         for step in steps:
-            self._step(step, step.get("at", facts["at"]))
-        for address, effect in facts.get("intents", ()):
+            self._step(step, step.get("at", commit["at"]))
+        for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
-        self._people(facts)
-        self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in facts.get("events", ())]
-        if drops := facts.get("drops"):
+        self._people(commit)
+        self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
+        if drops := commit.get("drops"):
             self.forget(dict(drops))
-        if place := facts.get("place"):
+        if place := commit.get("place"):
             self._place(place)
             self.restored = None if place["trigger"] == SNAPSHOT else self.restored
-        if "claim" in facts:
+        if "claim" in commit:
             self.failed = False
         elif self.ended:
             self.claim = None
@@ -187,16 +189,15 @@ class Record:
         changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["inputs"]
 
-    def definition_of(self, address: str) -> Facts:
+    def definition_of(self, address: str) -> JsonObject:
         """The definition as it stood when a step finished; as it stands if it has not."""
         outcome = self.outcomes.get(address)
-        changed = [facts for until, facts in self.earlier_definitions if outcome and outcome.seq < until]
-        definition: Facts = changed[0] if changed else self.run["definition"]
-        return definition
+        changed = [definition for until, definition in self.earlier_definitions if outcome and outcome.seq < until]
+        return changed[0] if changed else self.run["definition"]
 
-    def parent(self, place: Facts) -> str | None:
+    def parent(self, place: CheckpointRecord) -> str | None:
         """The id of the nearest place before this one that is still there."""
-        parent: str | None = place["parent"]
+        parent = place["parent"]
         for _ in range(len(self.dropped) + 1):
             if parent is None or parent in self.places:
                 return parent
@@ -206,27 +207,27 @@ class Record:
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
-    def _life(self, facts: Facts) -> None:
+    def _life(self, commit: Commit) -> None:
         """What an entry says of the run itself."""
-        if run := facts.get("run"):
-            self._begin(run, facts["at"])
-        if definition := facts.get("definition"):
+        if run := commit.get("run"):
+            self._begin(run, commit["at"])
+        if definition := commit.get("definition"):
             self.earlier_definitions = (*self.earlier_definitions, (self.seq, self.run["definition"]))
             self.run = {**self.run, "definition": definition}
-        if "inputs" in facts:
+        if "inputs" in commit:
             self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
-            self.run = {**self.run, "inputs": facts["inputs"]}
-        if "claim" in facts or "released" in facts:
-            self.claim = facts.get("claim")
-            self.cancelled = facts.get("cancelled", False)
-        if changed := facts.get("values"):
+            self.run = {**self.run, "inputs": commit["inputs"]}
+        if "claim" in commit or "released" in commit:
+            self.claim = commit.get("claim")
+            self.cancelled = commit.get("cancelled", False)
+        if changed := commit.get("values"):
             gone = frozenset(changed.get("gone", ()))
             kept = {name: value for name, value in self.values.items() if name not in gone}
             self.values = kept | changed.get("set", {})
             self.versions = {**self.versions, **changed.get("versions", {})}
             self.restored = changed.get("restored", self.restored)
 
-    def _begin(self, run: Facts, at: str) -> None:
+    def _begin(self, run: RunStart, at: str) -> None:
         """A new run; or a branch of the run that was read so far, up to its base."""
         self.started_at = at
         base = run.get("base")
@@ -239,7 +240,7 @@ class Record:
             self._place(self.places.get(place["id"], place))
         self.inherited = frozenset(self.places)
 
-    def _place(self, place: Facts) -> None:
+    def _place(self, place: CheckpointRecord) -> None:
         if "version" not in place:  # as an earlier crewlite wrote it, or as the base of a fork
             place = {**place, "version": self.named + 1}
         self.named = max(self.named, place["version"])
@@ -247,16 +248,16 @@ class Record:
         if self.newest_place is None or _along(place) > _along(self.newest_place):
             self.newest_place = place
 
-    def _people(self, facts: Facts) -> None:
+    def _people(self, commit: Commit) -> None:
         """What people are asked, and what they answer."""
-        for asked in facts.get("asked", ()):
+        for asked in commit.get("asked", ()):
             self.asked[asked["address"]] = asked
             self._replace(asked["address"])
             self._bind(asked["address"])
-        for answer in facts.get("answers", ()):
+        for answer in commit.get("answers", ()):
             self.answers[answer["address"]] = answer
 
-    def _step(self, step: Facts, at: str) -> None:
+    def _step(self, step: StepRecord, at: str) -> None:
         address = step["address"]
         if step.get("again"):
             self._replace(address)
@@ -267,7 +268,7 @@ class Record:
             self.attempts.setdefault(address, []).append(attempt)
             self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
-                self.failures.pop(cause, None)
+                self.failures.pop(cause or "", None)
             if attempt.final and attempt.fingerprint:
                 self.failures[address] = attempt
             return
@@ -283,9 +284,11 @@ class Record:
         """An answer that was given ahead is to the first question that hears it, and to no later one at its place."""
         answer = self.answers.get(address)
         if answer and answer.get("ahead"):
-            digest = self.asked.get(address, {}).get("digest")
-            bound = {key: value for key, value in answer.items() if key != "ahead"}
-            self.answers[address] = bound | ({"digest": digest} if digest else {})
+            bound: GivenAnswer = {**answer}
+            del bound["ahead"]
+            if (asked := self.asked.get(address)) and "digest" in asked:
+                bound["digest"] = asked["digest"]
+            self.answers[address] = bound
 
     def _take_back(self, edited: set[str]) -> None:
         """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
@@ -306,5 +309,5 @@ class Record:
             address = outer(address)
 
 
-def _along(place: Facts) -> tuple[int, str]:
+def _along(place: CheckpointRecord) -> tuple[int, str]:
     return place["seq"], place["id"]

@@ -11,7 +11,7 @@ from uuid import UUID
 from crewlite import background
 from crewlite.codec import decode
 from crewlite.state import by_hand
-from crewlite.state.entry import Facts
+from crewlite.state.commit import CommitParts
 from crewlite.state.journal import Journal
 from crewlite.state.providers import BaseProvider
 from crewlite.state.record import SNAPSHOT, Record
@@ -168,7 +168,7 @@ class RuntimeState(Bag):
         state._then = None
         return state
 
-    def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
+    def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """A place at the moment of this state."""
         if self._then is None:
             return self._snapshot(label, metadata)

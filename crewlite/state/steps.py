@@ -113,9 +113,10 @@ def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage
     """What finished steps paid, with the commit that says so, by the step around them and the number of its try."""
     spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
     for outcome in record.outcomes.values():
+        paid = Usage(**(outcome.usage or {}))
         inside = outcome.address if outcome.usage else ""
         while inside:
             within = outer(inside), try_of(inside)
-            spent.setdefault(within, []).append((outcome.seq, Usage(**outcome.usage)))
+            spent.setdefault(within, []).append((outcome.seq, paid))
             inside = within[0]
     return spent

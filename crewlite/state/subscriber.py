@@ -7,12 +7,13 @@ the very commit that records the fact, so no checkpoint can ever be missing or s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from crewlite.codec import JsonObject
 from crewlite.events.base import BaseEvent
 from crewlite.ids import new_id
+from crewlite.state.commit import CheckpointRecord, CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import Facts
 from crewlite.state.record import SNAPSHOT, Record
 
 Setting = CheckpointConfig | bool | None
@@ -48,12 +49,13 @@ class CheckpointSubscriber:
         record: Record,
         seq: int,
         bases: frozenset[str] = frozenset(),
-    ) -> Facts:
+    ) -> CommitParts:
         """The facts that name a place for `event` at `seq`, and drop what is beyond `max_checkpoints`.
 
         `bases` are places that forks stand on, which are kept.
         """
-        facts: Facts = {"place": new_place(record, seq, event.type, event.address or "", about=_about(event, record))}
+        place = new_place(record, seq, event.type, event.address or "", about=_about(event, record))
+        facts: CommitParts = {"place": place}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
             own = [
@@ -62,7 +64,7 @@ class CheckpointSubscriber:
                 if not place.get("label") and place["id"] not in record.inherited and place["id"] not in bases
             ]
             if beyond := own[: max(0, len(own) + 1 - limit)]:
-                facts |= {"drops": [[place["id"], place["parent"]] for place in beyond], "keep": limit}
+                facts |= {"drops": [(place["id"], place["parent"]) for place in beyond], "keep": limit}
         return facts
 
 
@@ -72,11 +74,11 @@ def new_place(
     trigger: str,
     address: str,
     *,
-    about: Facts,
+    about: JsonObject,
     total: str | None = None,
     label: str | None = None,
     metadata: dict[str, Any] | None = None,
-) -> Facts:
+) -> CheckpointRecord:
     """The facts of a place at `seq`; its parent is the newest place at or before it, or what a snapshot goes back to.
 
     `total` is the sum of that entry, for a place named after it was sealed.
@@ -84,7 +86,7 @@ def new_place(
     before = [place for place in record.places.values() if place["seq"] <= seq] if seq <= record.seq else None
     parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
-    place: Facts = {
+    place: Any = {  # dated by the commit that holds it
         "id": new_id(),
         "seq": seq,
         "version": record.named + 1,
@@ -99,14 +101,14 @@ def new_place(
         place["label"] = label
     if metadata:
         place["metadata"] = metadata
-    return place
+    return cast(CheckpointRecord, place)
 
 
-def _about(event: BaseEvent, record: Record) -> Facts:
+def _about(event: BaseEvent, record: Record) -> JsonObject:
     said = vars(event)
     output = said.get("output") or said.get("response")
     finished = len(record.tasks) + (event.type == "task_completed" and event.address not in record.tasks)
-    about: Facts = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
+    about: JsonObject = {"finished_tasks": finished, "tokens": record.usage.total_tokens}
     if event.source_name:
         about["name"] = event.source_name
     if output is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crewlite import background
 from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, StoreUnusable
 from crewlite.state.claim import held_by
-from crewlite.state.entry import Facts
+from crewlite.state.commit import CommitParts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import whole
 from crewlite.state.locate import Located
@@ -56,7 +56,7 @@ def _entered(writer: Writer, target: Located) -> Lane:
         raise
 
 
-async def claimed(journal: Journal, facts: Facts) -> None:
+async def claimed(journal: Journal, facts: CommitParts) -> None:
     """Claim the branch with a commit. Once it is stored, the store is known to accept commits."""
     mine = journal.take_claim()  # also if this is cancelled before it is known to be stored
     try:

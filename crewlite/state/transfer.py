@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import codec, disk
+from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.entry import Entry, Facts, Unsound, unseal
+from crewlite.state.entry import Entry, Unsound, unseal
 from crewlite.state.lineage import Journals, gone, journals_of_branch, journals_of_run
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
@@ -152,7 +153,7 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
     """An entry from its JSON object: the canonical bytes of its facts are those that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise Unsound("this is not an entry")
-    facts: Facts = {name: value for name, value in line.items() if name != "sum"}
+    facts: JsonObject = {name: value for name, value in line.items() if name != "sum"}
     try:
         body = codec.dumps(facts)
     except (ValueError, RecursionError) as error:

@@ -7,7 +7,8 @@ from typing import Any
 
 from crewlite.codec import digest
 from crewlite.ids import new_id, now
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
+from crewlite.state.entry import SCHEMA, Entry, seal
 from crewlite.state.locate import Located, locate
 from crewlite.state.providers import BaseProvider, Commit, Store
 
@@ -51,7 +52,7 @@ class Branch:
         name: str = "check",
         identity: str = "",
         uid: str = "",
-        base: Facts | None = None,
+        base: ForkBase | None = None,
     ) -> None:
         self.run_id, self.branch, self.uid = run_id, branch, uid or new_id()
         self.name, self.identity = name, identity or f"identity of {name}"
@@ -65,15 +66,15 @@ class Branch:
         for _ in range(count):
             number = len(self.entries)
             seq = self._before + number + 1
-            own: Facts = {"steps": [_step(seq)]} if number else self._beginning()
-            whole = {"schema": SCHEMA, "seq": seq, "at": now().isoformat(), **own, **facts}
+            own: CommitParts = {"steps": [_step(seq)]} if number else self._beginning()
+            whole: Any = {"schema": SCHEMA, "seq": seq, "at": now().isoformat(), **own, **facts}
             self.entries.append(seal(whole, after=self._sum(number)))
         return self
 
-    def place(self, *, drops: Sequence[str] = ()) -> Facts:
+    def place(self, *, drops: Sequence[str] = ()) -> CheckpointRecord:
         """An entry that names a place, and takes others away. Returns the facts of the place."""
-        more: Facts = {"drops": [[gone, None] for gone in drops]} if drops else {}
-        place: Facts = {
+        more: CommitParts = {"drops": [(gone, None) for gone in drops]} if drops else {}
+        place: CheckpointRecord = {
             "id": new_id(),
             "seq": self._before + len(self.entries) + 1,
             "parent": None,
@@ -101,10 +102,10 @@ class Branch:
         other.entries, other._committed = self.entries[: self._committed], self._committed
         return other
 
-    def forked(self, branch: str, seq: int, place: Facts | None = None) -> Branch:
+    def forked(self, branch: str, seq: int, place: CheckpointRecord | None = None) -> Branch:
         """A branch that stands on the entry `seq` of this one, and on the place there, if it is named."""
         total = self._sum(seq - self._before)
-        base: Facts = {"branch": self.branch, "seq": seq, "sum": total, "place": place}
+        base: ForkBase = {"branch": self.branch, "seq": seq, "sum": total, "place": place}
         return Branch(self.run_id, branch, name=self.name, identity=self.identity, uid=self.uid, base=base)
 
     @property
@@ -117,22 +118,29 @@ class Branch:
             return self.entries[number - 1].sum
         return self.base["sum"] if self.base else ""
 
-    def _beginning(self) -> Facts:
+    def _beginning(self) -> CommitParts:
         definition = {"kind": "crew", "name": self.name, "tasks": [{"address": "task:write", "description": "Write."}]}
-        stands: Facts = {"base": self.base} if self.base else {"inputs": {"topic": "tides"}}
-        return {
-            "run": {
-                "run_id": self.run_id,
-                "branch": self.branch,
-                "uid": self.uid,
-                "identity": self.identity,
-                "definition": definition,
-                **stands,
-            }
+        run: RunStart = {
+            "run_id": self.run_id,
+            "branch": self.branch,
+            "uid": self.uid,
+            "identity": self.identity,
+            "definition": definition,
         }
+        if self.base:
+            run["base"] = self.base
+        else:
+            run["inputs"] = {"topic": "tides"}
+        return {"run": run}
 
 
-def _step(seq: int) -> Facts:
+def _step(seq: int) -> StepRecord:
     value = {"text": f"reply {seq}"}
-    asked = {"address": f"task:write/llm#{seq}", "kind": "llm", "fingerprint": f"question {seq}"}
-    return {**asked, "value": value, "digest": digest(value), "ms": 1.5}
+    return {
+        "address": f"task:write/llm#{seq}",
+        "kind": "llm",
+        "fingerprint": f"question {seq}",
+        "value": value,
+        "digest": digest(value),
+        "ms": 1.5,
+    }

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from crewlite.codec import Json, decode, encode
+from crewlite.codec import Json, JsonObject, decode, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
 from crewlite.state.checkpoints import written
 from crewlite.state.checkpoints.diff import Diff, diff
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.commit import CheckpointRecord, RunStart
+from crewlite.state.entry import Entry
 from crewlite.state.outcome import LightEvent
 from crewlite.state.record import Record
 from crewlite.usage import Usage
@@ -21,7 +22,7 @@ from crewlite.usage import Usage
 class Moment(NamedTuple):
     """A record as it was at some commit. What it holds only ever grows, or is replaced."""
 
-    run: Facts
+    run: RunStart
     usage: Usage
     values: Mapping[str, Json]
     versions: Mapping[str, int]
@@ -55,7 +56,7 @@ class Checkpoint:
     label: str | None
     metadata: dict[str, Any]
     inputs: dict[str, Any]
-    definition: Facts
+    definition: JsonObject
     usage: Usage
     ref: str
     """The text that names it from anywhere; of a run that is kept in memory only, its id."""
@@ -138,7 +139,7 @@ def no_checkpoint(found: object, wanted: str) -> ConfigError:
 
 
 def checkpoints(
-    entries: Sequence[Entry], ref: Callable[[Facts], str], lost: Mapping[str, str | None]
+    entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
 ) -> list[Checkpoint]:
     """The places that a journal names, first to last, but for those that are lost, given with their parents.
 
@@ -162,12 +163,14 @@ def checkpoints(
     return [_made(place, record, then[place["seq"]], tasks, homes[place["id"]], ref(place)) for place in places]
 
 
-def newest(record: Record, place: Facts, ref: str) -> Checkpoint:
+def newest(record: Record, place: CheckpointRecord, ref: str) -> Checkpoint:
     """The place at the very end of a record."""
     return _made(place, record, Moment.of(record), list(record.tasks), record.run["branch"], ref)
 
 
-def _made(place: Facts, record: Record, then: Moment, tasks: Sequence[str], branch: str, ref: str) -> Checkpoint:
+def _made(
+    place: CheckpointRecord, record: Record, then: Moment, tasks: Sequence[str], branch: str, ref: str
+) -> Checkpoint:
     return Checkpoint(
         id=place["id"],
         run_id=then.run["run_id"],

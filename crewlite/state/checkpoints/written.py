@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import Strict, TypeAdapter, ValidationError
+from pydantic import Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite.errors import ConfigError, SchemaTooNew, an
-from crewlite.state import shape
+from crewlite.state import commit
+from crewlite.usage import UsageRecord
 
 SCHEMA = 1
 HEAD = {"crewlite": "checkpoint", "schema": SCHEMA}
@@ -17,28 +18,28 @@ PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "ad
 """What a checkpoint says in plain text and numbers."""
 
 
+@with_config(commit.STRICT)
 class Written(TypedDict):
     """What `Checkpoint.to_dict` gives, but for its head."""
 
-    __pydantic_config__ = shape.STRICT  # type: ignore[misc]
-    id: shape.Hex
-    run_id: shape.RunName
-    branch: shape.BranchName
-    parent_id: shape.Hex | None
-    seq: shape.Number
-    version: shape.Number
-    trigger: shape.Text
-    address: shape.Text
-    created_at: shape.Time
-    label: shape.Text | None
-    metadata: shape.Coded
-    inputs: shape.Named
-    definition: dict[shape.Text, Any]
-    usage: shape.Paid
-    ref: shape.Text
-    values: dict[shape.Text, Any]
-    versions: dict[shape.Text, shape.Number]
-    tasks: list[shape.Text]
+    id: commit.Hex
+    run_id: commit.RunName
+    branch: commit.BranchName
+    parent_id: commit.Hex | None
+    seq: commit.Number
+    version: commit.Number
+    trigger: commit.Text
+    address: commit.Text
+    created_at: commit.Time
+    label: commit.Text | None
+    metadata: commit.Coded
+    inputs: commit.Inputs
+    definition: dict[commit.Text, Any]
+    usage: UsageRecord
+    ref: commit.Text
+    values: dict[commit.Text, Any]
+    versions: dict[commit.Text, commit.Number]
+    tasks: list[commit.Text]
     events: list[Heard]
 
 
@@ -51,7 +52,7 @@ def checked(data: object) -> dict[str, Any]:
     try:
         return {**_whole().validate_python(data)}
     except ValidationError as error:
-        raise misfit(shape.first_problem(error, "the checkpoint")) from None
+        raise misfit(commit.first_problem(error, "the checkpoint")) from None
 
 
 def misfit(problem: str) -> ConfigError:
@@ -59,7 +60,7 @@ def misfit(problem: str) -> ConfigError:
     return ConfigError(f"This is no checkpoint ({problem}); wanted a dict as Checkpoint.to_dict() gives it")
 
 
-Heard = Annotated[tuple[shape.Text, shape.Text, shape.Text, shape.Text, shape.Number], Strict(strict=False)]
+Heard = Annotated[tuple[commit.Text, commit.Text, commit.Text, commit.Text, commit.Number], Strict(strict=False)]
 
 
 @cache

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from crewlite.ids import now
 from crewlite.refs import check_name
-from crewlite.state.entry import SCHEMA, Entry, Facts, seal
+from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
+from crewlite.state.entry import Entry, next_entry
 
 Head = tuple[int, str]
 """Where a branch is: the seq and the sum of its last entry."""
@@ -38,14 +38,12 @@ class Commit:
         check_name("branch", self.branch, slashes=True)
 
     @classmethod
-    def saying(cls, run_id: str, branch: str, after: Head, facts: Facts) -> Commit:
-        """One entry with these facts, at the head of a branch; of now, unless they say otherwise."""
-        seq, total = after
-        whole = {"schema": SCHEMA, "seq": seq + 1, "at": now().isoformat(), **facts}
-        return cls(run_id, branch, seq, total, (seal(whole, after=total),))
+    def saying(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:
+        """One entry that says this, at the head of a branch."""
+        return cls(run_id, branch, *after, (next_entry(parts, after=after),))
 
     @property
-    def run(self) -> Facts | None:
+    def run(self) -> RunStart | None:
         """What it says of the branch it makes; None if it makes none."""
         return self.entries[0].facts.get("run") if self.entries else None
 
@@ -79,7 +77,7 @@ class BranchInfo:
     kind: str
     name: str
     started_at: str
-    base: Facts | None
+    base: ForkBase | None
     """Of a fork: `branch`, `seq` and `sum` of the entry it stands on, and `place`, the checkpoint there."""
 
 
@@ -153,7 +151,7 @@ class Store(Protocol):
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """Places whose id contains `part`, newest first; at most `limit`, all older than the place `before`."""
 
-    def ref(self, place: dict[str, Any]) -> str:
+    def ref(self, place: CheckpointRecord) -> str:
         """The text that names this place from anywhere: a file path, or `db#id`."""
 
     def recall(self, key: str) -> bytes | None:

@@ -20,11 +20,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from crewlite import disk
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
 from crewlite.ids import new_id
+from crewlite.state.commit import CheckpointRecord
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.json_heads import HeadFiles, lacking
@@ -165,7 +165,7 @@ class JsonStore:
         """See Store.places."""
         return self.files.listed(part, limit, before)
 
-    def ref(self, place: dict[str, Any]) -> str:
+    def ref(self, place: CheckpointRecord) -> str:
         """The path of the place's file."""
         return str(self.files.path(place))
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from crewlite import disk
+from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
 from crewlite.ids import short
 from crewlite.refs import check_name
-from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, parts, unseal_line
+from crewlite.state.entry import SCHEMA, Entry, Unsound, parts, unseal_line
 from crewlite.state.finding import Finding, SoundPart, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.json_heads import lacking
@@ -221,7 +222,7 @@ class JsonDoctor:
                 return
             self._orphan(identifier, path, data, said, branch)
 
-    def _has_come(self, identifier: str, said: Facts) -> bool:
+    def _has_come(self, identifier: str, said: JsonObject) -> bool:
         """Whether a journal has a checkpoint by now: its run may have been brought in since it was looked for."""
         try:
             run_id = check_name("run_id", said.get("run_id", ""))
@@ -230,7 +231,7 @@ class JsonDoctor:
         except (ConfigError, JournalCorrupt, SchemaTooNew):
             return False
 
-    def _orphan(self, identifier: str, path: Path, data: bytes, said: Facts, branch: Branch) -> None:
+    def _orphan(self, identifier: str, path: Path, data: bytes, said: JsonObject, branch: Branch) -> None:
         writer = self._writers.get(branch)
         if type(said.get("schema")) is int and said["schema"] > SCHEMA:
             problem = f"it has schema {said['schema']}, and this crewlite reads up to {SCHEMA}"

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from crewlite import disk
+from crewlite.codec import JsonObject
 from crewlite.ids import short
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.entry import Entry
 from crewlite.state.providers.json_paths import Paths
 
 
@@ -24,7 +25,7 @@ class HeadFiles:
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
 
-    def read(self, run_id: str, branch: str) -> Facts:
+    def read(self, run_id: str, branch: str) -> JsonObject:
         """What is known of a branch; {} if nothing is. To be read before the journal it is compared with."""
         try:
             found: Any = json.loads(self._paths.head(run_id, branch).read_bytes())
@@ -44,7 +45,7 @@ class HeadFiles:
         disk.remove_directory(self._paths.heads(run_id))
 
 
-def lacking(head: Facts, entries: Sequence[Entry]) -> str | None:
+def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
     """The sentence that says what a journal has lost since its newest checkpoint; None if it has that checkpoint."""
     seq, begun = head.get("seq"), head.get("begun")
     if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
-from crewlite.state.entry import Entry, Facts, Unsound, chained, parse, unseal_line
+from crewlite.state.commit import CheckpointRecord
+from crewlite.state.entry import Entry, Unsound, chained, parse, unseal_line
 from crewlite.state.providers.base import BranchInfo, PlaceInfo
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_place
@@ -24,7 +25,7 @@ _HOLE = 32  # zeros in a row that are no accident
 class JournalFiles:
     """The journals of one location; `ref` names a place of theirs."""
 
-    def __init__(self, paths: Paths, ref: Callable[[Facts], str]) -> None:
+    def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths = paths
         self._ref = ref
 

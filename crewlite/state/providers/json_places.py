@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.entry import SCHEMA, Entry, Facts, Unsound, parse
+from crewlite.state.commit import CheckpointRecord
+from crewlite.state.entry import SCHEMA, Entry, Unsound, parse
 from crewlite.state.providers.base import PlaceInfo
 from crewlite.state.providers.json_paths import Paths
 
@@ -39,7 +40,7 @@ class PlaceFiles:
     def __init__(self, paths: Paths) -> None:
         self._paths, self._root = paths, paths.root
 
-    def path(self, place: dict[str, Any]) -> Path:
+    def path(self, place: CheckpointRecord) -> Path:
         """Where the file of a place is."""
         stamp = "".join(c for c in place["at"].partition("+")[0] if c.isalnum())
         return self._root / f"{stamp}_{place['id']}.json"
@@ -105,7 +106,7 @@ class PlaceFiles:
             return {}
         return {found[1]: self._root / name for name in names if (found := _NAME.fullmatch(name))}
 
-    def document(self, run: Facts, entry: Entry) -> bytes:
+    def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
         """The file of the place that an entry names, `run` being what the first entry of the journal says of it."""
         place, journal = entry.facts["place"], self._paths.journal(run["run_id"], run["branch"])
         document: dict[str, Any] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.entry import Entry
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.reading import ends_claim
 
@@ -22,7 +23,7 @@ class Tail:
     offset: int
     mark: tuple[int, bytes]
     """The last seal and where it stands: a journal that was folded meanwhile may be as long by chance."""
-    run: Facts
+    run: Mapping[str, Any]
     """What its checkpoint files say of the run."""
     begun: str
     """The sum of its first entry."""

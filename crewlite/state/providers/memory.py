@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from crewlite.errors import BranchConflictError
+from crewlite.state.commit import CheckpointRecord
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
@@ -95,7 +95,7 @@ class _MemoryStore:
             ]
         return sorted(found, key=lambda place: place.id, reverse=True)[:limit]
 
-    def ref(self, place: dict[str, Any]) -> str:
+    def ref(self, place: CheckpointRecord) -> str:
         return f"{self.location}#{place['id']}"
 
     def recall(self, key: str) -> bytes | None:

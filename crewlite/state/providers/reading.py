@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.entry import Entry, Facts, Unsound, unseal
+from crewlite.state.commit import CheckpointRecord
+from crewlite.state.entry import Entry, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 
 
@@ -33,7 +34,7 @@ def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
-def place_info(run: Facts, place: Facts) -> PlaceInfo:
+def place_info(run: Mapping[str, Any], place: CheckpointRecord) -> PlaceInfo:
     """The listing line of a place."""
     return PlaceInfo(
         id=place["id"],
@@ -48,9 +49,9 @@ def place_info(run: Facts, place: Facts) -> PlaceInfo:
     )
 
 
-def live_places(entries: Sequence[Entry]) -> list[Facts]:
+def live_places(entries: Sequence[Entry]) -> list[CheckpointRecord]:
     """The facts of the places that a branch's own journal names and has not dropped, in order."""
-    found: dict[str, Facts] = {}
+    found: dict[str, CheckpointRecord] = {}
     for entry in entries:
         for gone, _ in entry.facts.get("drops", ()):
             found.pop(gone, None)
@@ -61,29 +62,30 @@ def live_places(entries: Sequence[Entry]) -> list[Facts]:
 
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
     """Raises Unsound if an entry is not the next one of this branch, or is stored under another number than its own."""
-    facts = entry.facts
-    first = facts["folded"]["first"] if "folded" in facts else entry.seq
+    commit = entry.facts
+    first = commit["folded"]["first"] if "folded" in commit else entry.seq
     if before:
-        if "run" in facts:
+        if "run" in commit:
             raise Unsound("a run begins here, in the middle of another")
         expected = before[-1].seq + 1
     else:
-        if "run" not in facts:
+        if "run" not in commit:
             raise Unsound("no run begins here")
-        run = facts["run"]
+        run = commit["run"]
         if (run["run_id"], run["branch"]) != (run_id, branch):
             raise Unsound(f"it belongs to branch {run['branch']!r} of run {run['run_id']!r}")
-        expected = run["base"]["seq"] + 1 if run.get("base") else 1
+        base = run.get("base")
+        expected = base["seq"] + 1 if base else 1
     if (entry.seq, first) != (seq, expected):
         raise Unsound(f"commit {expected} is missing")
 
 
-def ends_claim(facts: Facts) -> bool:
+def ends_claim(commit: Mapping[str, Any]) -> bool:
     """Whether a commit gives its branch back, or holds the end of its run. Asked of what is damaged as well."""
-    steps = facts.get("steps")
+    steps = commit.get("steps")
     own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
     errors = [step.get("error") for step in own]
-    return "released" in facts or any(not isinstance(error, dict) or error.get("final") for error in errors)
+    return "released" in commit or any(not isinstance(error, dict) or error.get("final") for error in errors)
 
 
 def told_at(commit: Commit) -> float:
@@ -91,7 +93,7 @@ def told_at(commit: Commit) -> float:
     return datetime.fromisoformat(commit.entries[-1].facts["at"]).timestamp() if commit.entries else time.time()
 
 
-def newest_sound_place(entries: Sequence[Entry], ref: Callable[[dict[str, Any]], str]) -> str | None:
+def newest_sound_place(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
     """The ref of the newest place among entries that were read without a fault."""
     places = live_places(entries)
     return ref(places[-1]) if places else None

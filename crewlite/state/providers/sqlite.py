@@ -16,7 +16,8 @@ from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.entry import Entry, Facts, Unsound, chained, parse, unseal
+from crewlite.state.commit import CheckpointRecord, ForkBase
+from crewlite.state.entry import Entry, Unsound, chained, parse, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
     branch_info,
@@ -204,7 +205,7 @@ class SqliteStore:
             found.append(PlaceInfo(*row))
         return found
 
-    def ref(self, place: dict[str, Any]) -> str:
+    def ref(self, place: CheckpointRecord) -> str:
         """`database#id`."""
         return f"{self.location}#{place['id']}"
 
@@ -280,7 +281,7 @@ class SqliteStore:
         ).fetchall()
         return moved[0][0] if moved else None
 
-    def _has(self, run_id: str, base: Facts) -> bool:
+    def _has(self, run_id: str, base: ForkBase) -> bool:
         row = self._database.ask(
             "SELECT sum, body FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=? AND entry.seq=?",
             (run_id, base["branch"], base["seq"]),
@@ -332,7 +333,7 @@ def _chained(total: object, body: object) -> str:
     return chained(parse(body), total)
 
 
-def place_row(run_id: str, branch: str, place: Facts) -> tuple[Any, ...]:
+def place_row(run_id: str, branch: str, place: CheckpointRecord) -> tuple[Any, ...]:
     """The row of a checkpoint, but for the number of its branch."""
     named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
     return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crewlite import disk
+from crewlite.codec import JsonObject
 from crewlite.errors import CrewliteError, SchemaTooNew, StoreBusy, StoreError
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry, Facts, unseal
+from crewlite.state.entry import SCHEMA, Entry, unseal
 from crewlite.state.finding import Finding, adrift, loosely, sound_part, writer_of
 from crewlite.state.providers.reading import live_places, newest_sound_place
 from crewlite.state.providers.sqlite import SqliteStore, place_row
@@ -312,7 +313,7 @@ class SqliteDoctor:
         return disk.execute(self._db, self._path, sql, parameters)
 
 
-def _run_of(body: object) -> Facts | None:
+def _run_of(body: object) -> JsonObject | None:
     """What a first entry says of its run, sealed or not."""
     said = loosely(body)
     run = said.get("run") if isinstance(said, dict) else None

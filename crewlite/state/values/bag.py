@@ -16,7 +16,7 @@ from crewlite.refs import check_name
 from crewlite.state import by_hand
 from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.checkpoints.choose import chosen
-from crewlite.state.entry import Facts
+from crewlite.state.commit import CheckpointRecord, CommitParts
 from crewlite.state.journal import Journal
 from crewlite.state.lineage import trace
 from crewlite.state.record import SNAPSHOT
@@ -160,7 +160,7 @@ class Bag(MutableMapping[str, Any]):
             raise self._journal.ended()
         return self._journal
 
-    def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> Facts:
+    def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """A place at the very commit that has what changed of the values."""
         journal, record = self._journal, self._journal.record
         usage = record.usage + journal.values.paid
@@ -182,16 +182,16 @@ class Bag(MutableMapping[str, Any]):
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
 
-    def _take(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[Facts, Checkpoint]]:
+    def _take(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[CommitParts, Checkpoint]]:
         journal = self._journal
 
-        def seen(facts: Facts) -> tuple[Facts, Checkpoint]:
+        def seen(facts: CommitParts) -> tuple[CommitParts, Checkpoint]:
             ref = journal.lane.store.ref if journal.lane else _id
             return facts, newest(journal.record, facts["place"], ref(facts["place"]))
 
         return by_hand.change(journal, lambda: self._snapshot(label, metadata), seen)
 
-    def _snapped(self, facts: Facts, made: Checkpoint, started: float) -> Checkpoint:
+    def _snapped(self, facts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
         if self._journal.lane:
             self._journal.completed(facts, started, self._journal.lane)
         return made
@@ -199,7 +199,7 @@ class Bag(MutableMapping[str, Any]):
     def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:
         journal = self._journal
 
-        def facts() -> Facts:
+        def facts() -> CommitParts:
             journal.values.put_back(coded)
             changed = journal.values.changes(journal.secrets)
             ours = origin and (origin.id in journal.record.places or origin.id in journal.record.dropped)
@@ -208,7 +208,7 @@ class Bag(MutableMapping[str, Any]):
         by_hand.change(journal, facts, lambda facts: None).result()
 
 
-def _id(place: Facts) -> str:
+def _id(place: CheckpointRecord) -> str:
     return str(place["id"])
 
 

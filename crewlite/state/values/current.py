@@ -16,7 +16,8 @@ from typing import Any
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.secrets import MASK, Secrets
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.commit import Commit, ValueChanges
+from crewlite.state.entry import Entry
 from crewlite.state.record import Record
 from crewlite.usage import Usage
 
@@ -89,7 +90,7 @@ class Values(MutableMapping[str, Any]):
         """Usage that no commit has recorded yet."""
         return self._paid
 
-    def ride(self, whole: Facts, secrets: Secrets, *, strict: bool) -> NotCodable | None:
+    def ride(self, whole: Commit, secrets: Secrets, *, strict: bool) -> NotCodable | None:
         """Add what has changed, and was paid, to what a commit says, unless that says itself what has changed.
 
         The first value that cannot be recorded, which stays as it was; if `strict`, that is raised.
@@ -104,7 +105,7 @@ class Values(MutableMapping[str, Any]):
         whole |= {"usage": paid} if paid else {}
         return refused[0] if refused else None
 
-    def changes(self, secrets: Secrets, refused: list[NotCodable] | None = None) -> Facts:
+    def changes(self, secrets: Secrets, refused: list[NotCodable] | None = None) -> ValueChanges:
         """What a commit has to say of the values; {} if nothing has changed.
 
         Raises NotCodable for a value that cannot be recorded; or leaves it as it was, where there is a list to tell of
@@ -126,7 +127,7 @@ class Values(MutableMapping[str, Any]):
             gone = [key for key in recorded if key in self._gone]
             if not new and not gone:
                 return {}
-            facts: Facts = {"versions": {key: versions.get(key, 0) + 1 for key in (*new, *gone)}}
+            facts: ValueChanges = {"versions": {key: versions.get(key, 0) + 1 for key in (*new, *gone)}}
             return facts | ({"set": new} if new else {}) | ({"gone": gone} if gone else {})
 
     def coded(self) -> dict[str, Json]:
@@ -192,12 +193,12 @@ class Values(MutableMapping[str, Any]):
         return known[1]
 
 
-def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> Facts:
+def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> ValueChanges:
     """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
     said = [entry.facts["values"] for entry in part if "values" in entry.facts]
     names = {name: None for changed in said for name in changed.get("versions", ())}
     new = {name: live.values[name] for name in names if name in live.values}
-    facts: Facts = {"versions": {name: live.versions[name] for name in names}} if names else {}
+    facts: ValueChanges = {"versions": {name: live.versions[name] for name in names}} if names else {}
     facts |= {"set": new} if new else {}
     facts |= {"gone": gone} if (gone := [name for name in names if name not in new]) else {}
     return facts | ({"restored": live.restored} if live.restored != before else {})

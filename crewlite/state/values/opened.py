@@ -13,8 +13,9 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, RefE
 from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
+from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import STATE, Facts
+from crewlite.state.entry import STATE
 from crewlite.state.journal import Journal
 from crewlite.state.locate import Located
 from crewlite.state.providers import BaseProvider, provider_for
@@ -86,7 +87,7 @@ def _is_there(journal: Journal) -> bool:
     return True
 
 
-def _beginning(name: str) -> Facts:
+def _beginning(name: str) -> RunStart:
     return {
         "run_id": name,
         "branch": "main",

@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from crewlite.errors import BranchConflictError
-from crewlite.state.entry import Entry, Facts
+from crewlite.state.commit import CheckpointRecord
+from crewlite.state.entry import Entry
 from crewlite.state.providers import BranchInfo, Commit, PlaceInfo, Store
 from crewlite.state.providers.reading import branch_info, place_info
 from crewlite.testing.bench import Branch
 
 
-def place_line(branch: Branch, place: Facts) -> PlaceInfo:
+def place_line(branch: Branch, place: CheckpointRecord) -> PlaceInfo:
     """The line that a listing has of a place."""
     return place_info(branch.entries[0].facts["run"], place)
 

@@ -1,8 +1,10 @@
-"""The format of a commit's facts, and whether some facts have it.
+"""A commit and its parts: what one entry of a journal says, as types, and the reader that checks it.
 
-A checksum tells that a commit is what was sealed, not that a crewlite sealed it: whoever can write to a store can seal
-anything. So what is read is checked here, once, and all who read on may rely on it. Keys that are not listed are let
-through and kept, as a later release may write more of the same schema.
+These are typed mappings, not classes: the JSON that is read is the commit itself, so nothing is copied in either
+direction, and keys that a later release of the same schema writes are kept.
+
+A checksum proves that a commit is what was sealed, not that crewlite sealed it: whoever can write to a store can seal
+anything. So `read_commit` checks every commit that is read, once, and all other code relies on its type.
 
 What a run recorded as data (`value`, `inputs`, `metadata`) may be of any kind: the codec reads that.
 """
@@ -10,31 +12,48 @@ What a run recorded as data (`value`, `inputs`, `metadata`) may be of any kind: 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, cast
 
-from pydantic import AfterValidator, ConfigDict, Field, InstanceOf, Strict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    InstanceOf,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
+from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError
 from crewlite.refs import check_name
+from crewlite.usage import UsageRecord
 
 _HEX = re.compile("[0-9a-f]{32}")
 STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
-def check(facts: object) -> None:
-    """Raises ValueError, naming the first thing that is wrong, unless these are the facts of a commit."""
+def read_commit(data: JsonObject) -> Commit:
+    """The same object, as a commit. Raises ValueError, naming the first thing that is wrong, unless it is one."""
     try:
-        _whole().validate_python(facts)
+        _reader().validate_python(data)
     except ValidationError as error:
         raise ValueError(first_problem(error, "the commit")) from None
+    return cast(Commit, data)
 
 
-def check_place(place: Mapping[str, Any], seq: int) -> None:
-    """Raises ValueError unless commit `seq` can name this place: its own, or an earlier one whose sum it knows."""
+def invalidated(address: str, kind: str) -> StepRecord:
+    """The tombstone of a finished step: its outcome is void from here on, and the step runs again."""
+    return {"address": address, "kind": kind, "again": True, "ms": 0.0}
+
+
+def check_checkpoint(place: CheckpointRecord, seq: int) -> None:
+    """Raises ValueError unless commit `seq` can name this checkpoint: at itself, or at an earlier commit by its sum."""
     if place["seq"] > seq or ("sum" not in place and place["seq"] < seq):
         raise ValueError(f"it is commit {seq} and names a place at commit {place['seq']}, which is not here")
 
@@ -45,50 +64,69 @@ def first_problem(error: ValidationError, whole: str) -> str:
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg'].removeprefix('Value error, ')}"
 
 
-class Commit(TypedDict):
-    """What one commit says: see entry.py for what it means."""
+class CommitParts(TypedDict, total=False):
+    """What a commit may say. Whoever makes a commit gives its parts; `next_entry` numbers, dates and seals it."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
+    run: CheckedRunStart
+    """Begins a branch."""
+    claim: Claim
+    """Who writes from here on."""
+    released: bool
+    """Nobody writes any more."""
+    cancelled: bool
+    """The run was stopped on purpose: until the next claim."""
+    definition: CheckedDefinition
+    """As it stands from here on, where it changed."""
+    inputs: Inputs
+    """As they stand from here on, where they changed."""
+    steps: list[CheckedStep]
+    """Outcomes, failed attempts and tombstones of finished steps."""
+    intents: list[Intent]
+    """Calls about to be made."""
+    asked: list[AskedQuestion]
+    answers: list[GivenAnswer]
+    events: list[Event]
+    """What was emitted, light."""
+    place: CheckpointRecord
+    """Names a checkpoint."""
+    drops: list[Drop]
+    """Checkpoints taken away, each with its parent."""
+    keep: Number
+    """How many checkpoints the drops left, by the setting of the run."""
+    folded: Compacted
+    """This commit stands for several."""
+    usage: UsageRecord
+    """What was paid by work that this commit does not show."""
+    usage_inside: dict[Text, UsageRecord]
+    """Of that, what was paid inside steps that it does show."""
+    values: ValueChanges
+
+
+@with_config(STRICT)
+class Commit(CommitParts):
+    """What one entry says."""
+
     schema: Number
     seq: Number
+    """Its place in the order, from 1."""
     at: Time
-    run: NotRequired[WholeRun]
-    claim: NotRequired[Claim]
-    released: NotRequired[bool]
-    cancelled: NotRequired[bool]
-    definition: NotRequired[WholeDefinition]
-    inputs: NotRequired[Named]
-    steps: NotRequired[list[WholeStep]]
-    intents: NotRequired[list[Pair]]
-    asked: NotRequired[list[Asked]]
-    answers: NotRequired[list[Answered]]
-    events: NotRequired[list[Event]]
-    place: NotRequired[Place]
-    drops: NotRequired[list[Drop]]
-    keep: NotRequired[Number]
-    folded: NotRequired[Folded]
-    usage: NotRequired[Paid]
-    usage_inside: NotRequired[dict[Text, Paid]]
-    values: NotRequired[Values]
 
 
-class Run(TypedDict):
+class RunStart(TypedDict):
     """The beginning of a run, or of a fork, which has a `base` instead of inputs."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     run_id: RunName
     branch: BranchName
     uid: Text
     identity: Text
-    definition: Definition
-    inputs: NotRequired[Named]
-    base: NotRequired[Base | None]
+    definition: RecordedDefinition
+    inputs: NotRequired[Inputs]
+    base: NotRequired[ForkBase | None]
 
 
 class Definition(TypedDict):
     """What ran. A fork says only its kind and name."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     kind: Text
     name: Text
     tasks: NotRequired[list[Task]]
@@ -97,27 +135,24 @@ class Definition(TypedDict):
 class Task(TypedDict):
     """A task of a crew."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     description: Text
     name: NotRequired[Text | None]
 
 
-class Base(TypedDict):
+class ForkBase(TypedDict):
     """The entry that a fork stands on, and the place there."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     branch: BranchName
     seq: Number
     sum: Hex
-    place: Place | None
+    place: CheckpointRecord | None
     operation: NotRequired[Text]
 
 
 class Claim(TypedDict):
     """Who writes from here on."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     id: Text
     host: Text
     boot: Text
@@ -125,13 +160,12 @@ class Claim(TypedDict):
     started: int | None
 
 
-class Step(TypedDict):
+class StepRecord(TypedDict):
     """An outcome; with `error`, an attempt that failed; with `again`, the beginning of doing a finished step again.
 
     `at` is when it was recorded, where that is not when the commit was: in one that stands for several.
     """
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     kind: Text
     attempt: NotRequired[Number]
@@ -139,11 +173,11 @@ class Step(TypedDict):
     edited: NotRequired[bool]
     at: NotRequired[Time]
     ms: float
-    error: NotRequired[Error]
+    error: NotRequired[ErrorRecord]
     fingerprint: NotRequired[Text]
     value: NotRequired[Any]
     digest: NotRequired[Text]
-    usage: NotRequired[Paid | None]
+    usage: NotRequired[UsageRecord | None]
     means: NotRequired[dict[Text, Text]]
     label: NotRequired[Text]
     reused: NotRequired[Text]
@@ -151,10 +185,9 @@ class Step(TypedDict):
     drifted: NotRequired[list[Text]]
 
 
-class Asked(TypedDict):
+class AskedQuestion(TypedDict):
     """A question that waits for a person."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     question: Text
     at: Time
@@ -164,10 +197,9 @@ class Asked(TypedDict):
     digest: NotRequired[Text]
 
 
-class Answered(TypedDict):
+class GivenAnswer(TypedDict):
     """What a person said, and not in the run itself: to the question with this digest, or ahead of any."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     address: Text
     value: Any
     at: Time
@@ -177,10 +209,9 @@ class Answered(TypedDict):
     refused: NotRequired[Text]
 
 
-class Error(TypedDict):
+class ErrorRecord(TypedDict):
     """How an attempt failed."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     type: Text
     message: Text
     traceback: Text
@@ -189,22 +220,20 @@ class Error(TypedDict):
     failure: Text
     final: bool
     for_author: NotRequired[bool]
-    raised: NotRequired[Raised]
+    raised: NotRequired[RaisedError]
 
 
-class Raised(TypedDict):
+class RaisedError(TypedDict):
     """What it takes to raise an error again."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     cls: Text
     args: NotRequired[Any]
     fields: NotRequired[Any]
 
 
-class Place(TypedDict):
+class CheckpointRecord(TypedDict):
     """A checkpoint. One that was named after its commit has the `sum` of that."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     id: Hex
     seq: Number
     parent: Hex | None
@@ -218,34 +247,20 @@ class Place(TypedDict):
     version: NotRequired[Number]
 
 
-class Values(TypedDict, total=False):
+class ValueChanges(TypedDict, total=False):
     """What has changed of the values beside the run: coded, or gone; how often, since ever; what was restored."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     set: dict[Text, Any]
     gone: list[Text]
     versions: dict[Text, Number]
     restored: Hex | None
 
 
-class Folded(TypedDict):
+class Compacted(TypedDict):
     """The first of the commits that this one stands for, and the sum of the last."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
     first: Number
     sum: Hex
-
-
-class Paid(TypedDict, total=False):
-    """The fields of Usage that are not zero."""
-
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    requests: int
-    cost: float | None
 
 
 def _hex(text: str) -> str:
@@ -297,37 +312,37 @@ def _are_pairs(items: object) -> bool:
     )
 
 
-def _whole_definition(definition: Definition) -> Definition:
+def _check_definition(definition: JsonObject) -> JsonObject:
     if definition["kind"] == "crew" and "tasks" not in definition:
         raise ValueError("a crew without tasks")
     return definition
 
 
-def _whole_run(run: Run) -> Run:
+def _check_run(run: RunStart) -> RunStart:
     if not run.get("base"):
         if "inputs" not in run:
             raise ValueError("neither inputs nor a base")
-        _whole_definition(run["definition"])
+        _check_definition(run["definition"])
     return run
 
 
-def _whole_step(step: Step) -> Step:
+def _check_step(step: StepRecord) -> StepRecord:
     outcome = "value" in step and "fingerprint" in step and "digest" in step
     if not outcome and "error" not in step and not step.get("again"):
         raise ValueError("neither an outcome nor an error")
     return step
 
 
-def _whole_commit(facts: Commit) -> Commit:
-    seq, place, run = facts["seq"], facts.get("place"), facts.get("run")
+def _check_commit(commit: Commit) -> Commit:
+    seq, place, run = commit["seq"], commit.get("place"), commit.get("run")
     base = run.get("base") if run else None
-    if "folded" in facts and facts["folded"]["first"] > seq:
+    if "folded" in commit and commit["folded"]["first"] > seq:
         raise ValueError("it ends before it begins")
     if place:
-        check_place(place, seq)
+        check_checkpoint(place, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
         raise ValueError("it stands on what comes later")
-    return facts
+    return commit
 
 
 Text = InstanceOf[str]
@@ -337,17 +352,19 @@ Hex = Annotated[Text, AfterValidator(_hex)]
 Time = Annotated[Text, AfterValidator(_time)]
 RunName = Annotated[Text, AfterValidator(_run_name)]
 BranchName = Annotated[Text, AfterValidator(_branch_name)]
-Pair = Annotated[tuple[Text, Text], Strict(strict=False)]
+Intent = Annotated[tuple[Text, Text], Strict(strict=False)]
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
 Coded = Annotated[dict[Text, Any], AfterValidator(_coded)]
-Named = Annotated[dict[Text, Any], AfterValidator(_named)]
-WholeDefinition = Annotated[Definition, AfterValidator(_whole_definition)]
-WholeRun = Annotated[Run, AfterValidator(_whole_run)]
-WholeStep = Annotated[Step, AfterValidator(_whole_step)]
+Inputs = Annotated[dict[Text, Any], AfterValidator(_named)]
+RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(Definition))]
+"""Settings of a definition, read by name; `Definition` has those that every reader may rely on."""
+CheckedDefinition = Annotated[RecordedDefinition, AfterValidator(_check_definition)]
+CheckedRunStart = Annotated[RunStart, AfterValidator(_check_run)]
+CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]
 
 
 @cache
-def _whole() -> TypeAdapter[Commit]:
+def _reader() -> TypeAdapter[Commit]:
     """Made when first needed, so that importing this costs nothing."""
-    return TypeAdapter(Annotated[Commit, AfterValidator(_whole_commit)])
+    return TypeAdapter(Annotated[Commit, AfterValidator(_check_commit)])
