@@ -19,7 +19,7 @@ from typing import Any
 import crewlite
 from benchmarks.measure import Row, scratch
 from benchmarks.scenes import crew_of
-from crewlite import CheckpointConfig, durable
+from crewlite import CheckpointConfig, durable, kinds
 from crewlite.durable import Step
 from crewlite.flow import flow
 from crewlite.runtime.frame import Frame
@@ -85,7 +85,7 @@ def _between() -> list[str]:
             frame = frame.f_back
 
     async def ask() -> None:
-        await durable.scope().step(Step(kind="step", name="looked_at", work=work, question=None, voice=_Silent()))
+        await durable.scope().step(Step(kind=kinds.STEP, name="looked_at", work=work, question=None, voice=_Silent()))
 
     flow(name="asking")(ask).kickoff()
     return found[::-1]

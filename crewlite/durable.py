@@ -24,6 +24,7 @@ from crewlite.errors import (
     StoreError,
     Suspended,
 )
+from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.usage import Usage
 
@@ -116,7 +117,7 @@ def same(value: Any) -> Any:
 class Step(Generic[T]):
     """One durable piece of work: how to do it, what it answers, and how its outcome is recorded."""
 
-    kind: str
+    kind: Kind
     name: str | None
     work: Callable[[], Awaitable[T]]
     question: Json

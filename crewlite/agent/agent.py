@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
-from crewlite import codec, events
+from crewlite import codec, events, kinds
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.retell import further
@@ -274,7 +274,7 @@ class Agent(Definition):
             return output(await work(job))
 
         return Step(
-            kind="agent",
+            kind=kinds.AGENT,
             name=self.role,
             work=act,
             question=self._question(shape, messages),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from crewlite import kinds
 from crewlite.agent.loop import mending, told
 from crewlite.agent.shape import Misshapen, Shape
 from crewlite.llm.base import LLMReply, Message
@@ -67,6 +68,8 @@ def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[M
 
 def _last_attempt(record: Record) -> str:
     """What the addresses of the last attempt's steps begin with."""
-    replies = [at for at, outcome in record.outcomes.items() if outcome.kind == "llm" and at.count("/") <= 1]
+    replies = [
+        at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM and at.count("/") <= 1
+    ]
     last = max(replies, key=lambda at: record.outcomes[at].seq, default="")
     return last.removesuffix(leaf(last)) if last else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crewlite import Agent, CheckpointConfig, Crew
+from crewlite import Agent, CheckpointConfig, Crew, kinds
 from crewlite.cli.checkpoint import ways
 from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
@@ -147,7 +147,7 @@ def _typed(
     stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
 ) -> dict[str, Any]:
     """The inputs of a branch that is not run yet, as the definition takes them. That of a crew takes any text."""
-    if not given or run.definition["kind"] == "crew":
+    if not given or kinds.of(run.definition["kind"]) is kinds.CREW:
         return given
     definition = _definition(stage, run, source, target)
     check_takes(definition, given, None, None)
@@ -172,7 +172,7 @@ def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]
 def _answer(stage: Stage, run: RunHistory) -> bool:
     """Print the stored answer of a finished run. False if it is of a kind that has none to print."""
     outcome = next((step.value for step in run.steps if step.address == ""), None)
-    raw, flow = _raw(outcome, run), run.definition["kind"] == "flow"
+    raw, flow = _raw(outcome, run), kinds.of(run.definition["kind"]) is kinds.FLOW
     if raw is None and not flow:
         return False
     stage.say(f"{_named(run)} has finished before; this is its stored answer. To run it with what was changed: --crew.")
@@ -223,14 +223,14 @@ def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target:
         other = f"pyproject.toml names {kind_of(definition)} {name_of(definition)} ({project}), and this run is of "
         other += " ".join(recorded)
         stage.again = replace(stage.again, target=None)
-    if recorded[0] == "flow":
+    if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
             f"{_named(run)} is a function, which no record holds. Say where it is: --crew MODULE:{recorded[1]}, or "
             f"crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:
         stage.say(f"{other}; it is rebuilt from its record.")
-    kind = Agent if recorded[0] == "agent" else Crew
+    kind = Agent if kinds.of(recorded[0]) is kinds.AGENT else Crew
     model = stage.manner.model
     return kind.from_checkpoint(source, bind={"llm": named(model)} if model else None)
 

@@ -32,11 +32,11 @@ def name_of(definition: Runnable) -> str:
 
 def check_takes(definition: Runnable, inputs: Mapping[str, Any], message: str | None, model: str | None) -> None:
     """Raises UsageError for what this kind of definition does not take."""
-    kind = kind_of(definition)
-    if kind == "agent" and inputs:
+    messages = isinstance(definition, Agent)
+    if messages and inputs:
         raise click.UsageError("an agent takes no inputs; ask it something: --message TEXT")
-    if kind != "agent" and message is not None:
-        raise click.UsageError(f"--message is for an agent, and this is a {kind}: --input NAME=TEXT")
+    if not messages and message is not None:
+        raise click.UsageError(f"--message is for an agent, and this is a {kind_of(definition)}: --input NAME=TEXT")
     if isinstance(definition, FlowFunction):
         if model:
             raise click.UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from crewlite import kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.errors import (
@@ -65,7 +66,7 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
             return f"No model for {names}. Choose one: --model M, or the environment's CREWLITE_MODEL."
         case InputsChanged():
             inputs = [word for name in error.names for word in ("--input", f"{name}=VALUE")]
-            others = ["--message", "TEXT"] if error.kind == "agent" else inputs
+            others = ["--message", "TEXT"] if kinds.of(error.kind).takes_messages else inputs
             return (
                 f"Run {error.ref!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
                 f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"

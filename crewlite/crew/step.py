@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewlite import durable, events
+from crewlite import durable, events, kinds
 from crewlite.agent.agent import Agent
 from crewlite.codec import decode
 from crewlite.crew.binding import match
@@ -35,7 +35,7 @@ def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -
         return _result(outputs, run, _drifted_here())
 
     return Step(
-        kind="crew",
+        kind=kinds.CREW,
         name=crew.name,
         work=act,
         question=question(crew, cast, inputs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from crewlite import kinds
 from crewlite.errors.root import CrewliteError
 
 
@@ -54,7 +55,7 @@ class InputsChanged(RunMismatch):
     def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
         others = ", ".join(f"{name!r}: ..." for name in names)
         ref = run_id if branch == "main" else f"{run_id}/{branch}"
-        if kind == "agent":
+        if kinds.of(kind).takes_messages:
             fork = f"to go on with a further instruction, fork the run: agent.fork({ref!r}).kickoff('...')"
         else:
             fork = f"to try other inputs, fork the run: {kind}.fork({ref!r}, inputs={{{others}}}).kickoff()"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crewlite import events
+from crewlite import events, kinds
 from crewlite.codec import decode
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
@@ -195,11 +195,11 @@ def _of_task(event: BaseEvent, usage: Usage | None) -> _Line:
 
 def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
     match event:
-        case events.StepStartedEvent() if event.kind == "step":
+        case events.StepStartedEvent() if kinds.of(event.kind).holds_value:
             return "begun", f"{titled(event)}{' goes on' if event.resumed else ''}"
         case events.StepCompletedEvent() if event.reused_from:
             return "reused", f"{titled(event)} from {event.reused_from}"
-        case events.StepCompletedEvent() if event.kind == "step":
+        case events.StepCompletedEvent() if kinds.of(event.kind).holds_value:
             return "done", titled(event)
         case events.StepFailedEvent():
             return "failed", f"{titled(event)} failed: {_error(event)}"
@@ -261,7 +261,7 @@ def _tokens(usage: Usage | None) -> str:
 
 
 def _again(event: Any) -> str:
-    what = f"{'model' if event.kind == 'llm' else event.kind} {event.name}"
+    what = f"{kinds.of(event.kind).title} {event.name}"
     return f"{what}: {_error(event)}; try {event.attempt + 1} in {event.delay:.1f} s"
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from crewlite import background, codec, durable, events
+from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.asking import asks_people
@@ -271,7 +271,7 @@ class FlowFunction(Generic[P, R]):
             return Returned(value=await EXECUTORS["inline"].run(job))
 
         return Step(
-            kind="flow",
+            kind=kinds.FLOW,
             name=self.name,
             work=work,
             question=codec.encode(inputs),

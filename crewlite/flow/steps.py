@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from crewlite import codec, durable, events
+from crewlite import codec, durable, events, kinds
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, code_of
@@ -155,7 +155,7 @@ class StepFunction(Generic[P, R]):
             settled(value, f"argument {argument} of {self.name}")
         question, whole = self._question(given)
         return Step(
-            kind="step",
+            kind=kinds.STEP,
             name=self.name,
             work=lambda: self._executor.run(
                 Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from crewlite import background, codec, durable, events
+from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.ids import now
@@ -39,7 +39,7 @@ def _timer(seconds: float) -> Step[datetime]:
         return now() + timedelta(seconds=seconds)
 
     return Step(
-        kind="timer",
+        kind=kinds.TIMER,
         name=None,
         work=until,
         question=[seconds],

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crewlite import codec, durable, events
+from crewlite import codec, durable, events, kinds
 from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
@@ -84,7 +84,7 @@ def ask(
         return reply if asked is llm else reply.model_copy(update={"model": asked.model})
 
     step = Step(
-        kind="llm",
+        kind=kinds.LLM,
         name=None,
         work=work,
         question=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised
 from crewlite.runtime.human import tell_unasked
 from crewlite.runtime.run import Run
@@ -25,7 +26,9 @@ def tell_unused(run: Run) -> None:
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:
     """The last steps that an earlier life of the run has done: their recorded outcomes were used, right or wrong."""
     outcomes = run.record.outcomes
-    before = [at for at in run.begun if at in outcomes and is_right_below(at, "")] if kind != "agent" else []
+    before = (
+        [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
+    )
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
 
 

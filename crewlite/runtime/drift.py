@@ -28,7 +28,7 @@ def diverged(frame: Frame, step: Step[Any], recorded: Outcome, fingerprint: str)
     """
     run, address = frame.run, recorded.address
     record = run.record
-    if any(codec.digest([step.kind, other]) == recorded.fingerprint for other in codec.renamed(step.question)):
+    if any(codec.digest([step.kind.name, other]) == recorded.fingerprint for other in codec.renamed(step.question)):
         return True
     if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
         return address in record.edited
@@ -63,7 +63,7 @@ def check_none_passed(frame: Frame, step: Step[Any], address: str) -> None:
     """
     if not frame.unasked or address in frame.run.begun or not is_counted(address):
         return
-    if step.limits or frame.around or step.cache or step.effect == "once" or step.kind in ("human", "timer"):
+    if step.limits or frame.around or step.cache or step.effect == "once" or step.kind.waits:
         return
     if frame.run.record.edited or frame.run.record.earlier_inputs:  # a fork that asks for something else
         return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from crewlite import codec, durable, events
+from crewlite import codec, durable, events, kinds
 from crewlite.background import within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
@@ -31,7 +31,6 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.runtime.failures import written
 from crewlite.runtime.slots import Slots
-from crewlite.state.addresses import leaf
 from crewlite.state.commit import CommitParts, StepRecord
 from crewlite.state.outcome import Attempt
 from crewlite.state.references import by_reference
@@ -80,7 +79,7 @@ class Execution(Generic[T]):
     async def _tried(self) -> T:
         """Try until it succeeds, or no remedy is left."""
         run, step, address = self.outer.run, self.step, self.address
-        once = not address and step.kind != "agent"  # a lone agent begins its conversation anew
+        once = not address and not step.kind.begins_anew  # a lone agent begins its conversation anew
         number, past = _next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
         await self._begin()
         while True:
@@ -142,7 +141,7 @@ class Execution(Generic[T]):
         """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
         if self.step.remedies or not self.step.inherits:
             return self.step.remedies
-        decided = any(leaf(at).startswith("step:") for at in _causes(frame, error))
+        decided = any(kinds.at(at).holds_value for at in _causes(frame, error))
         return None if decided else self.outer.remedies
 
     async def _begin(self) -> None:
@@ -194,7 +193,7 @@ class Execution(Generic[T]):
 
     def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
         """An outcome as it is recorded; of `more`, what there is to say."""
-        asked = {"address": self.address, "kind": self.step.kind, "fingerprint": self.fingerprint}
+        asked = {"address": self.address, "kind": self.step.kind.name, "fingerprint": self.fingerprint}
         more |= {"means": self.step.means, "label": self.step.label}
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
         return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
@@ -208,7 +207,7 @@ class Execution(Generic[T]):
         causes = _causes(frame, error)
         attempted: StepRecord = {
             "address": self.address,
-            "kind": step.kind,
+            "kind": step.kind.name,
             "attempt": attempt,
             "ms": milliseconds,
             "error": {
@@ -233,7 +232,7 @@ class Execution(Generic[T]):
             if isinstance(event, events.StepFailedEvent):
                 event = event.model_copy(update=tried)
         else:
-            about = {"kind": step.kind, "name": name_of(step), "failure": failure, "delay": delay}
+            about = {"kind": step.kind.name, "name": name_of(step), "failure": failure, "delay": delay}
             event = events.RecoveryStartedEvent(**self._stamp(), **about, **told, **tried)
         await self._commit({"steps": [attempted]}, event)
         if final:
@@ -273,7 +272,7 @@ async def _whole(step: Step[T], frame: Frame) -> T:
 
 def name_of(step: Step[Any]) -> str:
     """What a step is called where an address would be too long."""
-    return step.name or step.kind
+    return step.name or step.kind.name
 
 
 def type_of(error: Exception) -> str:

@@ -139,18 +139,18 @@ class Frame:
         if step.address is not None:
             address = step.address
         elif self._in_order(step):
-            address = self.take(step.kind, step.name)
+            address = self.take(step.kind.name, step.name)
         else:
-            address = self.numbering.beside(step.kind, step.name, fingerprint)
+            address = self.numbering.beside(step.kind.name, step.name, fingerprint)
         self.asked[address] = ""
         self.unasked.discard(address)
         self.run.unused.discard(address)
-        behind = None if step.kind == "human" else self.suspended  # nothing is begun behind a question that waits
+        behind = None if step.kind.asks_person else self.suspended  # nothing is begun behind a question that waits
         return address, fingerprint, behind
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
-        if not self.exact or step.chained or (step.kind == "human" and step.name):
+        if not self.exact or step.chained or (step.kind.asks_person and step.name):
             return True
         return durable.apart() is not self and (self.task is None or self.task is asyncio.current_task())
 
@@ -286,7 +286,7 @@ class Frame:
         if behind:
             raise behind
         if recorded is not None:
-            self.run.journal.again(address, step.kind)
+            self.run.journal.again(address, step.kind.name)
         slots = Slots(self.run.pools, address, (*self.around, *step.limits), self.slots)
         execution = Execution(self, step, address, fingerprint, slots)
         try:
@@ -313,8 +313,8 @@ class Frame:
     def _question(self, step: Step[Any]) -> str:
         """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
         if not step.chained:
-            return codec.digest([step.kind, step.question])
-        return codec.digest([step.kind, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
+            return codec.digest([step.kind.name, step.question])
+        return codec.digest([step.kind.name, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
 
     def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
         if self.live:
@@ -390,7 +390,7 @@ class Frame:
 
     async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
         name = name_of(step)
-        about = {"kind": step.kind, "name": name, "step_type": step.label, **how}
+        about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
         more = {"address": address, "source_id": address, "source_name": name}
         await self.announce(
             step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says

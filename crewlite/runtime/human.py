@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from crewlite import background, codec, durable, events
+from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.events.console import terminal
@@ -204,7 +204,7 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
         return await _answer(frame, asked, schema, name)
 
     return Step(
-        kind="human",
+        kind=kinds.HUMAN,
         name=name,
         work=work,
         question=[asked.text, schema],
@@ -266,7 +266,7 @@ async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> 
 def tell_unasked(run: Run) -> None:
     """Warn of answers that no question has asked for so far: an address may be misspelt."""
     record = run.record
-    known = record.asked.keys() | {step.address for step in record.outcomes.values() if step.kind == "human"}
+    known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
     left = [
         at for at in {**record.answers, **run.answers} if is_question(at) and at not in known and not record.settled(at)
     ]

@@ -12,7 +12,7 @@ import weakref
 from contextvars import ContextVar
 from typing import Any
 
-from crewlite import codec, durable
+from crewlite import codec, durable, kinds
 from crewlite.codec import Json
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
@@ -49,7 +49,9 @@ class Numbering:
 def is_counted(address: str) -> bool:
     """Whether an address follows from the order of the calls."""
     kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
-    return not kind_and_name.startswith("human:") and (not mark or (mark.isdecimal() and len(mark) < _TOLD_APART))
+    if ":" in kind_and_name and kinds.at(address).asks_person:
+        return False
+    return not mark or (mark.isdecimal() and len(mark) < _TOLD_APART)
 
 
 def _stem(kind: str, name: str | None) -> str:

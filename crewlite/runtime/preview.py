@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
+from crewlite.kinds import Kind
 from crewlite.runtime.drift import check_none_missed, kept_answers
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
@@ -47,7 +48,6 @@ from crewlite.state.subscriber import CheckpointSubscriber
 
 T = TypeVar("T")
 Verdict = Literal["reused", "runs", "may run", "dropped"]
-_ENTERED = ("crew", "flow")  # what they ask for is crewlite's own code, or code between steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,25 +172,25 @@ class DryFrame(Frame):
         if recorded is not None and self._still_answers(step, recorded, fingerprint):
             value = run.record.value(address)
             if source and address not in run.record.edited:  # which stands, whatever it is given
-                run.note(address, step.kind, "may run", f"is given what {source} returns")
+                run.note(address, step.kind.name, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, value)
             else:
                 run.steps.append(_told(recorded))
             self.hear(address, recorded.digest, value, kept_answers(self, recorded, fingerprint))
             return self.with_usage(step, address, self._decoded(step, address, value))
         if failure := self._failed_before(address, fingerprint):
-            run.note(address, step.kind, "reused", f"has failed ({failure.error_type}), which was handled")
+            run.note(address, step.kind.name, "reused", f"has failed ({failure.error_type}), which was handled")
             self.failed[address] = raised(name_of(step), failure)
             raise self.failed[address]
-        if step.kind in _ENTERED:
+        if step.kind.enters:
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
-        if recorded is None and not source and step.kind == "human" and answer:
+        if recorded is None and not source and step.kind.asks_person and answer:
             with contextlib.suppress(AnswerRefused):  # as the run will find it, and ask again
                 value = step.decode({"answer": codec.encode(said(answer, step.question[1]))})
-                run.note(address, step.kind, "reused", "was answered")
+                run.note(address, step.kind.name, "reused", "was answered")
                 return value
-        run.note(address, step.kind, "runs", self._why(address, step.kind, recorded))
+        run.note(address, step.kind.name, "runs", self._why(address, step.kind, recorded))
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
@@ -241,9 +241,9 @@ class DryFrame(Frame):
         what = "was edited" if address in self.run.record.outcomes else "is to run again"
         return f"{what}, and is not asked for: kickoff will raise ChangeUnused"
 
-    def _why(self, address: str, kind: str, recorded: Outcome | None) -> str:
+    def _why(self, address: str, kind: Kind, recorded: Outcome | None) -> str:
         """Why a step would run."""
-        record, waits = self.run.record, " and waits for an answer" if kind == "human" else ""
+        record, waits = self.run.record, " and waits for an answer" if kind.asks_person else ""
         once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
         if any(at == address or address in outers(at) for at in once):
             return "was cut in the middle of what may happen only once: kickoff will stop with InDoubt"
@@ -270,7 +270,7 @@ class DryFrame(Frame):
                 self.run.traces.add(address, step.kind, value, step.encode(made))
                 self.hear(address, codec.digest(value), value)
                 return made
-        if step.kind == "timer" and step.blank:
+        if step.kind.needs_no_work and step.blank:
             return step.blank()
         self.blind = True
         self.run.unknown.append(address)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
@@ -81,7 +82,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
         raise JournalCorrupt(str(config.restore_from), problem, None) from error
     where = f"run {located.run_id!r} in {located.location}"
     if recorded != kind:
-        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if recorded in ("crew", "agent") else "kick that off"
+        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if kinds.of(recorded).rebuilt else "kick that off"
         raise RunMismatch(f"The {where} is of {recorded} {name!r}; wanted: {kind}. Name another run, or {verb}.")
     place = f"@{located.place}" if located.place else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{place}"}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from crewlite import codec
 from crewlite.durable import Json
+from crewlite.kinds import Kind
 
 _TELLING = 3  # characters of a text that is looked for within others
 
@@ -17,10 +18,10 @@ class Traces:
         self._digests: dict[str, str] = {}
         self._texts: dict[str, str] = {}
 
-    def add(self, address: str, kind: str, *outcomes: Json) -> None:
+    def add(self, address: str, kind: Kind, *outcomes: Json) -> None:
         """Look for these outcomes of a step, and for parts of them."""
         for outcome in outcomes:
-            whole = _said(kind, outcome)
+            whole = kind.given(outcome)
             self._digests.setdefault(codec.digest(whole), address)
             for part in _parts(whole):
                 if part in (None, "", [], {}) or isinstance(part, bool):
@@ -43,13 +44,6 @@ class Traces:
                     if text in part:
                         return address
         return None
-
-
-def _said(kind: str, outcome: Json) -> Json:
-    """What of a recorded outcome others are given."""
-    if kind == "task":
-        return outcome["raw"]
-    return outcome.get("answer") if kind == "human" else outcome
 
 
 def _parts(data: Json) -> Iterator[Json]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from crewlite import kinds
+
 _TRY = re.compile(r"!(\d+)$")
 
 
@@ -37,7 +39,7 @@ def leaf(address: str) -> str:
 
 def is_in_a_task_or_call(address: str) -> bool:
     """Whether a step is inside a task or a tool call, as the steps of a crew are that a tool kicks off."""
-    return any(leaf(at).startswith(("task", "tool")) for at in outers(address))
+    return any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
 
 
 def can_be_name(text: str) -> bool:
@@ -52,4 +54,4 @@ def is_right_below(address: str, prefix: str) -> bool:
 
 def is_question(address: str) -> bool:
     """Whether a step is a question to a person, which may be answered before it is asked."""
-    return leaf(address).startswith(("human:", "human#"))
+    return kinds.at(address).asks_person

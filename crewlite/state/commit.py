@@ -29,6 +29,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
+from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError
 from crewlite.refs import check_name
@@ -313,7 +314,7 @@ def _are_pairs(items: object) -> bool:
 
 
 def _check_definition(definition: JsonObject) -> JsonObject:
-    if definition["kind"] == "crew" and "tasks" not in definition:
+    if kinds.of(definition["kind"]) is kinds.CREW and "tasks" not in definition:
         raise ValueError("a crew without tasks")
     return definition
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec
+from crewlite import codec, kinds
 from crewlite.errors import AnswerRefused, ConfigError, RefError, an
+from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
@@ -81,9 +82,9 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     was, asked = record.value(outcome.address), record.asked.get(outcome.address)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
-    if outcome.kind == "step":
+    if kinds.of(outcome.kind).holds_value:
         return fitted(data, was, f"The edit of {outcome.address}")
-    if outcome.kind == "human" and asked:
+    if kinds.of(outcome.kind).asks_person and asked:
         try:
             check(asked, codec.decode(data["answer"]))
         except AnswerRefused as refusal:
@@ -93,16 +94,19 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
 
 def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
     """What somebody typed, as an outcome of this kind is read."""
-    if outcome.kind == "step":
+    if kinds.of(outcome.kind).holds_value:
         return read(said, recorded)
-    return typed(said, asked.get("schema") if asked else None) if outcome.kind == "human" else str(said)
+    schema = asked.get("schema") if asked else None
+    return typed(said, schema) if kinds.of(outcome.kind).asks_person else str(said)
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:
     """The value as an outcome of this kind is recorded."""
-    make = _KINDS.get(outcome.kind)
+    make = _CODED.get(kinds.of(outcome.kind))
     if make is None:
-        raise ConfigError(f"{outcome.address} is a {outcome.kind}, which cannot be edited; wanted {', '.join(_KINDS)}")
+        raise ConfigError(
+            f"{outcome.address} is a {outcome.kind}, which cannot be edited; wanted {', '.join(map(str, _CODED))}"
+        )
     return make(outcome, value)
 
 
@@ -126,10 +130,10 @@ def _is_reply(value: Any) -> bool:
     return isinstance(value, ToolCall | LLMReply)
 
 
-_KINDS: dict[str, Callable[[Outcome, Any], Any]] = {
-    "step": lambda outcome, value: codec.encode(value, f"the edit of {outcome.address}"),
-    "task": lambda outcome, value: {**outcome.value, "raw": _answer_text(outcome, value)},
-    "llm": _reply,
-    "tool": lambda outcome, value: {"text": as_text(value)},
-    "human": lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},
+_CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
+    kinds.STEP: lambda outcome, value: codec.encode(value, f"the edit of {outcome.address}"),
+    kinds.TASK: lambda outcome, value: {**outcome.value, "raw": _answer_text(outcome, value)},
+    kinds.LLM: _reply,
+    kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
+    kinds.HUMAN: lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},
 }

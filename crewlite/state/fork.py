@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite import events, templates
+from crewlite import events, kinds, templates
 from crewlite.codec import JsonObject, decode, digest, encode, laid_over
 from crewlite.definition import check_inputs
 from crewlite.errors import (
@@ -259,11 +259,11 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
 
 def asked_for(definition: JsonObject) -> list[str] | None:
     """The inputs that a recorded definition asks for; None if it was recorded without what tells them."""
-    if definition["kind"] == "crew" and "agents" in definition:
+    if "agents" in definition:
         facts = [*definition["tasks"], *definition["agents"]]
         texts = [fact.get(name) for fact in facts for name in TEMPLATES]
         return [name for text in texts if isinstance(text, str) for name in templates.placeholders(text)]
-    takes: list[str] | None = ["messages"] if definition["kind"] == "agent" else definition.get("takes")
+    takes: list[str] | None = ["messages"] if kinds.of(definition["kind"]).takes_messages else definition.get("takes")
     return takes
 
 

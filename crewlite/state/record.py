@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from crewlite import kinds
 from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.state.addresses import around, is_in_a_task_or_call, outer, outers
@@ -272,12 +273,13 @@ class Record:
             if attempt.final and attempt.fingerprint:
                 self.failures[address] = attempt
             return
-        if step["kind"] == "task" and not is_in_a_task_or_call(address):
+        kind = kinds.of(step["kind"])
+        if kind.is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
         self._replace(address)
         self.failures.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at)
-        if step["kind"] == "human":
+        if kind.asks_person:
             self._bind(address)
 
     def _bind(self, address: str) -> None:

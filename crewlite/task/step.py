@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import background, codec, disk, durable, events, templates
+from crewlite import background, codec, disk, durable, events, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.approval import feedback
 from crewlite.agent.loop import Answer, Work, system_prompt, work
@@ -113,7 +113,7 @@ def task_step(
         return output
 
     return Step(
-        kind="task",
+        kind=kinds.TASK,
         name=task.name,
         work=act,
         question=filled.question(context),
@@ -197,7 +197,7 @@ async def _call_back(task: Task, output: TaskOutput) -> None:
     name = getattr(callback, "__name__", type(callback).__name__).strip("<>")
     await durable.scope().step(
         Step(
-            kind="callback",
+            kind=kinds.CALLBACK,
             name=name,
             work=act,
             question=[codec.digest(output.raw)],

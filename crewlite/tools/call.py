@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events
+from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Effect, Intent, Step, Voice
 from crewlite.errors import (
     InDoubt,
@@ -64,7 +64,7 @@ def call_step(
 ) -> Step[ToolResult]:
     """The step of a call, whatever is to become of it. Its question: the name and the arguments, and a person's no."""
     return Step(
-        kind="tool",
+        kind=kinds.TOOL,
         name=tool.name if tool else call.name,
         work=work,
         question=codec.encode([call.name, call.arguments, *([] if allowed else ["not allowed"])]),

@@ -9,17 +9,19 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 import crewlite
+from crewlite import kinds
 from tests import children
 
 ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {"background", "coming_from", "definition", "permits", "project", "usage"},
+    | {"background", "coming_from", "definition", "kinds", "permits", "project", "usage"},
     "ports": {"events", "llm", "tools", "recovery"},
     "record": {"state"},
     "engine": {"runtime"},
@@ -146,6 +148,22 @@ def test_only_providers_ask_which_provider_it_is():
             )
             named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} if asks else set()
             assert not named & kinds, f"{module}:{node.lineno} asks for {sorted(named & kinds)}"
+
+
+def test_kinds_of_steps_are_compared_in_their_table_alone():
+    names = {kind.name for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
+    found = []
+    for module, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare) and "kind" in ast.unparse(node.left):
+                given = {leaf.value for part in node.comparators for leaf in ast.walk(part) if is_text(leaf)}
+                found += [f"{module}:{node.lineno}"] if given & names else []
+    assert len(names) == 10
+    assert found == []
+
+
+def is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def ask(code: str) -> object:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from crewlite import kinds
 from crewlite.cli.checkpoint import document, ways
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
@@ -194,7 +195,7 @@ def _first_line(step: StepView) -> str:
         return "cut; made again when the run goes on"
     if step.status != "finished":
         return step.attempts[-1].message.strip().partition("\n")[0][:_FIRST] if step.attempts else ""
-    if step.kind == "crew":
+    if kinds.of(step.kind) is kinds.CREW:
         return ""  # its value is that of its tasks
     value = step.value
     if isinstance(value, dict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crewlite import kinds
 from crewlite.cli import questions
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Opened
@@ -67,9 +68,9 @@ def questions_of(opened: Opened, run: RunHistory) -> list[str]:
 
 def again(opened: Opened, run: RunHistory) -> Again:
     """What the lines for a run have in common; --crew among it, if no record holds all of its definition."""
-    kind, name = run.definition["kind"], run.definition["name"]
-    found = not (kind == "flow" or _has_live(run.definition)) or definitions.of_the_project()
-    return Again(opened.location, None if found else f"MODULE:{name if kind == 'flow' else 'NAME'}")
+    name, flow = run.definition["name"], kinds.of(run.definition["kind"]) is kinds.FLOW
+    found = not (flow or _has_live(run.definition)) or definitions.of_the_project()
+    return Again(opened.location, None if found else f"MODULE:{name if flow else 'NAME'}")
 
 
 def ref_of(run: RunHistory) -> str:
