@@ -267,6 +267,6 @@ def test_a_checkpoint_file_copied_over_another_is_not_taken_for_it(tmp_path):
     with pytest.raises(CheckpointMismatch, match="changed after it was written"):
         locate(str(first), "", None, None)
     (finding,) = History(tmp_path / "store").doctor(repair=True)
-    assert finding.what == "edited_file"
+    assert finding.what == "stale_index"
     assert History(tmp_path / "store").doctor() == []
     assert locate(str(first), "", None, None).place in first.name

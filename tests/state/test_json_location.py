@@ -216,7 +216,7 @@ def test_the_doctor_looks_at_a_checkpoint_file_whose_run_has_no_name_that_can_be
     odd = file.with_name(file.name.replace(file.stem[-4:], "0000"))
     odd.write_text(file.read_text().replace('"run_id": "r"', '"run_id": "\\ud800"'))
     with History(location) as history:
-        assert [finding.what for finding in history.doctor(repair=True)] == ["orphan_file"]
+        assert [finding.what for finding in history.doctor(repair=True)] == ["stale_index"]
         assert history.doctor() == []
 
 

@@ -20,7 +20,7 @@ from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.state.finding import Finding
+    from crewlite.state.doctor import Finding
     from crewlite.state.history import History, RunHistory
     from crewlite.state.prune import Pruned
 

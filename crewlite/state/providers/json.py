@@ -24,6 +24,7 @@ from pathlib import Path
 from crewlite import disk
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
 from crewlite.ids import new_id
+from crewlite.lazy import lazy
 from crewlite.state.commit import CheckpointRecord
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
@@ -40,6 +41,9 @@ from crewlite.state.providers.reading import (
     newest_sound_place,
     told_at,
 )
+from crewlite.state.providers.salvage import Salvage
+
+json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor wants it
 
 Key = tuple[str, str]
 """A run and a branch of it."""
@@ -180,6 +184,11 @@ class JsonStore:
     def forget(self, before: float, *, dry_run: bool = False) -> int:
         """See Store.forget."""
         return self._results.forget(before, dry_run=dry_run)
+
+    def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
+        """See Salvageable."""
+        parts = (self.paths, self.heads, self.files, self.journals)
+        return contextlib.nullcontext(json_salvage.JsonSalvage(*parts, repair=repair))
 
     def close(self) -> None:
         """Nothing is held open between writes."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import disk
-from crewlite.codec import digest
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.commit import CheckpointRecord, ForkBase
@@ -28,12 +28,15 @@ from crewlite.state.providers.reading import (
     newest_sound_place,
     told_at,
 )
+from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import Database
+from crewlite.state.providers.sqlite_rows import PUT_PLACE, place_row, row_digest
 
 if TYPE_CHECKING:
     import sqlite3
 else:
     sqlite3 = lazy("sqlite3")  # loads when a database is opened
+sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor wants it
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -46,10 +49,6 @@ _ORPHANS = (  # branches with entries and no row; a step through the index for e
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
     "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
     "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
-)
-PUT_PLACE = (
-    "INSERT OR REPLACE INTO place (branch_id, id, seq, parent_id, trigger, address, label, created_at, sum) "
-    "VALUES (?,?,?,?,?,?,?,?,?)"
 )
 
 
@@ -233,6 +232,11 @@ class SqliteStore:
             self._database.give_back()
         return len(rows)
 
+    def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
+        """See Salvageable."""
+        opened: AbstractContextManager[Salvage | None] = sqlite_salvage.salvaged(Path(self.location), repair=repair)
+        return opened
+
     def close(self) -> None:
         """Close the database."""
         self._database.close()
@@ -331,14 +335,3 @@ def _chained(total: object, body: object) -> str:
     if not isinstance(body, bytes) or not isinstance(total, str):
         raise Unsound("the bytes of the commit before it are gone")
     return chained(parse(body), total)
-
-
-def place_row(run_id: str, branch: str, place: CheckpointRecord) -> tuple[Any, ...]:
-    """The row of a checkpoint, but for the number of its branch."""
-    named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-    return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))
-
-
-def row_digest(row: Sequence[Any]) -> str:
-    """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
-    return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])

@@ -1,0 +1,218 @@
+"""What a JSON location gives to the doctor. What is damaged gets the name `<file>.aside-<digest>`.
+
+Nothing else looks at such a name. Temporary files that a killed process left are removed after an hour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from crewlite import disk
+from crewlite.codec import JsonObject
+from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
+from crewlite.refs import check_name
+from crewlite.state.entry import SCHEMA, Entry, parts
+from crewlite.state.providers.base import Head
+from crewlite.state.providers.json_heads import HeadFiles, lacking
+from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
+from crewlite.state.providers.json_paths import Paths
+from crewlite.state.providers.json_places import Changes, PlaceFiles
+from crewlite.state.providers.reading import live_places
+from crewlite.state.providers.salvage import Flaw, RawBranch, Record, loosely
+
+_STALE = 3600.0  # seconds after which a temporary file is nobody's any more
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
+_BEING_MADE = re.compile(r"~[0-9a-f]{32}")
+
+
+class JsonSalvage:
+    """One look at one directory; see Salvage. A branch is known by the head that is noted of it."""
+
+    def __init__(
+        self, paths: Paths, heads: HeadFiles, files: PlaceFiles, journals: JournalFiles, *, repair: bool
+    ) -> None:
+        self._paths, self._heads, self._files, self._journals, self._repair = paths, heads, files, journals, repair
+        self._unnamed = files.files()  # before the journals, which are always written first
+        """The checkpoint files that were there, by id, which no journal has named so far."""
+        self._dropped: set[str] = set()
+
+    def runs(self) -> list[str]:
+        """See Salvage.runs."""
+        return [self._paths.run_of(directory) for directory in sorted(directories_in(self._paths.journals))]
+
+    def held(self, run_id: str) -> AbstractContextManager[None]:
+        """See Salvage.held."""
+        writes = self._repair and self._paths.journals.is_dir()
+        return disk.locked([self._paths.lock(run_id)], shared=not writes)
+
+    def branches(self, run_id: str) -> list[RawBranch]:
+        """See Salvage.branches."""
+        found, directory = [], self._paths.run(run_id)
+        for path in filter(Path.is_file, journals_in(directory)):
+            branch = self._paths.branch_of(directory, path)
+            try:
+                head, data = self._heads.read(run_id, branch), disk.whole(path)
+                found.append(RawBranch(run_id, branch, str(path), _records(data), path.stat().st_mtime, head))
+            except FileNotFoundError:  # taken away by a process that knows no locks
+                continue
+        return found
+
+    def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
+        """See Salvage.ending: a write that was cut, or a journal that is shorter than it was."""
+        if problem is None:
+            short = lacking(raw.handle, sound)
+            return ("short_journal", short) if short else None
+        tail = _joined(raw.records[len(sound) :])
+        if not sound or not is_torn(tail, len(_joined(raw.records)) - len(tail)):
+            return None
+        return "torn_tail", f"its last {len(tail)} bytes are a write that was cut"
+
+    def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
+        """See Salvage.rewrite."""
+
+        def write() -> None:
+            path, data = Path(raw.where), _joined(raw.records)
+            if disk.whole(path) != data:
+                raise FileExistsError(f"{path} goes on")
+            if not records:
+                _quarantine(path, data)
+            elif records != raw.records:
+                touched = path.stat().st_mtime
+                disk.replace(_aside(path, data), data)
+                disk.replace(path, _joined(records))
+                disk.touch(path, touched)  # nobody has given a sign of life by that
+            noted = self._paths.head(raw.run_id, raw.branch)
+            if (head or not records) and (said := _bytes(noted)) is not None:
+                _quarantine(noted, said)  # the journal may be as short as it is from here on
+
+        return write
+
+    def quarantined(self, raw: RawBranch) -> str:
+        """See Salvage.quarantined."""
+        return f"set aside as {_aside(Path(raw.where), _joined(raw.records)).name}"
+
+    def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
+        """See Salvage.index: the checkpoint files."""
+        self._dropped |= {gone for entry in sound for gone, _ in entry.facts.get("drops", ())}
+        live, changes, edited = {place["id"] for place in live_places(sound)}, Changes(), dict[Path, bytes]()
+        for entry in sound:
+            if (place := entry.facts.get("place")) and place["id"] in live:
+                self._unnamed.pop(place["id"], None)
+                path, document = self._files.path(place), self._files.document(sound[0].facts["run"], entry)
+                data = _bytes(path)
+                if data is None or loosely(data) != json.loads(document):
+                    changes.made[path] = document
+                    edited |= {path: data} if data is not None else {}
+
+        def make() -> None:
+            for path, data in edited.items():
+                _quarantine(path, data)
+            self._files.make(changes)
+
+        if not changes.made:
+            return None
+        problem = f"checkpoint files that are gone or were changed: {', '.join(path.name for path in changes.made)}"
+        return Flaw("stale_index", raw.where, problem, "made again", make, (raw.run_id, raw.branch))
+
+    def strays(self) -> Generator[Flaw, None, None]:
+        """See Salvage.strays: checkpoint files that no journal had, and what was being written or taken away."""
+        for identifier, path in sorted(self._unnamed.items()):
+            said: Any = loosely(_bytes(path))
+            said = said if isinstance(said, dict) else {}
+            run_id, branch = str(said.get("run_id", "?")), str(said.get("branch", "?"))
+            with self.held(run_id):
+                data = _bytes(path)
+                if data is not None and not self._has_come(identifier, said):
+                    yield self._unnamed_file(identifier, path, data, said, (run_id, branch))
+        yield from self._leftovers()
+
+    def _has_come(self, identifier: str, said: JsonObject) -> bool:
+        """Whether a journal has a checkpoint by now: its run may have been brought in since it was looked for."""
+        try:
+            run_id = check_name("run_id", said.get("run_id", ""))
+            branch = check_name("branch", said.get("branch", ""), slashes=True)
+            return identifier in {place["id"] for place in live_places(self._journals.scan(run_id, branch)[0])}
+        except (ConfigError, JournalCorrupt, SchemaTooNew):
+            return False
+
+    def _unnamed_file(
+        self, identifier: str, path: Path, data: bytes, said: JsonObject, branch: tuple[str, str]
+    ) -> Flaw:
+        if type(said.get("schema")) is int and said["schema"] > SCHEMA:
+            problem = f"it has schema {said['schema']}, and this crewlite reads up to {SCHEMA}"
+            return Flaw("newer_schema", str(path), problem, "Upgrade crewlite; left untouched.", None, branch)
+        if identifier in self._dropped:
+            remove = partial(disk.remove, path)
+            return Flaw("stale_index", str(path), "its checkpoint was dropped", "removed", remove, branch)
+        problem = f"its journal (journal/{branch[0]}/{branch[1]}.jsonl) is gone, or has no such checkpoint"
+        act = f"set aside as {_aside(path, data).name}; bring back the journal, and it is made again"
+        return Flaw("stale_index", str(path), problem, act, partial(_quarantine, path, data), branch)
+
+    def _leftovers(self) -> Iterator[Flaw]:
+        """What was being written or taken away when somebody was killed, long ago."""
+        root = self._paths.root
+        written = [path for where in (".*", "cache/.*") for path in root.glob(where)]
+        for inside in sorted([*written, *_within(root / "heads"), *_within(root / "journal")]):
+            directory = bool(_BEING_MADE.fullmatch(inside.name)) and inside.is_dir() and not inside.is_symlink()
+            if not directory and not _TEMPORARY.fullmatch(inside.name):
+                continue
+            if any(_BEING_MADE.fullmatch(parent.name) for parent in inside.parents) or not _is_stale(inside):
+                continue
+            remove = partial(disk.remove_directory if directory else disk.remove, inside)
+            yield Flaw("stray_file", str(inside), "a write that was cut long ago left it", "removed", remove)
+
+
+def _records(data: bytes) -> list[Record]:
+    """The lines of a journal. One that is none, or has no end, has no seal."""
+    found = []
+    for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
+        body, seal = parts(line.rstrip(b"\n"))
+        is_line = line == b'{"sum":"%b",%b\n' % (seal.encode(), body[1:])
+        found.append(Record(seal if is_line else None, body, None, line))
+    return found
+
+
+def _joined(records: Sequence[Record]) -> bytes:
+    return b"".join(record.line for record in records)
+
+
+def _within(directory: Path) -> Iterator[Path]:
+    """All that is below a directory. What is taken away meanwhile is left out, where a glob would raise."""
+    for where, directories, files in os.walk(directory):
+        yield from (Path(where, name) for name in (*directories, *files))
+
+
+def _bytes(path: Path) -> bytes | None:
+    """What a file holds; None if it is gone."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _quarantine(path: Path, data: bytes) -> None:
+    """Give a file that holds `data` a name that nothing else looks at."""
+    if (aside := _aside(path, data)).exists():  # the same bytes, kept before
+        disk.remove(path)
+    else:
+        disk.rename(path, aside)
+
+
+def _aside(path: Path, data: bytes) -> Path:
+    return path.with_name(f"{path.name}.aside-{blake2b(data, digest_size=8).hexdigest()}")
+
+
+def _is_stale(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > _STALE
+    except FileNotFoundError:
+        return False

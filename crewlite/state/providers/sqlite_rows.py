@@ -1,0 +1,23 @@
+"""The rows of checkpoints in a database: an index of what the journals say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crewlite.codec import digest
+from crewlite.state.commit import CheckpointRecord
+
+PLACE = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
+PUT_PLACE = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(PLACE)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+
+
+def place_row(run_id: str, branch: str, place: CheckpointRecord) -> tuple[Any, ...]:
+    """The row of a checkpoint, but for the number of its branch."""
+    named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
+    return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))
+
+
+def row_digest(row: Sequence[Any]) -> str:
+    """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
+    return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])

@@ -1,0 +1,238 @@
+"""What a database gives to the doctor. What is damaged moves to the table `aside`, which nothing else looks at.
+
+A run is looked at, and mended, in one transaction. One that SQLite itself cannot read in places is
+left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crewlite import disk
+from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
+from crewlite.ids import now
+from crewlite.lazy import lazy
+from crewlite.state.entry import SCHEMA, Entry
+from crewlite.state.providers.base import Head
+from crewlite.state.providers.reading import live_places
+from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
+from crewlite.state.providers.sqlite_database import BUSY, LATER, as_text, code_of
+from crewlite.state.providers.sqlite_rows import PLACE, PUT_PLACE, place_row
+
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    sqlite3 = lazy("sqlite3")  # loads when a database is opened
+
+Statement = tuple[str, Sequence[Any]]
+
+_ANY = "SELECT 1 FROM entry WHERE branch_id=? LIMIT 1"
+_MAKE: Statement = (
+    "CREATE TABLE IF NOT EXISTS aside (at TEXT, why TEXT, run_id TEXT, branch TEXT, seq INTEGER, sum TEXT, body BLOB)",
+    (),
+)
+_PUT = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) "
+_QUOTED = " || char(10) || ".join(f"quote({name})" for name in PLACE)
+_PLACES = f"{_PUT} SELECT ?, ?, ?, ?, seq, id, cast({_QUOTED} AS BLOB) FROM place"  # noqa: S608
+_ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branch_id IS ? AND seq IS ?"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A branch as the database has it; `there` is False if nothing but its entries knows of it."""
+
+    id: int
+    name: str
+    uid: str
+    seq: int
+    head: str
+    touched: float
+    there: bool = True
+
+
+class SqliteSalvage:
+    """One look at one database; see Salvage. A branch is known by its row, a record by its seq, sum and body."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, *, repair: bool) -> None:
+        self._path, self._db, self._repair = path, db, repair
+        self._version = db.execute("PRAGMA user_version").fetchone()[0]
+        if self._version > SCHEMA:
+            raise SchemaTooNew(str(path), self._version, SCHEMA)
+        self._orphans: dict[str, list[_Row]] = {}
+        """By run: branches of which nothing but the entries is left."""
+
+    def runs(self) -> list[str]:
+        """See Salvage.runs."""
+        if not self._version:
+            return []
+        if problem := self._illness():
+            raise Unreadable(problem)
+        for run_id, row in self._orphans_among("GROUP BY branch_id"):
+            self._orphans.setdefault(run_id, []).append(row)
+        runs = [row[0] for row in self._db.execute("SELECT DISTINCT run_id FROM branch ORDER BY run_id")]
+        return list(dict.fromkeys([*runs, *self._orphans]))
+
+    @contextlib.contextmanager
+    def held(self, run_id: str) -> Iterator[None]:
+        """See Salvage.held."""
+        run = self._do if self._repair else self._db.execute
+        run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
+        try:
+            yield
+            run("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def branches(self, run_id: str) -> list[RawBranch]:
+        """See Salvage.branches."""
+        query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
+        if known := self._orphans.pop(run_id, None):  # another repair may have been here, and their ids be used again
+            again = [self._orphans_among("WHERE branch_id IS ? GROUP BY branch_id", (row.id,)) for row in known]
+            self._orphans[run_id] = [row for rows in again for run, row in rows if run == run_id]
+        lost = {row.id for rows in self._orphans.values() for row in rows}
+        known_rows = (_Row(*row) for row in self._db.execute(query, (run_id,)))
+        rows, homeless = {row.name: row for row in known_rows if row.id not in lost}, list[_Row]()
+        for orphan in self._orphans.get(run_id, ()):
+            rival = rows.get(orphan.name)
+            if orphan.name and not (rival and self._db.execute(_ANY, (rival.id,)).fetchone()):
+                rows[orphan.name] = orphan
+            else:
+                homeless.append(orphan)
+        found = [self._raw(run_id, row, homeless=True) for row in homeless]
+        return [*found, *(self._raw(run_id, row, homeless=False) for row in rows.values())]
+
+    def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
+        """See Salvage.ending: a branch whose row names another commit as its last."""
+        row: _Row = raw.handle
+        if problem or not sound or not row.there or (row.seq, row.head) == (sound[-1].seq, sound[-1].sum):
+            return None
+        if isinstance(row.seq, int) and row.seq > sound[-1].seq:
+            return "short_journal", f"the commits after {sound[-1].seq} are gone"
+        return "stale_index", "its row does not name its last commit"
+
+    def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
+        """See Salvage.rewrite."""
+        number, told = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
+        statements, there = [_MAKE], set(raw.records)
+        for record in sorted(there - set(records), key=raw.records.index):
+            statements.append((_ENTRY_ASIDE, (*told, number, record.seq)))
+            statements.append(("DELETE FROM entry WHERE branch_id IS ? AND seq IS ?", (number, record.seq)))
+        for record in records:
+            if record not in there:
+                row = (number, record.seq, record.seal, record.body)
+                statements.append(("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row))
+        if head:
+            statements.append(("UPDATE branch SET seq=?, head=? WHERE id=?", (*head, number)))
+        if not records:
+            statements.append(("DELETE FROM place WHERE branch_id=?", (number,)))
+            statements.append(("DELETE FROM branch WHERE id=?", (number,)))
+        return partial(self._run, statements)
+
+    def quarantined(self, raw: RawBranch) -> str:
+        """See Salvage.quarantined."""
+        return "set aside"
+
+    def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
+        """See Salvage.index: the rows of the branch and of its checkpoints."""
+        row, last = raw.handle, sound[-1]
+        wanted = [place_row(raw.run_id, raw.branch, place) for place in live_places(sound)]
+        there = self._db.execute(f"SELECT {', '.join(PLACE)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
+        statements = list[Statement]()
+        if not row.there:
+            touched = datetime.fromisoformat(last.facts["at"]).timestamp()
+            made = (row.id, raw.run_id, row.name, row.uid, last.seq, last.sum, touched)
+            insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
+            statements.append((insert, made))
+        if wrong := set(wanted) ^ set(there):
+            statements += self._places_aside("branch_id=?", (row.id,), raw.run_id, raw.branch)
+            statements += [(PUT_PLACE, (row.id, *place)) for place in wanted]
+        if not statements:
+            return None
+        rows = [*([] if row.there else ["its own row"]), *sorted({f"that of checkpoint {place[0]}" for place in wrong})]
+        problem = f"rows that are gone, were changed, or are of what is not there: {', '.join(rows)}"
+        mend = partial(self._run, statements)
+        return Flaw("stale_index", raw.where, problem, "made again", mend, (raw.run_id, raw.branch))
+
+    def strays(self) -> Generator[Flaw, None, None]:
+        """See Salvage.strays: rows of checkpoints whose branch is gone."""
+        if not self._version:
+            return
+        with self.held(""):
+            kept = [str(row.id) for rows in self._orphans.values() for row in rows if type(row.id) is int]
+            among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"  # noqa: S608
+            if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:  # noqa: S608
+                problem = f"{number} rows are of checkpoints whose run is gone"
+                mend = partial(self._run, self._places_aside(among, (), "", ""))
+                yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
+
+    def _illness(self) -> str | None:
+        """What SQLite itself finds broken."""
+        said = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
+        if said != ["ok"]:
+            return "; ".join(said).replace("\n", " ")
+        tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+        gone = sorted({"branch", "entry", "place"} - tables)
+        return f"its tables {', '.join(gone)} are gone" if gone else None
+
+    def _orphans_among(self, rows: str, parameters: Sequence[Any] = ()) -> list[tuple[str, _Row]]:
+        """Entries whose branch is gone, or has another name, with the run they say they are of; "" if they say none."""
+        asked = self._db.execute(
+            "SELECT branch_id, run_id, name, body, min(entry.seq) "  # noqa: S608
+            f"FROM entry LEFT JOIN branch ON branch_id = id {rows}",
+            parameters,
+        )
+        found = []
+        for number, run_id, name, body, _ in asked:
+            said = loosely(body) if type(number) is int else None
+            run = said.get("run") if isinstance(said, dict) else None
+            names = [str(run.get(key, "")) for key in ("run_id", "branch", "uid")] if isinstance(run, dict) else []
+            if run_id is None or (names and names[:2] != [run_id, name]):
+                run_said, name_said, uid = names or ["", "", ""]
+                found.append((run_said, _Row(number, name_said, uid, 0, "", 0.0, there=False)))
+        return found
+
+    def _raw(self, run_id: str, row: _Row, *, homeless: bool) -> RawBranch:
+        where = f"{self._path}, branch {row.id}" if homeless else f"{self._path}, run {run_id}, branch {row.name}"
+        query = "SELECT sum, body, seq FROM entry WHERE branch_id IS ? ORDER BY seq"
+        records = [Record(*found) for found in self._db.execute(query, (row.id,))]
+        return RawBranch(run_id, row.name, where, records, row.touched, row, homeless)
+
+    def _places_aside(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
+        told = (now().isoformat(), "not as its journal says", run_id, branch)
+        return [_MAKE, (f"{_PLACES} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]  # noqa: S608
+
+    def _run(self, statements: Sequence[Statement]) -> None:
+        for sql, parameters in statements:
+            self._do(sql, parameters)
+
+    def _do(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        return disk.execute(self._db, self._path, sql, parameters)
+
+
+@contextlib.contextmanager
+def salvaged(path: Path, *, repair: bool) -> Iterator[SqliteSalvage | None]:
+    """A look at a database; None without one. Raises Unreadable, SchemaTooNew; StoreError for what may pass."""
+    if not path.exists():
+        yield None
+        return
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    try:
+        with contextlib.closing(disk.connect(path, read_only=not writable and not repair)) as db:
+            db.execute("PRAGMA synchronous=FULL" if repair else "PRAGMA query_only=ON")
+            db.text_factory = as_text
+            yield SqliteSalvage(path, db, repair=repair)
+    except sqlite3.Error as error:
+        if code_of(error) in BUSY:
+            raise StoreBusy(str(path), disk.PATIENCE) from error
+        if code_of(error) in LATER:
+            raise StoreError(str(path), f"cannot be looked at now ({error}); try again") from error
+        raise Unreadable(str(error)) from error
