@@ -10,6 +10,7 @@ Names load when they are first asked for, so that importing crewlite costs next 
 from __future__ import annotations
 
 import importlib
+import sys
 
 TYPE_CHECKING = False  # as type checkers know it: the module typing would cost more than all else here
 
@@ -63,6 +64,20 @@ _HOMES = {
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names of the table, all text
+
+
+class _Missing:
+    """The last to be asked for a module: it tells what to write instead of one that is CrewAI's."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name.startswith("crewlite."):
+            error = importlib.import_module("crewlite.coming_from").missing_module(name)
+            if error:
+                raise error
+
+
+sys.meta_path.append(_Missing)
 
 
 def __getattr__(name: str) -> Any:

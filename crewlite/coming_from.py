@@ -19,6 +19,17 @@ _MODULE: dict[str, str] = {
     "crewai_event_bus": "it is event_bus: from crewlite import event_bus",
     "BaseEventListener": "handlers are functions: @event_bus.on(TaskCompletedEvent)",
 }
+_FILES: dict[str, str] = {
+    "crewlite.flow.flow": "a flow is a function here: from crewlite.flow import flow, step",
+    "crewlite.flow.persistence": _MODULE["persist"],
+    "crewlite.flow.human_feedback": _MODULE["human_feedback"],
+    "crewlite.events.base_event_listener": _MODULE["BaseEventListener"],
+    "crewlite.events.base_events": "from crewlite.events import BaseEvent",
+    "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
+    "crewlite.tools.base_tool": "from crewlite import BaseTool",
+    "crewlite.tasks": "from crewlite import TaskOutput",
+    "crewlite.process": "from crewlite import Process",
+}
 _RUN: dict[str, str] = {
     "kickoff_async": "await akickoff(...)",
     "akickoff_for_each": "there is kickoff_for_each(...), and akickoff(...) to gather",
@@ -55,6 +66,13 @@ def missing_import(module: str, name: str) -> ImportError | None:
     An ImportError, as the text of any other is lost in `from crewlite import ...`.
     """
     return ImportError(f"{module} has no {name!r}: {instead}") if (instead := _MODULE.get(name)) else None
+
+
+def missing_module(name: str) -> ModuleNotFoundError | None:
+    """The error for a module of CrewAI's that crewlite has not; None if it is no such module."""
+    if instead := _FILES.get(name):
+        return ModuleNotFoundError(f"There is no module {name!r}: {instead}", name=name)
+    return None
 
 
 def instead_of(kind: type, attribute: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crewlite.coming_from import missing_import
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, EventType, find, load
 
@@ -87,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name.endswith("Event") and (found := find(name)):
         globals()[name] = found
         return found
-    raise AttributeError(f"crewlite.events has no {name!r}")
+    raise missing_import("crewlite.events", name) or AttributeError(f"crewlite.events has no {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,10 @@
 """The central bus: who hears which event, in which order, and what happens when a handler fails.
 
-A blinker signal per event class remembers who subscribed; around it stands what blinker leaves open: order of
-registration, strong references, isolation of errors, ordered queues for async handlers, re-entrant emits that wait
-their turn. What an event class is heard by is worked out once and cached, so that emitting to nobody costs nothing.
+A blinker signal per event class remembers who subscribed, and to which source; around it stands what blinker leaves
+open: order of registration, strong references, isolation of errors, ordered queues for async handlers, re-entrant emits
+that wait their turn. What an event class is heard by is worked out once and cached, so that emitting to nobody costs
+nothing. A signal is never changed but by a further handler: whenever one goes, another signal takes its place, so an
+emit on another thread, or a source that the garbage collector takes at that moment, meets no half-made change.
 """
 
 from __future__ import annotations
@@ -10,16 +12,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import contextvars
 import inspect
 import itertools
-import logging
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from blinker import Signal
@@ -27,47 +27,31 @@ from blinker import Signal
 from crewlite import background, durable
 from crewlite.errors import OnLoopThread
 from crewlite.events.base import BaseEvent
-
-log = logging.getLogger("crewlite.events")
+from crewlite.events.delivery import (
+    Delivery,
+    Handler,
+    Lane,
+    Receiver,
+    event_chain,
+    log,
+    report,
+    takes_state,
+    within_lanes,
+)
 
 E = TypeVar("E", bound=BaseEvent)
-Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
+_Hearing = tuple[tuple[Receiver, ...], tuple[Signal, ...]]
+"""Who hears events of a class; and its signals and those of its bases, if some hear one source alone."""
 _LONGEST_CHAIN = 64
 _MOST_IN_TURN = 10_000  # events that one emit may lead to
-_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
-
-
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class _Receiver:
-    handler: Handler
-    event: type[BaseEvent]
-    order: int
-    is_async: bool
-    wants_state: bool
-
-    def __call__(self, *args: Any) -> Any:  # what a blinker signal can hold
-        return self.handler(*args)
-
-    @property
-    def name(self) -> str:
-        return f"{getattr(self.handler, '__module__', '?')}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Delivery:
-    receivers: tuple[_Receiver, ...]
-    source: object
-    event: BaseEvent
-    state: Any
-    chain: tuple[str, ...]
 
 
 class Subscription:
     """One handler's place on the bus. As a context manager, it ends with the block."""
 
-    def __init__(self, bus: EventBus, receiver: _Receiver) -> None:
+    def __init__(self, bus: EventBus, receiver: Receiver) -> None:
         self._bus, self._receiver = bus, receiver
         self.event, self.handler = receiver.event, receiver.handler
 
@@ -82,60 +66,6 @@ class Subscription:
         self.cancel()
 
 
-@dataclass(eq=False)
-class _Lane:
-    """The ordered queue of one async handler on one loop. Its task lives only while there is something to do."""
-
-    receiver: _Receiver
-    loop: asyncio.AbstractEventLoop
-    waiting: deque[_Delivery | Future[None]] = field(default_factory=deque)
-    busy: bool = False
-
-    def put(self, item: _Delivery | Future[None]) -> None:
-        """Called on the lane's own loop."""
-        self.waiting.append(item)
-        if not self.busy:
-            self._start()
-
-    def _start(self) -> None:
-        self.busy = True
-        context = contextvars.copy_context()
-        context.run(durable.leave)  # a kickoff inside a handler is a new run
-        context.run(_within.set, (*_within.get(), self))
-        task = self.loop.create_task(self._work(), context=context)
-        _alive.add(task)
-        task.add_done_callback(_alive.discard)
-
-    async def _work(self) -> None:
-        try:
-            while self.waiting:
-                item = self.waiting.popleft()
-                if isinstance(item, Future):
-                    item.set_result(None)
-                    continue
-                _chain.set(item.chain)
-                try:
-                    args = (
-                        (item.source, item.event, item.state)
-                        if self.receiver.wants_state
-                        else (item.source, item.event)
-                    )
-                    await self.receiver.handler(*args)
-                except asyncio.CancelledError:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its lane nor a loop
-                    _report(self.receiver, item.event, error)
-        finally:
-            self.busy = False
-            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: the next events still come
-                self._start()
-
-
-_within: contextvars.ContextVar[tuple[_Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
-"""The lanes whose handlers are running the current code: they cannot end before it."""
-_alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
-
-
 class EventBus:
     """Typed events to ordered handlers. Handlers take `(source, event)` or `(source, event, state)`.
 
@@ -145,53 +75,65 @@ class EventBus:
 
     def __init__(self) -> None:
         self._signals: dict[type[BaseEvent], Signal] = {}
-        self._cache: dict[type[BaseEvent], tuple[_Receiver, ...]] = {}
-        self._lanes: dict[tuple[_Receiver, asyncio.AbstractEventLoop], _Lane] = {}
+        self._cache: dict[type[BaseEvent], _Hearing] = {}
+        self._lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane] = {}
         self._order = itertools.count()
+        self._changes = 0
         self._lock = threading.RLock()
+        self._bereft = deque[type[BaseEvent]]()  # classes with a handler whose source is gone
         self._local = threading.local()
 
-    def on(self, event: type[BaseEvent], handler: Handler | None = None) -> Any:
+    def on(self, event: type[BaseEvent], handler: Handler | None = None, *, source: object = None) -> Any:
         """Subscribe to a class of events and all below it.
 
         As `@bus.on(TaskCompletedEvent)` it decorates a function and gives it back; as `bus.on(cls, handler)` it
         returns a Subscription, usable with `with`.
+
+        With `source` only the events of that crew, task, agent, tool or model are heard. The bus does not keep it
+        alive: when it goes, its handlers go.
         """
         if not (isinstance(event, type) and issubclass(event, BaseEvent)):
             raise TypeError(f"on() wants an event class such as TaskCompletedEvent, not {event!r}")
         if handler is not None and not callable(handler):
             raise TypeError(f"on() wants a function as handler, not {handler!r}")
+        where = None if source is None else self._watched(event, source)
         if handler is None:
 
             def decorate(fn: H) -> H:
-                self._add(event, fn)
+                self._add(event, fn, where)
                 return fn
 
             return decorate
-        return Subscription(self, self._add(event, handler))
+        return Subscription(self, self._add(event, handler, where))
 
-    def off(self, event: type[BaseEvent], handler: Handler) -> None:
-        """End every subscription of a handler to a class. One that does not exist is no error."""
-        self._drop(event, lambda receiver: bool(receiver.handler == handler))
+    def off(self, event: type[BaseEvent], handler: Handler, *, source: object = None) -> None:
+        """End every subscription of a handler to a class, or only that to `source`. None to end is no error."""
+        self._drop(
+            event,
+            lambda receiver: (source is None or receiver.sender is source) and bool(receiver.handler == handler),
+        )
 
-    def hears(self, event: type[BaseEvent]) -> bool:
-        """Whether anybody subscribed to events of this class: one that nobody hears need not be made."""
-        return bool(self._receivers(event))
+    def hears(self, event: type[BaseEvent], source: object = None) -> bool:
+        """Whether anybody hears events of this class (from `source`): one that nobody hears need not be made."""
+        receivers, signals = self._cache.get(event) or self._hearing(event)
+        return bool(receivers if source is None or not signals else _of(source, receivers, signals))
 
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
         """Tell everybody who subscribed. `state` is given to handlers that take three arguments.
 
         Called from inside a handler, the event waits until the current one has been heard by all.
         """
-        receivers = self._receivers(type(event))
+        receivers, signals = self._cache.get(type(event)) or self._hearing(type(event))
+        if signals:
+            receivers = _of(source, receivers, signals)
         if not receivers:
             return
-        chain = (*_chain.get(), event.type)
-        if len(chain) > _LONGEST_CHAIN:
-            log.error("Events emit each other without end; stopped after %d: %s", len(chain), " -> ".join(chain[-8:]))
+        types = (*event_chain.get(), event.type)
+        if len(types) > _LONGEST_CHAIN:
+            log.error("Events emit each other without end; stopped after %d: %s", len(types), " -> ".join(types[-8:]))
             return
-        delivery = _Delivery(receivers, source, event, state, chain)
-        queue: deque[_Delivery] | None = getattr(self._local, "queue", None)
+        delivery = Delivery(receivers, source, event, state, types)
+        queue: deque[Delivery] | None = getattr(self._local, "queue", None)
         if queue is not None:
             queue.append(delivery)
             return
@@ -216,7 +158,7 @@ class EventBus:
         here = asyncio.get_running_loop()
         marks = {}
         for lane in list(self._lanes.values()):
-            if lane.loop is here and lane.busy and lane not in _within.get():
+            if lane.loop is here and lane.busy and lane not in within_lanes.get():
                 mark: Future[None] = Future()
                 lane.put(mark)
                 marks[asyncio.wrap_future(mark)] = lane.receiver.name
@@ -248,55 +190,82 @@ class EventBus:
         try:
             yield self
         finally:
-            with self._lock:
-                for signal in self._signals.values():
-                    for receiver in list(signal.receivers.values()):
-                        if isinstance(receiver, _Receiver) and receiver.order > start:
-                            signal.disconnect(receiver)
-                self._tidy()
+            for event in list(self._signals):
+                self._drop(event, lambda receiver: receiver.order > start)
 
-    def _add(self, event: type[BaseEvent], handler: Handler) -> _Receiver:
-        receiver = _Receiver(
+    def _add(self, event: type[BaseEvent], handler: Handler, source: weakref.ref[Any] | None) -> Receiver:
+        receiver = Receiver(
             handler,
             event,
             next(self._order),
             is_async=inspect.iscoroutinefunction(handler)
             or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - objects may be async too
-            wants_state=_wants_state(handler),
+            wants_state=takes_state(handler),
+            source=source,
         )
         with self._lock:
-            self._signals.setdefault(event, Signal()).connect(receiver, weak=False)
-            self._cache = {}
+            _connect(self._signals.setdefault(event, Signal()), receiver)
+            self._changed()
+        self._let_go()
         return receiver
 
-    def _drop(self, event: type[BaseEvent], gone: Callable[[_Receiver], bool]) -> None:
+    def _drop(self, event: type[BaseEvent], gone: Callable[[Receiver], bool]) -> None:
         with self._lock:
-            signal = self._signals.get(event)
-            for receiver in list(signal.receivers.values()) if signal else []:
-                if signal and isinstance(receiver, _Receiver) and gone(receiver):
-                    signal.disconnect(receiver)
-            self._tidy()
+            seen = -1
+            while seen != self._changes:  # a finalizer that runs meanwhile may change them too
+                seen, left, before = self._changes, Signal(), _receivers(self._signals.get(event))
+                for receiver in before:
+                    if not gone(receiver):
+                        _connect(left, receiver)
+            if len(_receivers(left)) < len(before):
+                self._signals[event] = left
+                self._changed()
+                here = {receiver for signal in self._signals.values() for receiver in _receivers(signal)}
+                self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
+        self._let_go()
 
-    def _tidy(self) -> None:
-        """Forget what was worked out from the subscriptions, and the idle lanes of those that are gone."""
+    def _changed(self) -> None:
+        self._changes += 1
         self._cache = {}
-        here = {receiver for signal in self._signals.values() for receiver in signal.receivers.values()}
-        self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
 
-    def _receivers(self, cls: type[BaseEvent]) -> tuple[_Receiver, ...]:
-        if (known := self._cache.get(cls)) is not None:
-            return known
+    def _watched(self, event: type[BaseEvent], source: object) -> weakref.ref[Any]:
+        """A reference to a source, which tells when it is gone: at any moment, on any thread."""
+        bus = weakref.ref(self)
+
+        def gone(_: object) -> None:
+            if here := bus():
+                here._bereft.append(event)
+                here._let_go()
+
+        try:
+            return weakref.ref(source, gone)
+        except TypeError:
+            raise TypeError(
+                f"on() wants as source the object that events come from, such as a crew, not {source!r}"
+            ) from None
+
+    def _let_go(self) -> None:
+        """Drop handlers whose source is gone. If another thread is at work on the subscriptions, it does so after."""
+        while self._bereft and self._lock.acquire(blocking=False):
+            try:
+                with contextlib.suppress(IndexError):
+                    self._drop(self._bereft.popleft(), lambda receiver: receiver.sender is None)
+            finally:
+                self._lock.release()
+
+    def _hearing(self, cls: type[BaseEvent]) -> _Hearing:
         with self._lock:
-            found: list[_Receiver] = []
-            for base in cls.__mro__:
-                if signal := self._signals.get(base):
-                    found += [r for r in signal.receivers.values() if isinstance(r, _Receiver)]
-            self._cache[cls] = tuple(sorted(found, key=lambda receiver: receiver.order))
-            return self._cache[cls]
+            cache = self._cache  # another one if something changes meanwhile
+            signals = tuple(signal for base in cls.__mro__ if (signal := self._signals.get(base)))
+            found = sorted((r for signal in signals for r in _receivers(signal)), key=lambda receiver: receiver.order)
+            by_source = any(receiver.source is not None for receiver in found)
+            cache[cls] = hearing = (tuple(found), signals if by_source else ())
+        self._let_go()
+        return hearing
 
-    def _deliver(self, delivery: _Delivery) -> None:
+    def _deliver(self, delivery: Delivery) -> None:
         source, event, state = delivery.source, delivery.event, delivery.state
-        token = _chain.set(delivery.chain)
+        token = event_chain.set(delivery.chain)
         inside = durable.leave()  # a kickoff inside a handler is a new run
         try:
             for receiver in delivery.receivers:
@@ -310,12 +279,12 @@ class EventBus:
                 except BaseException as error:  # the border: a handler breaks nothing but itself
                     if isinstance(error, KeyboardInterrupt | SystemExit) and not background.on_loop_thread():
                         raise  # there it would end the loop of everybody, and those who wait for it would wait for ever
-                    _report(receiver, event, error)
+                    report(receiver, event, error)
         finally:
             durable.back(inside)
-            _chain.reset(token)
+            event_chain.reset(token)
 
-    def _enqueue(self, receiver: _Receiver, delivery: _Delivery) -> None:
+    def _enqueue(self, receiver: Receiver, delivery: Delivery) -> None:
         here = background.running_loop()
         loop = here or background.loop()
         key = (receiver, loop)
@@ -325,11 +294,26 @@ class EventBus:
                 if not self._lanes:
                     atexit.register(_at_exit, self)
                 self._lanes = {k: v for k, v in self._lanes.items() if not v.loop.is_closed()}
-                lane = self._lanes.setdefault(key, _Lane(receiver, loop))
+                lane = self._lanes.setdefault(key, Lane(receiver, loop))
         if here:
             lane.put(delivery)
         else:
             loop.call_soon_threadsafe(lane.put, delivery)
+
+
+def _of(source: object, receivers: tuple[Receiver, ...], signals: tuple[Signal, ...]) -> tuple[Receiver, ...]:
+    """Those of the receivers that hear this source."""
+    hearing = {receiver for signal in signals for receiver in signal.receivers_for(source)}
+    return tuple(receiver for receiver in receivers if receiver.source is None or receiver in hearing)
+
+
+def _connect(signal: Signal, receiver: Receiver) -> None:
+    if (sender := receiver.sender) is not None:
+        signal.connect(receiver, sender, weak=False)
+
+
+def _receivers(signal: Signal | None) -> list[Receiver]:
+    return [one for one in list(signal.receivers.values()) if isinstance(one, Receiver)] if signal else []
 
 
 def _after_fork() -> None:
@@ -343,25 +327,6 @@ if hasattr(os, "register_at_fork"):
 def _at_exit(bus: EventBus) -> None:
     if not bus.flush(timeout=2.0):
         log.warning("The program ended before all async event handlers did")
-
-
-def _wants_state(handler: Handler) -> bool:
-    """Whether a handler takes a third argument. Counts parameters; never looks at annotations.
-
-    A third parameter with a default counts only if it is called `state`: a default is how a closure binds its own.
-    """
-    try:
-        parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        return True
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) >= 3 and (positional[2].default is inspect.Parameter.empty or positional[2].name == "state")
-
-
-def _report(receiver: _Receiver, event: BaseEvent, error: BaseException) -> None:
-    log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)
 
 
 event_bus = EventBus()

@@ -6,12 +6,15 @@ from crewlite.flow.function import FlowFunction, flow
 from crewlite.flow.handle import FlowHandle
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
+from crewlite.runtime.executors import Executor, Job
 from crewlite.runtime.future import StepFuture, StepFutures
 from crewlite.runtime.human import ask
 
 __all__ = [
+    "Executor",
     "FlowFunction",
     "FlowHandle",
+    "Job",
     "StepFunction",
     "StepFuture",
     "StepFutures",

@@ -30,7 +30,7 @@ from crewlite.flow.options import (
     version_of,
 )
 from crewlite.flow.reuse import Reuse
-from crewlite.runtime.executors import EXECUTORS, Job, Runtime
+from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
 from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
 
@@ -51,7 +51,7 @@ class StepFunction(Generic[P, R]):
         retry_delay: float = 0.0,
         timeout: float | timedelta | None = None,
         type: str | None = None,  # noqa: A002 - the field's word for it
-        runtime: Runtime = "inline",
+        runtime: Runtime | Executor = "inline",
         effect: Effect = "idempotent",
         max_concurrency: int | None = None,
         cache: bool | timedelta = False,
@@ -66,8 +66,8 @@ class StepFunction(Generic[P, R]):
         seconds("step", self.name, retry_delay=retry_delay)
         if not isinstance(type, str | None):
             raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
-        one_of("step", self.name, runtime=(runtime, tuple(EXECUTORS)), effect=(effect, get_args(Effect)))
-        self._executor = EXECUTORS[runtime]
+        one_of("step", self.name, effect=(effect, get_args(Effect)))
+        self._executor = executor_of(self.name, runtime)
         self._executor.check(self.name, func)
         self.type = type
         self._signature = inspect.signature(func)
@@ -209,7 +209,7 @@ def step(
     retry_delay: float = 0.0,
     timeout: float | timedelta | None = None,
     type: str | None = None,
-    runtime: Runtime = "inline",
+    runtime: Runtime | Executor = "inline",
     effect: Effect = "idempotent",
     max_concurrency: int | None = None,
     cache: bool | timedelta = False,

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from crewlite import background, codec, durable
 from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
@@ -45,7 +45,7 @@ class Job:
 
 
 class Executor(Protocol):
-    """Does the work of steps."""
+    """Does the work of steps: `@step(runtime=my_executor)` takes any object with these two methods."""
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
         """Raises ConfigError for a function that it cannot call; when it is decorated, not in the middle of a run."""
@@ -127,6 +127,19 @@ def _unfit(name: str, what: str) -> ConfigError:
 
 
 EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()}
+
+
+def executor_of(name: str, runtime: Any) -> Executor:
+    """The executor that a step's `runtime` names, or is. Raises ConfigError."""
+    if isinstance(runtime, str) and runtime in EXECUTORS:
+        return EXECUTORS[runtime]
+    check, run = getattr(runtime, "check", None), getattr(runtime, "run", None)
+    if isinstance(runtime, type) or not callable(check) or not inspect.iscoroutinefunction(run):
+        raise ConfigError(
+            f"@step {name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}, or an executor: an object "
+            f"with check(name, func) and async run(job)"
+        )
+    return cast(Executor, runtime)
 
 
 def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: threading.Event) -> bytes | None:

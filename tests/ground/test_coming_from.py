@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 
 import pytest
 
@@ -26,6 +27,13 @@ from crewlite.flow import flow
             "crewlite.project has no 'CrewBase': a crew is made in Python",
         ),
         ("from crewlite.project import agent", "a crew is made in Python"),
+        ("from crewlite.flow.flow import Flow, start", "There is no module 'crewlite.flow.flow': a flow is a function"),
+        ("import crewlite.flow.persistence", "a flow is kept with @flow(checkpoint=True)"),
+        ("from crewlite.events import BaseEventListener", "handlers are functions: @event_bus.on(TaskCompletedEvent)"),
+        ("from crewlite.events import crewai_event_bus", "it is event_bus: from crewlite import event_bus"),
+        ("from crewlite.events.base_event_listener import BaseEventListener", "handlers are functions"),
+        ("from crewlite.utilities.events import crewai_event_bus", "the bus: from crewlite import event_bus"),
+        ("from crewlite.tools.base_tool import BaseTool", "from crewlite import BaseTool"),
     ],
 )
 def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
@@ -42,6 +50,12 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         getattr(crew, name)
     assert not hasattr(crew, "no_such_thing")
     assert crew.bound_to(None)._bound is None
+
+
+def test_a_module_that_nobody_has_is_missing_as_ever():
+    with pytest.raises(ModuleNotFoundError, match="No module named 'crewlite.flow.no_such_thing'"):
+        importlib.import_module("crewlite.flow.no_such_thing")
+    assert importlib.util.find_spec("crewlite.no_such_thing") is None
 
 
 def test_what_is_not_here_is_really_not_here():

@@ -1,0 +1,138 @@
+"""How an event reaches one handler: at once, or, if it is async, through an ordered queue on its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from blinker import ANY
+
+from crewlite import durable
+from crewlite.events.base import BaseEvent
+
+log = logging.getLogger("crewlite.events")
+
+Handler = Callable[..., Any]
+
+event_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
+"""The types of the events that led to the current one, and its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Receiver:
+    """A handler and what it subscribed to."""
+
+    handler: Handler
+    event: type[BaseEvent]
+    order: int
+    is_async: bool
+    wants_state: bool
+    source: weakref.ref[Any] | None = None
+    """The one it hears; None: everybody."""
+
+    @property
+    def sender(self) -> Any:
+        """For blinker; None once the source is gone."""
+        return ANY if self.source is None else self.source()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the handler: a blinker signal holds nothing but callables."""
+        return self.handler(*args)
+
+    @property
+    def name(self) -> str:
+        """What log lines call the handler."""
+        return f"{getattr(self.handler, '__module__', '?')}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event on its way, with all that hear it."""
+
+    receivers: tuple[Receiver, ...]
+    source: object
+    event: BaseEvent
+    state: Any
+    chain: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class Lane:
+    """The ordered queue of one async handler on one loop. Its task lives only while there is something to do."""
+
+    receiver: Receiver
+    loop: asyncio.AbstractEventLoop
+    waiting: deque[Delivery | Future[None]] = field(default_factory=deque)
+    busy: bool = False
+
+    def put(self, item: Delivery | Future[None]) -> None:
+        """Called on the lane's own loop."""
+        self.waiting.append(item)
+        if not self.busy:
+            self._start()
+
+    def _start(self) -> None:
+        self.busy = True
+        context = contextvars.copy_context()
+        context.run(durable.leave)  # a kickoff inside a handler is a new run
+        context.run(within_lanes.set, (*within_lanes.get(), self))
+        task = self.loop.create_task(self._work(), context=context)
+        _alive.add(task)
+        task.add_done_callback(_alive.discard)
+
+    async def _work(self) -> None:
+        try:
+            while self.waiting:
+                item = self.waiting.popleft()
+                if isinstance(item, Future):
+                    item.set_result(None)
+                    continue
+                event_chain.set(item.chain)
+                try:
+                    args = (
+                        (item.source, item.event, item.state)
+                        if self.receiver.wants_state
+                        else (item.source, item.event)
+                    )
+                    await self.receiver.handler(*args)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its lane nor a loop
+                    report(self.receiver, item.event, error)
+        finally:
+            self.busy = False
+            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: the next events still come
+                self._start()
+
+
+within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
+"""The lanes whose handlers are running the current code: they cannot end before it."""
+_alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
+
+
+def takes_state(handler: Handler) -> bool:
+    """Whether a handler takes a third argument. Counts parameters; never looks at annotations.
+
+    A third parameter with a default counts only if it is called `state`: a default is how a closure binds its own.
+    """
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return True
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) >= 3 and (positional[2].default is inspect.Parameter.empty or positional[2].name == "state")
+
+
+def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:
+    """Log what a handler raised."""
+    log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)
