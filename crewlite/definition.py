@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
@@ -65,15 +65,6 @@ class Definition(Described):
 
     _bound: Any = PrivateAttr(default=None)
     """What a kickoff goes on from if it is told nothing else: a CheckpointConfig with `restore_from`."""
-
-    def bound_to(self, config: object) -> Self:
-        """A copy whose kickoff goes on from `config` (a CheckpointConfig with `restore_from`); None: from nothing.
-
-        The copy shares everything else with this definition. `from_checkpoint=` of a kickoff wins over it.
-        """
-        copy = self.model_copy()
-        copy._bound = config
-        return copy
 
     @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
     @classmethod

@@ -40,6 +40,10 @@ Drift = Literal["live", "keep", "again", "configured"]
 """When the recorded outcome of a step answers another question: run live from here; keep it; do this step again, its
 children answering as they may; or as CheckpointConfig.on_drift says."""
 
+Durability = Literal["sync", "async", "degraded", "off"]
+"""sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
+something could not be saved, or only late. off: no store."""
+
 STOPS = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
 """Errors that are not the doing of the step they come out of: the record failed, or the run was stopped or waits for a
 person. They end the attempt, and are no failure of it."""

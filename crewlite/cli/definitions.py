@@ -23,9 +23,10 @@ from typing import Any
 import click
 
 from crewlite.cli.exits import Failed
-from crewlite.cli.kinds import KINDS, Runnable
+from crewlite.cli.kinds import KINDS, Definition
 from crewlite.errors import text_of
 from crewlite.runtime.plan import refused
+from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
 
 _WANTED = (
@@ -38,7 +39,7 @@ _NOT_OURS = tuple(
 )
 
 
-def find(target: str) -> Runnable:
+def find(target: str) -> Definition:
     """The definition that a target names.
 
     Raises UsageError if it names none, Failed if the code that it names does not work.
@@ -52,13 +53,12 @@ def find(target: str) -> Runnable:
         found = _attribute(module, name, target)
     if inspect.iscoroutinefunction(found):
         raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Make it with `def`.")
-    if not isinstance(found, KINDS) and callable(found) and _makes_one(found):
+    if not isinstance(found, Runnable) and callable(found) and _makes_one(found):
         with _of_the_user(target, called=True):
             found = found().crew() if isinstance(found, type) else found()
-    if not isinstance(found, KINDS):
+    if not isinstance(found, Runnable):
         raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
-    definition: Runnable = found
-    return definition
+    return found
 
 
 def of_the_project() -> str | None:
@@ -187,7 +187,7 @@ def _what_there_is(module: ModuleType) -> str:
 
 def _definitions_of(module: ModuleType) -> list[str]:
     found = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
-    return [name for name, value in found if isinstance(value, KINDS) or _may_make_one(value, module)]
+    return [name for name, value in found if isinstance(value, Runnable) or _may_make_one(value, module)]
 
 
 def _may_make_one(value: object, module: ModuleType) -> bool:
@@ -199,7 +199,7 @@ def _may_make_one(value: object, module: ModuleType) -> bool:
     if "return" not in value.__annotations__:
         return not inspect.signature(value).parameters
     says = value.__annotations__["return"]
-    return _is_ready(value) and getattr(says, "__name__", str(says)) in {kind.__name__ for kind in KINDS}
+    return _is_ready(value) and getattr(says, "__name__", str(says)) in {kind.__name__ for kind in KINDS.values()}
 
 
 def _called(found: object) -> str:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crewlite import Agent, CheckpointConfig, Crew, kinds
+from crewlite import CheckpointConfig, kinds
 from crewlite.cli.checkpoint import ways
 from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.exits import Failed
-from crewlite.cli.kinds import Runnable, check_takes, kind_of, name_of, on_model, with_types
+from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
 from crewlite.cli.manner import Manner, manner_options, pairs
 from crewlite.cli.shell import Again
 from crewlite.cli.stage import Stage
 from crewlite.llm.models import named
-from crewlite.runtime.fork import Fork
+from crewlite.runtime.fork import forked_in_memory
 from crewlite.runtime.preview import Preview
 from crewlite.state.entry import STATE
-from crewlite.state.fork import Changes, fork as begin_branch
-from crewlite.state.locate import locate
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
@@ -104,11 +101,11 @@ def fork(
             if only and doubts:
                 raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which is made in a run")
             at = _exactly(opened, run)
-            make = partial(_forked, opened, at, branch, Changes.of(edited, again))
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
+            changes: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again}
             if no_run:
-                takes = find(target).input_names() if target else ()
-                made = make(_typed(stage, run, source, target, given), takes)
+                changes["inputs"] = _typed(stage, run, source, target, given)
+                made = _forked(opened, find(target), source, changes) if target else opened.history.fork(at, **changes)
                 how = ways.on(opened, made, stage.again if target else None)
                 verb = "open" if made.definition["kind"] == STATE else "run"
                 stage.say(f"Made {ways.ref_of(made)}. To {verb} it: {how}")
@@ -119,7 +116,7 @@ def fork(
             given = with_types(definition, given)
             if preview:
                 return stage.output.preview(_foreseen(definition, manner.model, source, edited, again, given))
-            made = make(given, definition.input_names())
+            made = _forked(opened, definition, source, {**changes, "inputs": given})
         stage.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
         stage.manner = replace(manner, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
@@ -127,14 +124,11 @@ def fork(
     return None
 
 
-def _forked(
-    opened: Opened, at: str, branch: str | None, changed: Changes, inputs: dict[str, Any], takes: Iterable[str]
-) -> RunHistory:
-    """Begin a branch at `at`; `takes` are the inputs that its definition takes."""
-    changed = replace(changed, inputs=inputs, takes=frozenset(takes))
-    found = locate(at, opened.location, None, None)
-    made = begin_branch(found, opened.history, branch=branch, operation_id=None, changed=changed)
-    return opened.history.run(f"{made.run_id}/{made.branch}")
+def _forked(opened: Opened, definition: Definition, source: CheckpointConfig, changes: dict[str, Any]) -> RunHistory:
+    """Begin a branch, of a definition that is at hand: it may take inputs that the recorded one did not."""
+    there = definition.fork(source, **changes).bound_at
+    assert isinstance(there, CheckpointConfig)
+    return opened.history.run(str(there.restore_from))
 
 
 def _check_runs(run: RunHistory, instead: str) -> None:
@@ -154,12 +148,11 @@ def _typed(
     return with_types(definition, given)
 
 
-def _foreseen(definition: Runnable, model: str | None, source: CheckpointConfig, *changes: Any) -> Preview:
-    if isinstance(definition, Agent):
+def _foreseen(definition: Definition, model: str | None, source: CheckpointConfig, *changes: Any) -> Preview:
+    if definition.run_kind.takes_messages:
         raise click.UsageError("--preview is for crews and flows; of an agent, what is asked anew is asked")
-    whole = on_model(definition, model) if model else definition
-    fork: Fork[Any] = Fork(whole, type(whole))
-    foreseen: Preview = fork.tried(source, *changes).preview()
+    whole = definition.with_model(model) if model else definition
+    foreseen: Preview = forked_in_memory(whole, source, *changes).preview()
     return foreseen
 
 
@@ -204,7 +197,7 @@ def _exactly(opened: Opened, run: RunHistory) -> str:
     return opened.history.checkpoint(opened.ref).id if newest else str(opened.ref)
 
 
-def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None) -> Runnable:
+def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
     """What the run is of: as named, as the project names it if that fits, else rebuilt from the record.
 
     Raises Failed if it is another, or a flow that nobody has named.
@@ -212,15 +205,15 @@ def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target:
     recorded = run.definition["kind"], run.definition["name"]
     if target is not None:
         definition = find(target)
-        if kind_of(definition) != recorded[0]:
-            raise Failed(f"{_named(run)} is not of {kind_of(definition)} {name_of(definition)} ({target})")
+        if definition.run_kind is not kinds.of(recorded[0]):
+            raise Failed(f"{_named(run)} is not of {definition.run_kind} {definition.run_name} ({target})")
         return definition
     other = ""
     if project := of_the_project():
         definition = find(project)
-        if (kind_of(definition), name_of(definition)) == recorded:
+        if (definition.run_kind.name, definition.run_name) == recorded:
             return definition
-        other = f"pyproject.toml names {kind_of(definition)} {name_of(definition)} ({project}), and this run is of "
+        other = f"pyproject.toml names {definition.run_kind} {definition.run_name} ({project}), and this run is of "
         other += " ".join(recorded)
         stage.again = replace(stage.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
@@ -230,9 +223,8 @@ def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target:
         )
     if other:
         stage.say(f"{other}; it is rebuilt from its record.")
-    kind = Agent if kinds.of(recorded[0]) is kinds.AGENT else Crew
     model = stage.manner.model
-    return kind.from_checkpoint(source, bind={"llm": named(model)} if model else None)
+    return KINDS[recorded[0]].from_checkpoint(source, bind={"llm": named(model)} if model else None)
 
 
 def _named(run: RunHistory) -> str:

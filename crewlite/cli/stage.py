@@ -10,11 +10,11 @@ from typing import IO, Any
 
 import click
 
-from crewlite import Agent, CheckpointConfig
+from crewlite import CheckpointConfig
 from crewlite.cli import questions, stream
 from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, aside
 from crewlite.cli.interrupts import ended_by_signals
-from crewlite.cli.kinds import Runnable, kind_of, on_model
+from crewlite.cli.kinds import Definition
 from crewlite.cli.manner import Manner
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
@@ -23,7 +23,8 @@ from crewlite.errors import AnswerRefused, ChangeUnused, ConfigError, CrewliteEr
 from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
-from crewlite.runtime.kickoff import Progress, followed
+from crewlite.runtime.engine import kickoff_here
+from crewlite.runtime.request import Progress, Request
 from crewlite.state.providers import declares
 
 history = lazy("crewlite.state.history")
@@ -65,7 +66,7 @@ class Stage:
 
     def kickoff(
         self,
-        definition: Runnable,
+        definition: Definition,
         *,
         inputs: Mapping[str, Any] | None = None,
         message: str | None = None,
@@ -76,18 +77,21 @@ class Stage:
     ) -> None:
         """Kick off and print the result. `target` is what the definition was found by."""
         if self.manner.model:
-            definition = on_model(definition, self.manner.model)
+            definition = definition.with_model(self.manner.model)
         self._look_ahead(definition, source, target)
-        options: dict[str, Any] = {"run_id": run_id, "from_checkpoint": source, "resume": resume}
-        options |= {"answers": self.manner.answers, "rerun": self.manner.rerun}
-        shows = stream.told(self.output.out) if self.manner.as_json else watched()
+        given = inputs if message is None else {"messages": message}
+        request = Request(
+            definition.as_inputs(given) if given else None,
+            run_id,
+            source,
+            self.manner.answers,
+            self.manner.rerun,
+            resume,
+            progress=self.progress,
+        )
         try:
-            with shows, followed(self.progress):
-                if isinstance(definition, FlowFunction):
-                    value = definition.kickoff(**inputs or {}, **options)
-                else:
-                    asked = message if isinstance(definition, Agent) else inputs
-                    result = definition.kickoff(asked, **options)  # type: ignore[arg-type]
+            with stream.told(self.output.out) if self.manner.as_json else watched():
+                result = kickoff_here(definition, request)
         except CrewliteError:
             raise
         except Exception as error:  # the border: what a model or a callback of the user raised has ended the run
@@ -97,7 +101,7 @@ class Stage:
             aside("Warning: not everything of this run could be saved.")
         about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
         if isinstance(definition, FlowFunction):
-            self.output.value(value, **about)
+            self.output.value(result, **about)
         else:
             self.output.answer(result.raw, **about)
 
@@ -106,9 +110,9 @@ class Stage:
         if not self.manner.as_json:
             aside(text)
 
-    def _look_ahead(self, definition: Runnable, source: CheckpointConfig | None, target: str | None) -> None:
+    def _look_ahead(self, definition: Definition, source: CheckpointConfig | None, target: str | None) -> None:
         """See whether and how the run can be gone on with, should it be cut."""
-        own, kind = definition.checkpoint, kind_of(definition)
+        own, kind = definition.checkpoint, definition.run_kind
         provider = own.provider if isinstance(own, CheckpointConfig) and source is None else None
         if declares(provider, "in_memory"):
             self._unsaved = f"Nothing is left of it: the {kind} keeps its record in memory."

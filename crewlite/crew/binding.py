@@ -1,14 +1,22 @@
-"""Which task of a crew answers to which recorded one: by name, else by description, else by order."""
+"""Which task of a crew answers to which recorded one, and whether it asks now what was answered.
+
+By name, else by description, else by order.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
-from crewlite.errors import TaskGone
+from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.facts import facts_of
+from crewlite.runtime.questions import Comparison, Drifted, drifted, have_in_common
+from crewlite.state.record import Record
+from crewlite.task.step import ContextItem, FilledTask
 from crewlite.task.task import Task
 
 
@@ -61,6 +69,60 @@ def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, s
                 found[task] = same.popleft()
                 del left[found[task]]
     return found | dict(zip((task for task in tasks if task not in found), left, strict=False))
+
+
+def compare(record: Record, filled: Sequence[FilledTask]) -> Comparison:
+    """What the tasks of a crew ask now, beside what those of its run answered."""
+    recorded = record.run["definition"]["tasks"]
+    addresses = match(recorded, [one.task for one in filled])
+    order = [addresses.get(one.task, "") for one in filled]
+    same_steps = order == [fact["address"] for fact in recorded]
+    return Comparison(tuple(_drifted(record, filled, addresses)), same_steps, frozenset(addresses.values()))
+
+
+def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
+    """Whether tasks have a name or a question in common with what was recorded, masked."""
+    facts, known = record.run["definition"]["tasks"], codec.decode(record.run["inputs"])
+    recorded = [(fact.get("name"), fact["description"]) for fact in facts]
+    if have_in_common(recorded, [(task.name, mask(task.description)) for task in tasks]):
+        return True
+    texts = [(text, _filled(text, known)) for _, text in recorded]
+    return have_in_common(texts, [(mask(one.description), mask(_filled(one.description, inputs))) for one in tasks])
+
+
+def drifted_task(record: Record, address: str, filled: FilledTask, context: Sequence[ContextItem]) -> Drifted | None:
+    """How a finished task is asked something else than it answered; None if it is not."""
+    fingerprint = codec.digest(["task", filled.question(context)])
+    return drifted(record, address, fingerprint, filled.texts, lambda: _recorded_texts(record, address))
+
+
+def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Task, str]) -> Iterator[Drifted]:
+    done: dict[Task, ContextItem] = {}
+    for filled in tasks:
+        task = filled.task
+        address = addresses.get(task, "")
+        context = [done[other] for other in (done if task.context is None else task.context)]
+        if found := drifted_task(record, address, filled, context) if address else None:
+            yield found
+        text = record.value(address)["raw"] if address in record.outcomes and address else ""
+        done[task] = ContextItem(address, task.title, text)
+
+
+def _recorded_texts(record: Record, address: str) -> dict[str, str]:
+    """The texts of a task whose outcome was recorded without them, from the definition of that time."""
+    for fact in record.definition_of(address).get("tasks", ()):
+        if fact["address"] == address:
+            inputs = codec.decode(record.inputs_of(address))
+            texts = {name: fact.get(name) for name in ("description", "expected_output")}
+            return {name: _filled(text, inputs) for name, text in texts.items() if isinstance(text, str)}
+    return {}
+
+
+def _filled(text: str, inputs: Mapping[str, Any]) -> str:
+    try:
+        return templates.fill(text, inputs, where="")
+    except MissingInput:
+        return text
 
 
 def _address(task: Task, counts: dict[str, int]) -> str:

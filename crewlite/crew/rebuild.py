@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
-from crewlite.runtime.kickoff import FromCheckpoint
-from crewlite.runtime.rebuild import Bind, Draft, Found, Rebuild, find
+from crewlite.crew.crew import Crew
+from crewlite.runtime.rebuild import Draft, Found, Rebuild, find
+from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.task.task import Task
 
-if TYPE_CHECKING:
-    from crewlite.crew.crew import Crew
-
-C = TypeVar("C", bound="Crew")
+C = TypeVar("C", bound=Crew)
 
 
 def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:

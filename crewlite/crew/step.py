@@ -1,89 +1,157 @@
-"""A crew as a step: its tasks in order, each given what it builds on."""
+"""A crew at work: its tasks in order, each given what it builds on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewlite import durable, events, kinds
-from crewlite.agent.agent import Agent
 from crewlite.codec import decode
-from crewlite.crew.binding import match
-from crewlite.crew.drift import Cast, answered, compare, kept
+from crewlite.crew.binding import compare, drifted_task, match
+from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import Drift, Scope, Stamp, Step
 from crewlite.errors import MissingInput
-from crewlite.llm.call import ways
+from crewlite.llm.base import with_fallbacks
 from crewlite.runtime.frame import Frame
+from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
 from crewlite.state.addresses import around
 from crewlite.task.output import TaskOutput
-from crewlite.task.step import Filled, Given, task_step
+from crewlite.task.step import Assignment, ContextItem, FilledTask, task_step
 from crewlite.task.task import Task
 from crewlite.usage import Usage
 
-if TYPE_CHECKING:
-    from crewlite.crew.crew import Crew
+_SHOWN = ("description", "expected_output")  # texts of its question that a task's output tells
 
 
-def crew_step(crew: Crew, cast: Cast, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
-    """The step. In a run of its own the tasks keep their recorded addresses and the result is made from the record."""
+@dataclass(frozen=True, slots=True)
+class Kickoff:
+    """A crew with its tasks filled in. In a run of its own they keep their recorded addresses."""
 
-    async def act() -> CrewOutput:
-        outputs = await _tasks(cast, inputs, run)
-        return _result(outputs, run, _drifted_here())
+    crew: Crew
+    assignments: Sequence[Assignment]
+    filled: Sequence[FilledTask]
+    inputs: dict[str, Any]
+    run: Run | None
+    """None if the crew is a step of somebody else's run."""
 
-    return Step(
-        kind=kinds.CREW,
-        name=crew.name,
-        work=act,
-        question=question(crew, cast, inputs),
-        voice=_Voice(crew, inputs),
-        encode=lambda result: _encode(result, cast, inputs, run),
-        decode=lambda data: _decode(data, cast, inputs, run),
-        with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
-    )
+    def step(self, question: Any) -> Step[CrewOutput]:
+        """The step."""
+        return Step(
+            kind=kinds.CREW,
+            name=self.crew.name,
+            work=self._work,
+            question=question,
+            voice=_Voice(self.crew, self.inputs),
+            encode=self._encode,
+            decode=self._decode,
+            with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
+        )
+
+    async def _work(self) -> CrewOutput:
+        """Every task in order. What a fork's inputs have changed, and what builds on it, does not answer as before."""
+        scope, run = durable.scope(), self.run
+        addresses = self._addresses()
+        earlier = [decode(inputs) for _, inputs in run.record.earlier_inputs] if run else []
+        edited = run.record.edited | around(run.record.edited) if run else frozenset()
+        done: dict[Task, ContextItem] = {}
+        changed: set[Task] = set()
+        outputs = []
+        if not scope.dry:
+            await self._ready(addresses)
+        for number, (assignment, filled) in enumerate(zip(self.assignments, self.filled, strict=True)):
+            task = assignment.task
+            address = addresses[number] if addresses else scope.take("task", task.name)
+            wanted = done if task.context is None else task.context
+            context = [done[other] for other in wanted]
+            asks_other = any(_asked(assignment, other) != filled.asked() for other in earlier)
+            if asks_other or not changed.isdisjoint(wanted) or address in edited:
+                changed.add(task)
+            drift = _drift(scope, address, changed=task in changed or run is None)
+            output = await scope.step(task_step(filled, context, address=address, drift=drift))
+            done[task] = ContextItem(address, task.title, output.raw)
+            was = None
+            if isinstance(scope, Frame) and address in scope.drifted:
+                was = drifted_task(scope.run.record, address, filled, context)
+            outputs.append(_answered(output, was))
+        return self._result(outputs, scope.drifted if isinstance(scope, Frame) else ())
+
+    async def _ready(self, addresses: Sequence[str]) -> None:
+        """See that every model which is still to be asked can be, before the first one is paid."""
+        done = self.run.record.outcomes if self.run else {}
+        left = [one.llm for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
+        for model in {id(model): model for llm in left for model in with_fallbacks(llm)}.values():
+            await model.ready()
+
+    def _addresses(self) -> list[str]:
+        """Where the tasks are recorded; none if the crew is a step of somebody else's run."""
+        return [fact["address"] for fact in self.run.record.run["definition"]["tasks"]] if self.run else []
+
+    def _result(self, outputs: Sequence[TaskOutput], drifted: Sequence[str]) -> CrewOutput:
+        last = outputs[-1]
+        return CrewOutput(
+            raw=last.raw,
+            pydantic=last.pydantic,
+            json_dict=last.json_dict,
+            tasks_output=tuple(outputs),
+            token_usage=Usage(),
+            run_id=self.run.run_id if self.run else None,
+            durability=self.run.durability if self.run else "off",
+            drifted=tuple(drifted),
+        )
+
+    def _encode(self, result: CrewOutput) -> Any:
+        """As the root of a run: only which tasks; what they said is recorded already."""
+        if self.run:
+            return {"tasks": self._addresses()}
+        data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]}
+        if not result.drifted:
+            return data
+        others = {}
+        for number, (filled, output) in enumerate(zip(self.filled, result.tasks_output, strict=True)):
+            texts = {name: getattr(output, name) for name in _SHOWN}
+            if other := {name: text for name, text in texts.items() if text != filled.texts[name]}:
+                others[str(number)] = other
+        return data | {"drifted": list(result.drifted), "answered": others}
+
+    def _decode(self, data: Any) -> CrewOutput:
+        if self.run is None:
+            made = [
+                filled.output_of({"raw": raw}).model_copy(update=data.get("answered", {}).get(str(number), {}))
+                for number, (filled, raw) in enumerate(zip(self.filled, data["outputs"], strict=True))
+            ]
+            return self._result(made, data.get("drifted", ()))
+        record = self.run.record
+        others = {drifted.address: drifted for drifted in compare(record, self.filled).drifted}
+        recorded = record.run["definition"]["tasks"]
+        filled = {one.task: one for one in self.filled}
+        live = {address: filled[task] for task, address in match(recorded, list(filled)).items()}
+        outputs = []
+        for fact in recorded:
+            value, one = record.value(fact["address"]), live.get(fact["address"])
+            if one:
+                outputs.append(_answered(one.output_of(value), others.get(fact["address"])))
+            else:
+                about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
+                outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"]))
+        inner = [at for fact in recorded for at in record.outcomes[fact["address"]].drifted]
+        return self._result(outputs, [*others, *inner])
 
 
-def question(crew: Crew, cast: Cast, inputs: dict[str, Any]) -> list[Any]:
-    """What a crew is asked: its tasks, filled in. What they build on is each task's own question."""
-    return [crew.name, *(Filled.of(task, agent, inputs).asked() for task, agent, _ in cast)]
+def _answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
+    """A task's output with the texts that it answers."""
+    texts = {name: drifted.answered[name] for name in _SHOWN if name in drifted.answered} if drifted else {}
+    return output.model_copy(update=texts) if texts else output
 
 
-async def _tasks(cast: Cast, inputs: dict[str, Any], run: Run | None) -> list[TaskOutput]:
-    """Every task in order. What a fork's inputs have changed, and what builds on that, does not answer as it did."""
-    scope = durable.scope()
-    addresses = [fact["address"] for fact in run.record.run["definition"]["tasks"]] if run else None
-    earlier = [decode(inputs) for _, inputs in run.record.earlier_inputs] if run else []
-    edited = run.record.edited | around(run.record.edited) if run else frozenset()
-    done: dict[Task, Given] = {}
-    changed: set[Task] = set()
-    outputs = []
-    if not scope.dry:
-        await _ready(cast, addresses, run)
-    for number, (task, agent, llm) in enumerate(cast):
-        address = addresses[number] if addresses else scope.take("task", task.name)
-        wanted = done if task.context is None else task.context
-        context = [done[other] for other in wanted]
-        filled = Filled.of(task, agent, inputs)
-        asks_other = any(_asked(task, agent, other) != filled.asked() for other in earlier)
-        if asks_other or not changed.isdisjoint(wanted) or address in edited:
-            changed.add(task)
-        drift = _drift(scope, address, changed=task in changed or run is None)
-        output = await scope.step(task_step(filled, llm, context, address=address, drift=drift))
-        done[task] = Given(address, task.title, output.raw)
-        was = None
-        if isinstance(scope, Frame) and address in scope.drifted:
-            was = kept(scope.run.record, address, filled, context)
-        outputs.append(answered(output, was))
-    return outputs
-
-
-def _drifted_here() -> tuple[str, ...]:
-    """The steps in the crew that is running whose answers were kept, though they are asked something else."""
-    scope = durable.scope()
-    return tuple(scope.drifted) if isinstance(scope, Frame) else ()
+def _asked(assignment: Assignment, inputs: dict[str, Any]) -> Any:
+    """What a task asked with other inputs; None if they would not do."""
+    try:
+        return assignment.filled(inputs).asked()
+    except MissingInput:
+        return None
 
 
 def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
@@ -98,77 +166,6 @@ def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
         return "keep"
     other_inputs = record.inputs_of(address) != record.run["inputs"]
     return "again" if other_inputs or record.edited else "configured"
-
-
-async def _ready(cast: Cast, addresses: list[str] | None, run: Run | None) -> None:
-    """See that every model which is still to be asked can be, before the first one is paid."""
-    done = run.record.outcomes if run and addresses else {}
-    left = [llm for n, (_, _, llm) in enumerate(cast) if not addresses or addresses[n] not in done]
-    for model in {id(model): model for llm in left for model in ways(llm)}.values():
-        await model.ready()
-
-
-def _asked(task: Task, agent: Agent, inputs: dict[str, Any]) -> Any:
-    """What a task asked with other inputs; None if they would not do."""
-    try:
-        return Filled.of(task, agent, inputs).asked()
-    except MissingInput:
-        return None
-
-
-def _result(outputs: list[TaskOutput], run: Run | None, drifted: Sequence[str]) -> CrewOutput:
-    last = outputs[-1]
-    return CrewOutput(
-        raw=last.raw,
-        pydantic=last.pydantic,
-        json_dict=last.json_dict,
-        tasks_output=tuple(outputs),
-        token_usage=Usage(),
-        run_id=run.run_id if run else None,
-        durability=run.durability if run else "off",
-        drifted=tuple(drifted),
-    )
-
-
-def _encode(result: CrewOutput, cast: Cast, inputs: dict[str, Any], run: Run | None) -> Any:
-    """As the root of a run: only which tasks; what they said is recorded already."""
-    if run:
-        return {"tasks": [fact["address"] for fact in run.record.run["definition"]["tasks"]]}
-    data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]}
-    if not result.drifted:
-        return data
-    others = {}
-    for number, ((task, agent, _), output) in enumerate(zip(cast, result.tasks_output, strict=True)):
-        asked = Filled.of(task, agent, inputs).texts
-        if other := {name: getattr(output, name) for name, text in asked.items() if getattr(output, name) != text}:
-            others[str(number)] = other
-    return data | {"drifted": list(result.drifted), "answered": others}
-
-
-def _decode(data: Any, cast: Cast, inputs: dict[str, Any], run: Run | None) -> CrewOutput:
-    if run is None:
-        made = [
-            Filled.of(task, agent, inputs)
-            .output_of({"raw": raw})
-            .model_copy(update=data.get("answered", {}).get(str(number), {}))
-            for number, ((task, agent, _), raw) in enumerate(zip(cast, data["outputs"], strict=True))
-        ]
-        return _result(made, None, data.get("drifted", ()))
-    others = {drifted.address: drifted for drifted in compare(run.record, cast, inputs).drifted}
-    recorded = run.record.run["definition"]["tasks"]
-    live = {address: task for task, address in match(recorded, [task for task, _, _ in cast]).items()}
-    agents = {task: agent for task, agent, _ in cast}
-    outputs = []
-    for fact in recorded:
-        value, task = run.record.value(fact["address"]), live.get(fact["address"])
-        if task:
-            output = Filled.of(task, agents[task], inputs).output_of(value)
-            outputs.append(answered(output, others.get(fact["address"])))
-        else:
-            about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
-            outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"]))
-    inner = [at for fact in recorded for at in run.record.outcomes[fact["address"]].drifted]
-    return _result(outputs, run, [*others, *inner])
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class NonDeterminism(RunMismatch):
 
 
 class RunCancelled(CrewliteError, RuntimeError):
-    """Somebody stopped the run: `FlowHandle.cancel`, `History.cancel`, `crewlite checkpoint cancel`."""
+    """Somebody stopped the run: `RunHandle.cancel`, `History.cancel`, `crewlite checkpoint cancel`."""
 
     code = "run_cancelled"
     ends_run = True

@@ -3,11 +3,11 @@
 from crewlite.coming_from import missing_import
 from crewlite.durable import bound
 from crewlite.flow.function import FlowFunction, flow
-from crewlite.flow.handle import FlowHandle
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
 from crewlite.runtime.executors import Executor, Job
 from crewlite.runtime.future import StepFuture, StepFutures
+from crewlite.runtime.handle import RunHandle as FlowHandle
 from crewlite.runtime.human import ask
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import cache
 from typing import Any, Literal, Protocol
 
@@ -219,3 +219,14 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     if not isinstance(reply, LLMReply):
         raise LLMError(f"{model} returned {an(type(reply).__name__)}; wanted text, a ToolCall, several, or an LLMReply")
     return reply
+
+
+def with_fallbacks(llm: BaseLLM) -> Iterator[BaseLLM]:
+    """The model and all its fallbacks, theirs included, in the order in which they are asked; each once."""
+    seen, left = set[int](), [llm]
+    while left:
+        model = left.pop()
+        if id(model) not in seen:
+            seen.add(id(model))
+            yield model
+            left.extend(reversed(model.fallbacks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from crewlite import codec, durable, events, kinds
 from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
-from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply
+from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
 from crewlite.recovery import DEFAULT, Ladder
 from crewlite.usage import Usage
 
@@ -66,7 +66,7 @@ def ask(
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> Awaitable[LLMReply]:
     """Ask a model, then its fallbacks, and wait for a whole reply; from the record if this call was answered before."""
-    snapshot, models = tuple(messages), tuple(ways(llm))
+    snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     ladder = Ladder(len(models), DEFAULT)
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
 
@@ -98,17 +98,6 @@ def ask(
         intends=intends,
     )
     return durable.scope().step(step)
-
-
-def ways(llm: BaseLLM) -> Iterator[BaseLLM]:
-    """The model and all its fallbacks, theirs included, in the order in which they are asked; each once."""
-    seen, left = set[int](), [llm]
-    while left:
-        model = left.pop()
-        if id(model) not in seen:
-            seen.add(id(model))
-            yield model
-            left.extend(reversed(model.fallbacks))
 
 
 async def ask_once(

@@ -6,18 +6,21 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
-from crewlite import background, durable, events
-from crewlite.durable import Stamp, Step
-from crewlite.errors import BranchConflictError
+from crewlite import background, durable, events, kinds
+from crewlite.durable import Stamp
+from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
+from crewlite.events.console import shown
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.kickoff import Request, Root, drive, inside
+from crewlite.runtime.handle import RunHandle
+from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plan import Plan, check_one_store, plan
+from crewlite.runtime.preview import Preview, preview as foresee
+from crewlite.runtime.request import Finished, Request
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -33,7 +36,10 @@ from crewlite.runtime.resumption import (
     tell_stored,
     told,
 )
+from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
+from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.sync_bridge import run_sync
 from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
 from crewlite.state.bring import brought
@@ -46,34 +52,77 @@ from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.take import claimed, taken, taken_new
 
-T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
+T = TypeVar("T")
 Begun = tuple[Run, dict[str, Any]]
 
 
-async def kickoff(root: Root[T], request: Request) -> T:
+def kickoff_here(definition: Runnable[R], request: Request) -> R:
+    """`kickoff`, for code that blocks until the run has ended."""
+    how_to_go_on = partial(request.how_to_go_on, definition.run_kind.name)
+    return run_sync("kickoff", partial(kickoff, definition, request), how_to_go_on)
+
+
+def preview_here(definition: Runnable[Any], request: Request) -> Preview:
+    """`preview`, for code that blocks until it is known."""
+    return run_sync("preview", partial(preview, definition, request), lambda: "Nothing was changed.")
+
+
+def submit(definition: Runnable[R], request: Request) -> RunHandle[R]:
+    """Begin the run that is asked for and go on. Raises what `kickoff` raises before a run begins."""
+    name, kind = definition.run_name, definition.run_kind
+    if durable.scope().loop is not None:
+        instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
+        raise ConfigError(
+            f"{name}.submit(...) was called inside a run, and begins another: call {instead} then part of this run"
+        )
+    if background.on_loop_thread():
+        raise OnLoopThread("submit", "await akickoff()")
+    return RunHandle(f"{kind} {name!r}", request.progress, partial(kickoff, definition, request))
+
+
+async def kickoff(definition: Runnable[R], request: Request) -> R:
     """Start a run, go on with one, or return the stored result of one that has finished."""
+    request, progress = request.going_on_from(definition.bound_at), request.progress
+    root = definition.as_root(request)
+    with shown(root.verbose or request.verbose, lambda: progress.run_id, lambda: progress.address):
+        return definition.as_result(await _finished(root, request))
+
+
+async def preview(definition: Runnable[Any], request: Request) -> Preview:
+    """What `kickoff` would do. Reads the disk; does no step and writes nothing."""
+    request = request.going_on_from(definition.bound_at)
+    return await foresee(definition.as_root(request), request)
+
+
+async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope = durable.scope()
     if not isinstance(scope, Frame):
         return await _run(root, request, plan(root, request))
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         check_one_store((root.setting, *root.inner), scope.run.config)
         root.check(request.inputs or {})
-        return await inside(scope, root, request, root.step(dict(request.inputs or {}), None))
-    return await inside(scope, root, request, _of_its_own(root, request, decided), own=True)
+        return Finished(await inside(scope, root, request, root.step(dict(request.inputs or {}), None)))
+    return await _of_its_own(scope, root, request, decided)
 
 
-def _of_its_own(root: Root[T], request: Request, decided: Plan) -> Step[T]:
+async def _of_its_own(scope: Frame, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """A kickoff with a store, inside a run without one: a run of its own, whose usage the outer run counts."""
+    ended: list[Finished[T]] = []
 
     async def work() -> T:
         token = durable.leave()
         try:
-            return await _run(root, request, decided)
+            ended.append(await _run(root, request, decided))
         finally:
             durable.back(token)
+        return ended[-1].value
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
-    return replace(step, work=work, voice=_Silent(root.holds[0]), usage=lambda _: paid.usage.to_record(), remedies=None)
+    usage = lambda _: paid.usage.to_record()  # noqa: E731 - it is known when the run has ended
+    silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, remedies=None)
+    value = await inside(scope, root, request, silent, own=True)
+    return replace(ended[-1], value=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +141,7 @@ class _Silent:
         return None
 
 
-async def _run(root: Root[T], request: Request, decided: Plan) -> T:
+async def _run(root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     config = decided.config
     secrets = secrets_of(root, config)
     if config is None:
@@ -100,9 +149,9 @@ async def _run(root: Root[T], request: Request, decided: Plan) -> T:
     else:
         run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
     run.config = decided.own
-    result = await drive(root, run, inputs, decided.setting, request.progress, lambda run: _going_on(root, run))
-    request.progress.durability = run.durability
-    return result
+    value = await drive(root, run, inputs, decided.setting, request.progress)
+    request.progress.durability = run.durability  # only now, as the last save may have failed
+    return Finished(value, request.progress.usage, run.durability, run.run_id)
 
 
 async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
@@ -161,7 +210,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "branch": journal.branch,
         "uid": new_id(),
         "identity": root.identity,
-        "definition": journal.secrets.mask_data(root.definition),
+        "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
     in_doubt(journal.record, request.answers or ())
@@ -181,7 +230,7 @@ async def _resume(
 ) -> Begun:
     """A run that was recorded, from where it stopped."""
     record = journal.record
-    with _announced(root.holds[0], journal, target):
+    with _announced(root.source, journal, target):
         inputs, others = inputs_of(root, request, journal)
         drifted = None if others else kept_result(root, journal, inputs, config)
         finished = drifted is not None
@@ -212,21 +261,6 @@ async def _resume(
     return run, inputs
 
 
-def _going_on(root: Root[Any], run: Run) -> Run:
-    """The same run, as if it had been kicked off again: it waited for people, who have answered since."""
-    record = run.record
-    return Run(
-        run.journal,
-        run.subscriber,
-        on_drift=run.on_drift,
-        superseded=run.superseded,
-        answers=run.answers,
-        config=run.config,
-        doubts=in_doubt(record, ()),
-        **lived(root, record),
-    )
-
-
 @contextlib.contextmanager
 def _announced(source: object, journal: Journal, target: Located) -> Iterator[None]:
     """Tell that a record is taken up, and what comes of it."""
@@ -246,4 +280,4 @@ def _announced(source: object, journal: Journal, target: Located) -> Iterator[No
 
 
 def _subscriber(root: Root[Any], config: CheckpointConfig | None, *, asleep: bool = False) -> CheckpointSubscriber:
-    return CheckpointSubscriber(root.natural, config.max_checkpoints if config else None, asleep)
+    return CheckpointSubscriber(root.default_events, config.max_checkpoints if config else None, asleep)

@@ -20,7 +20,7 @@ class StepFuture(Generic[T]):
     """The result of a step that was begun: `await` it, or, in code that is no coroutine, ask for its `result()`."""
 
     def __init__(self, scope: Scope, step: Step[T]) -> None:
-        self._scope = scope
+        self._scope, self._name = scope, f"{step.kind.title.capitalize()} {step.name!r}"
         self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._done.set_running_or_notify_cancel()  # whoever waits may be cancelled, and the step goes on
         self._task: asyncio.Task[T] | None = None
@@ -38,6 +38,12 @@ class StepFuture(Generic[T]):
             raise OnLoopThread("result", "await the future itself")
         try:
             return self._done.result(timeout)
+        except TimeoutError:
+            if self._done.done():  # the step itself has raised it
+                raise
+            raise TimeoutError(
+                f"{self._name} has not ended within {timeout:g} s; it goes on. Wait longer with result()"
+            ) from None
         finally:
             loop.call_soon_threadsafe(self._told)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from crewlite.errors import ConfigError
 from crewlite.events.console import terminal
-from crewlite.runtime.kickoff import Request, Root
+from crewlite.runtime.request import Request
+from crewlite.runtime.root import Root
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.subscriber import Setting
@@ -65,7 +66,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
         )
     if request.resume and config is None:
         raise ConfigError(f"resume=True goes on with a recorded run, but this {root.kind} keeps none: checkpoint=True")
-    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.silent:
+    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.never_emitted:
         events = ", ".join(config.on_events)
         log.warning(
             "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name

@@ -22,8 +22,8 @@ from crewlite.runtime.drift import check_none_missed, kept_answers
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
-from crewlite.runtime.kickoff import Request, Root
 from crewlite.runtime.plan import plan
+from crewlite.runtime.request import Request
 from crewlite.runtime.resumption import (
     branch_for,
     check_newest,
@@ -33,6 +33,7 @@ from crewlite.runtime.resumption import (
     lived,
     secrets_of,
 )
+from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
@@ -84,8 +85,10 @@ class Preview:
 
 async def preview(root: Root[Any], request: Request) -> Preview:
     """Say what this kickoff would do. Reads the disk; does no step and writes nothing."""
+    if request.answers or request.rerun or request.resume:
+        raise ConfigError("preview takes no answers, rerun and resume: it says what a kickoff without them would do")
     config = plan(root, request).config
-    if config is None or config.restore_from is None:
+    if config is None or (config.restore_from is None and request.run_id is None):
         raise ConfigError(
             f"preview is told nothing to go on from: {root.kind}.fork(ref).preview(), or preview(from_checkpoint=ref)"
         )

@@ -6,9 +6,11 @@ reads a store, waits or writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from crewlite.state.record import Record
 
 OnDrift = Literal["keep", "rerun", "error"]
 Verdict = Literal["stored", "go on", "refused", "drifted"]
@@ -51,6 +53,42 @@ class Comparison:
     """Whether it asks for the same steps in the same order."""
     compared: frozenset[str] = frozenset()
     """The steps that were compared: those of them that are not in `drifted` answer what they are asked now."""
+
+
+def drifted(
+    record: Record,
+    address: str,
+    fingerprint: str,
+    texts: Mapping[str, str],
+    recorded_texts: Callable[[], Mapping[str, str]],
+) -> Drifted | None:
+    """How a finished step is asked something else than it answered; None if it is not, or has not finished.
+
+    `fingerprint` and `texts` are of what it is asked now; `recorded_texts` finds those of what it answered where they
+    were not recorded with the answer.
+    """
+    outcome = record.outcomes.get(address)
+    if outcome is None or outcome.edited or outcome.fingerprint == fingerprint:
+        return None
+    return Drifted(address, outcome.question or recorded_texts(), texts)
+
+
+def decide_result(
+    record: Record, now: Comparison, fingerprint: str, on_drift: OnDrift | None
+) -> tuple[Verdict, tuple[Drifted, ...]]:
+    """What a kickoff does about the recorded result, if there is one, and the drifted steps that are the reason.
+
+    `fingerprint` is of what the root step is asked now. Of a stored result, the drifted steps are those whose answers
+    it keeps, also those that were kept when it was made.
+    """
+    outcome = record.outcomes.get("")
+    if outcome is None:
+        return "go on", ()
+    same_result = outcome.fingerprint == fingerprint
+    if not same_result and record.inputs_of("") != record.run["inputs"]:
+        return "go on", ()
+    kept = now.drifted or tuple(Drifted(at, {}, {}) for at in outcome.drifted if at not in now.compared)
+    return decide(replace(now, drifted=kept), on_drift, same_result=same_result), kept
 
 
 def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:

@@ -7,7 +7,7 @@ plain field, or the definition refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.llm.models import of_settings
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
-from crewlite.runtime.kickoff import FromCheckpoint
+from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.secrets import MASK
 from crewlite.state.bring import is_elsewhere
 from crewlite.state.config import CheckpointConfig
@@ -28,7 +28,6 @@ from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
 
 D = TypeVar("D", bound=Described)
-Bind = Mapping[str, Any] | Sequence[Any] | None
 _UNSET = object()
 _WANTED = {
     "llm": "the model {!r}",

@@ -18,8 +18,9 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
-from crewlite.runtime.kickoff import Request, Root
-from crewlite.runtime.questions import Drifted, decide, is_another
+from crewlite.runtime.questions import Drifted, decide_result, is_another
+from crewlite.runtime.request import Request
+from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.addresses import is_question, outers
 from crewlite.state.answer import given
@@ -45,7 +46,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
 
 def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
     """What a run of this must not tell."""
-    return Secrets.of(*root.holds, extra={*root.redact, *((config and config.redact) or ())})
+    return Secrets.of(*root.secret_sources, extra={*root.redact, *((config and config.redact) or ())})
 
 
 def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -97,7 +98,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
                 raise InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch)
             if forked:
-                check_taken(record, request.inputs, asked_for(root.definition) or ())
+                check_taken(record, request.inputs, asked_for(root.facts()) or ())
             others = {"inputs": coded}
         inputs = given
     root.check(inputs)
@@ -112,25 +113,18 @@ def kept_result(
     None if there is no result, or it is not returned: then the run goes on with what has changed. Raises
     QuestionsChanged, TaskDrifted.
     """
-    record = journal.record
-    outcome = record.outcomes.get("")
-    if outcome is None:
+    record, mask = journal.record, journal.secrets.mask
+    if not record.finished:
         return None
-    same_result = outcome.fingerprint == digest([root.kind, root.asks(inputs)])
-    if not same_result and record.inputs_of("") != record.run["inputs"]:
-        return None
-    now = root.compare(record, inputs)
-    mask = journal.secrets.mask
-    drifted = tuple(replace(one, asked={k: mask(text) for k, text in one.asked.items()}) for one in now.drifted)
-    if not drifted:
-        drifted = tuple(Drifted(address, {}, {}) for address in outcome.drifted if address not in now.compared)
-    verdict = decide(replace(now, drifted=drifted), config.on_drift, same_result=same_result)
+    fingerprint = digest([root.kind, root.question(inputs)])
+    verdict, found = decide_result(record, root.compare(record, inputs), fingerprint, config.on_drift)
+    drifted = [replace(one, asked={name: mask(text) for name, text in one.asked.items()}) for one in found]
     if verdict == "drifted":
         raise TaskDrifted(journal.run_id, drifted[0].address, str(drifted[0]))
     if verdict == "refused":
         changed = {one.address: str(one) for one in drifted}
         raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
-    return drifted if verdict == "stored" else None
+    return tuple(drifted) if verdict == "stored" else None
 
 
 def tell_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
@@ -166,12 +160,9 @@ def _after(record: Record, located: Located) -> list[str]:
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
     """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
-    record, facts = journal.record, CommitParts()
-    if root.rebind:
-        now = journal.secrets.mask_data(root.rebind(record.run, frozenset(record.outcomes)))
-        if now != record.run["definition"]:
-            facts["definition"] = now
-    return facts
+    record = journal.record
+    now = journal.secrets.mask_data(root.facts_now(record.run, frozenset(record.outcomes)))
+    return {} if now == record.run["definition"] else {"definition": now}
 
 
 def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
 
+from crewlite.durable import Durability
 from crewlite.errors import NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
@@ -21,10 +22,6 @@ from crewlite.state.journal import Journal
 from crewlite.state.record import Record
 from crewlite.state.runtime import Moment, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
-
-Durability = Literal["sync", "async", "degraded", "off"]
-"""sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
-something could not be saved, or only late. off: no store."""
 
 
 class BegunCalls:

@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite.codec import digest, encode
 from crewlite.errors import JournalCorrupt
-from crewlite.runtime.kickoff import Root
+from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.lineage import whole

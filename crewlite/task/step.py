@@ -24,25 +24,21 @@ from crewlite.tools.base import is_async
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """A task with its placeholders filled in."""
+class Assignment:
+    """A task with who does it, on which model."""
 
     task: Task
     agent: Agent
-    description: str
-    expected_output: str
-    output_file: str | None
-    role: str
-    goal: str
-    backstory: str
+    llm: BaseLLM
 
-    @classmethod
-    def of(cls, task: Task, agent: Agent, inputs: Mapping[str, Any]) -> Filled:
-        """Fill in the inputs. Raises MissingInput."""
+    def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
+        """The task with its placeholders filled in. Raises MissingInput."""
+        task, agent = self.task, self.agent
         where, who = f"Task {task.title!r}", f"Agent {agent.role!r}"
-        return cls(
+        return FilledTask(
             task,
             agent,
+            self.llm,
             templates.fill(task.description, inputs, where=where),
             templates.fill(task.expected_output, inputs, where=where),
             templates.fill(task.output_file, inputs, where=where) if task.output_file else None,
@@ -51,20 +47,36 @@ class Filled:
             templates.fill(agent.backstory, inputs, where=who),
         )
 
+
+@dataclass(frozen=True, slots=True)
+class FilledTask:
+    """An assignment with its placeholders filled in."""
+
+    task: Task
+    agent: Agent
+    llm: BaseLLM
+    description: str
+    expected_output: str
+    output_file: str | None
+    role: str
+    goal: str
+    backstory: str
+
     def asked(self) -> list[Any]:
         """What is asked of whom, and in which shape, as plain JSON."""
         shape = self.task.shape
         who = [self.role, self.goal, self.backstory]
         return [self.description, self.expected_output, shape.schema if shape else None, who]
 
-    def question(self, context: Sequence[Given]) -> list[Any]:
+    def question(self, context: Sequence[ContextItem]) -> list[Any]:
         """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
-        return [*self.asked(), [[given.address, codec.digest(given.text)] for given in context]]
+        return [*self.asked(), [[item.address, codec.digest(item.text)] for item in context]]
 
     @property
     def texts(self) -> dict[str, str]:
         """Texts of the question that are recorded with the answer."""
-        return {"description": self.description, "expected_output": self.expected_output}
+        texts = {"description": self.description, "expected_output": self.expected_output}
+        return texts | {"role": self.role, "goal": self.goal, "backstory": self.backstory}
 
     def output(self, answer: Answer) -> TaskOutput:
         """The answer as the task's output."""
@@ -88,7 +100,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ContextItem:
     """An output that a task is given as context."""
 
     address: str
@@ -97,15 +109,15 @@ class Given:
 
 
 def task_step(
-    filled: Filled, llm: BaseLLM, context: Sequence[Given], *, address: str | None, drift: Drift
+    filled: FilledTask, context: Sequence[ContextItem], *, address: str | None, drift: Drift
 ) -> Step[TaskOutput]:
-    """The step. Its question: see Filled.question."""
+    """The step. Its question: see FilledTask.question."""
     task = filled.task
 
     async def act() -> TaskOutput:
         if filled.output_file:  # before the model is paid
             await background.in_thread(_check_file, Path(filled.output_file), f"Task {task.title!r}")
-        output = filled.output(await _agent(filled, llm, context))
+        output = filled.output(await _agent(filled, context))
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
         if task.callback:
@@ -118,7 +130,7 @@ def task_step(
         work=act,
         question=filled.question(context),
         texts=filled.texts,
-        voice=_TaskVoice(task, filled, tuple(given.address for given in context)),
+        voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
         encode=lambda output: {"raw": output.raw, "agent": output.agent},
         decode=filled.output_of,
         blank=lambda: filled.output(Answer("")),
@@ -129,7 +141,7 @@ def task_step(
     )
 
 
-async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answer:
+async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
     """Let the agent answer, and say so."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
     tools = (*agent.tools, *task.tools)
@@ -147,7 +159,7 @@ async def _agent(filled: Filled, llm: BaseLLM, context: Sequence[Given]) -> Answ
     job = Work(
         agent,
         filled.role,
-        llm,
+        filled.llm,
         tools,
         opening,
         agent.max_iter,
@@ -224,7 +236,7 @@ def _write(path: Path, text: str) -> None:
 @dataclass(frozen=True, slots=True)
 class _TaskVoice:
     source: Task
-    filled: Filled
+    filled: FilledTask
     context: tuple[str, ...]
 
     def started(self, stamp: Stamp) -> events.TaskStartedEvent:

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from crewlite import background, codec, disk, durable
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall
-from crewlite.llm.call import ask_once, ways
+from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, with_fallbacks
+from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
 from crewlite.secrets import Secrets
 from crewlite.usage import Usage
@@ -58,7 +58,7 @@ class RecordedLLM(BaseLLM):
         super().__init__(source.model if source else "recorded")
         self._source = source
         self._tape = _Tape(Path(path))
-        self.fallbacks = tuple(self._beside(spare) for spare in list(ways(source))[1:]) if source else ()
+        self.fallbacks = tuple(self._beside(spare) for spare in list(with_fallbacks(source))[1:]) if source else ()
 
     def _beside(self, fallback: BaseLLM) -> RecordedLLM:
         """The same file, for a fallback; those that it has itself are known already."""
@@ -109,7 +109,7 @@ class RecordedLLM(BaseLLM):
         context = context | {"response_schema": schema, "on_chunk": told}
         reply = await ask_once(self._source, messages, tools, context)
         line = _line(asked, reply, reply.model or self._source.model, streamed=bool(told and told.any))
-        own, run = Secrets.of(*ways(self._source)), durable.scope()
+        own, run = Secrets.of(*with_fallbacks(self._source)), durable.scope()
         line = _masked(line, lambda text: run.mask(own.mask(text)))
         return await background.in_thread(self._tape.add, line | {"key": key})
 

@@ -13,7 +13,7 @@ from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, 
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
-from crewlite.runtime.fork import Fork
+from crewlite.runtime.fork import forked_in_memory
 from crewlite.state import InMemoryProvider
 from crewlite.state.answer import Typed
 from crewlite.testing import ScriptedLLM
@@ -239,7 +239,7 @@ def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
     sums.kickoff(1, run_id="r")
     sums.fork("r", branch="b")
     (location / "journal" / "r" / "b.jsonl").write_text("no journal\n")
-    forked = Fork(sums, type(sums)).tried(CheckpointConfig(restore_from="r/main"), {}, (), {"n": 2})
+    forked = forked_in_memory(sums, CheckpointConfig(restore_from="r/main"), {}, (), {"n": 2})
     assert told(forked.preview()) == {"step:add": "runs: asks something else than was recorded"}
 
 

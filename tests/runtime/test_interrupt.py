@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,8 +12,9 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.errors import ConfigError
-from crewlite.runtime.kickoff import Progress, Request, followed
+from crewlite.runtime.engine import kickoff
 from crewlite.runtime.plan import refused
+from crewlite.runtime.request import Progress, Request
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -88,9 +90,9 @@ def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
 def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_say_how_to_go_on(tmp_path):
     progress = Progress(how_to_go_on=lambda: "Press the green button.")
     agent = Agent(role="A", goal="g", llm=ScriptedLLM(["x", "y"]), checkpoint=CheckpointConfig(location=tmp_path))
-    with followed(progress):
-        agent.kickoff("Well?", run_id="mine")
-        agent.kickoff("Well?", run_id="another")
+    request = Request(agent.as_inputs({"messages": "Well?"}), "mine", progress=progress)
+    assert asyncio.run(kickoff(agent, request)).raw == "x"
+    agent.kickoff("Well?", run_id="another")
     assert (progress.run_id, progress.location) == ("mine", str(tmp_path))
     assert Request(progress=progress).how_to_go_on("agent") == "Press the green button."
 

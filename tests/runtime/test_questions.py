@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from crewlite.runtime.questions import Comparison, Drifted, decide, have_in_common, is_another
+from crewlite.runtime.questions import (
+    Comparison,
+    Drifted,
+    decide,
+    decide_result,
+    drifted,
+    have_in_common,
+    is_another,
+)
+from crewlite.state.outcome import Outcome
+from crewlite.state.record import Record
 
 PLAN = Drifted("task:plan", {"description": "Plan Rome"}, {"description": "Plan Berlin"})
 SAME = Comparison()
@@ -40,6 +52,61 @@ def test_what_becomes_of_a_finished_run_follows_from_what_is_asked_and_what_was_
     now, on_drift, same_result, verdict
 ):
     assert decide(now, on_drift, same_result=same_result) == verdict
+
+
+def recorded(result=True, drifted=(), inputs_changed_at=None):
+    """A record as far as its result goes: what it answered, and whether its inputs are others since."""
+    record = Record()
+    record.run = {"inputs": {"city": "Berlin"}}
+    if result:
+        about = {"kind": "crew", "attempt": 1, "value": None, "digest": "", "usage": None, "means": {}, "at": ""}
+        record.outcomes[""] = Outcome(address="", fingerprint="asked", milliseconds=0, seq=5, drifted=drifted, **about)
+    if inputs_changed_at:
+        record.earlier_inputs = ((inputs_changed_at, {"city": "Rome"}),)
+    return record
+
+
+EARLIER = Drifted("task:plan", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("record", "now", "asked", "on_drift", "verdict", "kept"),
+    [
+        (recorded(result=False), OTHER, "asked", "error", "go on", ()),  # there is no result that could answer
+        (recorded(), SAME, "asked", None, "stored", ()),
+        (recorded(), SAME, "other", None, "stored", ()),
+        (recorded(), OTHER, "other", None, "refused", (PLAN,)),
+        (recorded(), OTHER, "asked", None, "stored", (PLAN,)),
+        (recorded(), OTHER, "other", "keep", "stored", (PLAN,)),
+        (recorded(inputs_changed_at=6), OTHER, "other", "error", "go on", ()),  # a fork asks anew
+        (recorded(inputs_changed_at=6), OTHER, "asked", "error", "drifted", (PLAN,)),
+        (recorded(inputs_changed_at=4), OTHER, "other", "error", "drifted", (PLAN,)),  # it answered these inputs
+        (recorded(drifted=("task:plan",)), SAME, "asked", None, "stored", (EARLIER,)),  # kept when it was made
+        (recorded(drifted=("task:plan",)), SAME, "asked", "error", "drifted", (EARLIER,)),
+        (recorded(drifted=("task:plan",)), SAME, "asked", "rerun", "go on", (EARLIER,)),
+        (
+            recorded(drifted=("task:plan",)),
+            Comparison(compared=frozenset({"task:plan"})),
+            "asked",
+            "error",
+            "stored",
+            (),
+        ),
+    ],
+)
+def test_a_recorded_result_answers_what_it_was_asked(record, now, asked, on_drift, verdict, kept):
+    assert decide_result(record, now, asked, on_drift) == (verdict, kept)
+
+
+@pytest.mark.parametrize(
+    ("asked", "edited", "found"),
+    [("asked", False, None), ("other", True, None), ("other", False, Drifted("", {"goal": "old"}, {"goal": "new"}))],
+)
+def test_a_finished_step_has_drifted_if_it_is_asked_something_else_and_was_not_edited(asked, edited, found):
+    record = recorded()
+    record.outcomes[""] = replace(record.outcomes[""], edited=edited)
+    assert drifted(record, "", asked, {"goal": "new"}, lambda: {"goal": "old"}) == found
+    assert drifted(record, "task:unknown", asked, {"goal": "new"}, dict) is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from crewlite.errors import (
     StoreError,
 )
 from crewlite.events import TaskCompletedEvent
-from crewlite.runtime.kickoff import Progress, Request
+from crewlite.runtime.request import Progress, Request
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 

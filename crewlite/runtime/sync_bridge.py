@@ -1,4 +1,4 @@
-"""The one door from plain code into the async core."""
+"""From plain code into the async core: the one place where a caller blocks until a run has ended."""
 
 from __future__ import annotations
 

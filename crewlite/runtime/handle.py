@@ -1,42 +1,31 @@
-"""A flow that was begun with `submit`: to wait for, to look at, to stop."""
+"""A run that was begun with `submit`: to wait for, to look at, to stop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended
-from crewlite.runtime.kickoff import Progress
+from crewlite.runtime.request import Progress
 from crewlite.usage import Usage
 
+R = TypeVar("R")
 Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
 _TO_BEGIN = 0.02  # seconds that `submit` holds up a running loop until it knows whether the run has begun
 
 
-class Returned(BaseModel):
-    """What a flow returned, on its way through the engine."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    value: Any
-    durability: str = "off"
-    usage: Usage = Usage()
-
-
-class FlowHandle:
+class RunHandle(Generic[R]):
     """A run that was begun with `submit`: `await` it, or, in code that is no coroutine, ask for its `result()`."""
 
-    def __init__(self, work: Coroutine[Any, Any, Returned], progress: Progress) -> None:
-        self._progress = progress
-        self._task: asyncio.Task[Returned] | None = None
-        self._future = background.submit(self._run(work))
-        self._future.add_done_callback(lambda _: progress.known.set())
-        known = progress.known.wait(_TO_BEGIN if background.running_loop() else None)
-        if known and progress.run_id is None:
+    def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]]) -> None:
+        self._name, self._progress = name, progress
+        self._task: asyncio.Task[R] | None = None
+        self._future = background.submit(self._run(kickoff))
+        self._future.add_done_callback(lambda _: self._progress.known.set())
+        known = self._progress.known.wait(_TO_BEGIN if background.running_loop() else None)
+        if known and self._progress.run_id is None:
             self._future.result()
 
     @property
@@ -59,21 +48,29 @@ class FlowHandle:
         """Tokens, requests and cost of the run so far, also of its earlier lives; all of it once it has ended."""
         return self._progress.usage
 
-    def result(self, timeout: float | None = None) -> Any:
-        """What the flow returned, once the run has let go of its branch.
+    def result(self, timeout: float | None = None) -> R:
+        """What `kickoff` would have returned, once the run has let go of its branch.
 
-        Raises what the flow raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
+        Raises what the run raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
         goes on; OnLoopThread on the thread of a running loop, which would stand still: await the handle there.
         """
         if background.running_loop() and not self._future.done():
             raise OnLoopThread("result", "await the handle itself")
-        return self._future.result(timeout).value
+        try:
+            return self._future.result(timeout)
+        except TimeoutError:
+            if self._future.done():  # the run itself has raised it
+                raise
+        raise TimeoutError(
+            f"Run {self.run_id!r} of {self._name} has not ended within {timeout:g} s; it goes on. Wait longer with "
+            f"result(), or stop it with cancel()"
+        )
 
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self._whole().__await__()
+    def __await__(self) -> Generator[Any, None, R]:
+        return self._awaited().__await__()
 
-    async def _whole(self) -> Any:
-        return (await asyncio.shield(asyncio.wrap_future(self._future))).value
+    async def _awaited(self) -> R:
+        return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def cancel(self) -> None:
         """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""
@@ -81,12 +78,11 @@ class FlowHandle:
         if self._task:  # else it has not begun, and sees it when it does
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
-    async def _run(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+    async def _run(self, kickoff: Callable[[], Awaitable[R]]) -> R:
         self._task = asyncio.current_task()
         try:
             if self._progress.cancelled:
-                work.close()
                 raise asyncio.CancelledError
-            return await work
+            return await kickoff()
         except asyncio.CancelledError:
             raise RunCancelled(self.run_id, self._progress.branch) from None

@@ -1,0 +1,111 @@
+"""What a crew is to the engine: who does what, what is recorded of it, and what it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from crewlite.agent.agent import Agent
+from crewlite.codec import JsonObject
+from crewlite.crew.binding import compare, described, rebound, shares
+from crewlite.crew.crew import Crew
+from crewlite.crew.output import CrewOutput
+from crewlite.crew.step import Kickoff
+from crewlite.durable import Step
+from crewlite.errors import NoModel
+from crewlite.events.registry import checkpoint_event_types
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.facts import facts_of
+from crewlite.runtime.questions import Comparison
+from crewlite.runtime.root import Root
+from crewlite.runtime.run import Run
+from crewlite.state.commit import RunStart
+from crewlite.state.fork import asked_for
+from crewlite.state.record import Record
+from crewlite.task.step import Assignment, FilledTask
+
+
+class CrewRoot(Root[CrewOutput]):
+    """A crew in one kickoff. Texts are filled in once, however often they are needed. Raises NoModel."""
+
+    default_events = frozenset({"task_completed"})
+    never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith("lite_agent_"))
+    default_name = Crew.model_fields["name"].default
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__(crew)
+        self._crew, self._assignments = crew, _assignments(crew)
+        self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
+        who = [(one.task, one.agent) for one in self._assignments]
+        self.secret_sources += tuple(one.llm for one in self._assignments)
+        tools = [tool for task, agent in who for tool in (*agent.tools, *task.tools)]
+        self.asks_people = any(task.human_input for task, _ in who) or any(tool.requires_approval for tool in tools)
+        self.verbose = crew.verbose or any(agent.verbose for _, agent in who)
+
+    def facts(self) -> JsonObject:
+        """Its texts as they are before inputs are filled in, and the address that each task will have."""
+        return facts_of_crew(self._crew)
+
+    def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
+        """Each task keeps the address that it was recorded under. Raises TaskGone."""
+        tasks, people = self._crew.tasks, self._crew.people()
+        return facts_of_crew(self._crew, rebound(run["definition"]["tasks"], tasks, people, finished, run["run_id"]))
+
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raises MissingInput."""
+        self._with(inputs)
+
+    def question(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Its tasks, filled in. What they build on is each task's own question."""
+        return [self.name, *(filled.asked() for filled in self._with(inputs))]
+
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
+        """Its tasks in order."""
+        return Kickoff(self._crew, self._assignments, self._with(inputs), inputs, run).step(self.question(inputs))
+
+    def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
+        """Task by task."""
+        return compare(record, self._with(inputs))
+
+    def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
+        """Whether it has a task in common with what was recorded: by its name, or its description."""
+        return shares(record, self._crew.tasks, inputs, mask)
+
+    def _with(self, inputs: Mapping[str, Any]) -> list[FilledTask]:
+        """Its tasks with the inputs filled in. Raises MissingInput."""
+        if self._filled is None or not _is_same(self._filled[0], inputs):
+            self._filled = inputs, [one.filled(inputs) for one in self._assignments]
+        return self._filled[1]
+
+
+def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> JsonObject:
+    """What is recorded of a crew; of its tasks what is given, or, of a new run, what they are."""
+    own = facts_of(crew, Crew, ("name", "agents", "tasks"))
+    agents = [facts_of(agent, Agent) for agent in crew.people()]
+    tasks = described(crew.tasks, crew.people()) if tasks is None else tasks
+    return {"kind": "crew", "name": crew.name, **own, "agents": agents, "tasks": list(tasks)}
+
+
+def input_names(crew: Crew) -> list[str]:
+    """The inputs that its texts ask for."""
+    return asked_for(facts_of_crew(crew)) or []
+
+
+def _assignments(crew: Crew) -> list[Assignment]:
+    """Who does what on which model. Raises NoModel naming every agent without one."""
+    assignments, without = [], []
+    for task in crew.tasks:
+        assert task.agent
+        try:
+            llm = resolve_llm([task.agent.llm, crew.llm], agent=task.agent.role)
+            assignments.append(Assignment(task, task.agent, llm))
+        except NoModel:
+            without.append(task.agent.role)
+    if without:
+        raise NoModel(list(dict.fromkeys(without)))
+    return assignments
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether these are the very same values: not every value can be compared."""
+    return one.keys() == other.keys() and all(other[name] is value for name, value in one.items())

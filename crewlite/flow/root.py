@@ -1,0 +1,106 @@
+"""What a flow is to the engine: a function with arguments, whose steps follow from these alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from crewlite import codec, events, kinds
+from crewlite.codec import JsonObject
+from crewlite.durable import Limit, Stamp, Step
+from crewlite.errors import ConfigError
+from crewlite.flow.asking import asks_people
+from crewlite.flow.function import FlowFunction
+from crewlite.runtime.executors import EXECUTORS, Job
+from crewlite.runtime.root import Root
+from crewlite.runtime.run import Run
+from crewlite.usage import Usage
+
+Flow = FlowFunction[Any, Any]
+
+
+class Returned(NamedTuple):
+    """What a flow returned, and what it has paid for that."""
+
+    value: Any
+    usage: Usage = Usage()
+
+
+class FlowRoot(Root[Returned]):
+    """A flow in one kickoff."""
+
+    default_events = frozenset({"step_completed", "task_completed"})
+    exact = True
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(flow)
+        codec.declare_hints(flow.func)
+        self._flow = flow
+        self.asks_people = asks_people(flow.func)
+        self.verbose = flow.verbose
+
+    def facts(self) -> JsonObject:
+        """Its name, and the names of its parameters."""
+        return {"kind": "flow", "name": self.name, "takes": self._flow.input_names()}
+
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raises ConfigError for arguments that the function does not take, or lacks."""
+        signature = self._flow.signature
+        if unknown := [name for name in inputs if name not in signature.parameters]:
+            raise ConfigError(f"flow {self.name!r} is given {', '.join(unknown)}; it takes {signature}")
+        missing = [name for name in self._flow.required_inputs() if name not in inputs]
+        if missing:
+            raise ConfigError(f"flow {self.name!r} is missing {', '.join(missing)}; it takes {signature}")
+
+    def question(self, inputs: Mapping[str, Any]) -> Any:
+        """The arguments."""
+        return codec.encode(inputs)
+
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
+        """A call of the function."""
+        flow = self._flow
+        bound = inspect.BoundArguments(flow.signature, OrderedDict(inputs))
+
+        async def work() -> Returned:
+            job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
+            return Returned(await EXECUTORS["inline"].run(job))
+
+        return Step(
+            kind=kinds.FLOW,
+            name=flow.name,
+            work=work,
+            question=self.question(inputs),
+            voice=_Voice(flow, inputs),
+            encode=lambda result: codec.encode(result.value),
+            decode=lambda data: Returned(codec.decode(data)),
+            with_usage=lambda result, usage: result._replace(usage=usage),
+            around=(Limit(f"flow:{flow.name}", flow.width),) if flow.width else (),
+            exact=True,
+            copied=True,
+            drift="again",
+            remedies=flow.remedies,
+            deadline=flow.deadline,
+            inside=flow.policy,
+        )
+
+    def paused(self, waiting: dict[str, str], stamp: Stamp) -> events.FlowPausedEvent:
+        """It waits for people."""
+        return events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: Flow
+    inputs: dict[str, Any]
+
+    def started(self, stamp: Stamp) -> events.FlowStartedEvent:
+        return events.FlowStartedEvent(**stamp, flow_name=self.source.name, inputs=self.inputs)
+
+    def completed(self, stamp: Stamp, value: Returned) -> events.FlowFinishedEvent:
+        return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value, usage=value.usage)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
+        return events.FlowFailedEvent(**stamp, flow_name=self.source.name, error=error, error_type=error_type)

@@ -1,0 +1,56 @@
+"""One definition kicked off for many inputs, side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from crewlite.durable import together
+from crewlite.errors import ConfigError
+from crewlite.permits import width
+from crewlite.refs import as_run_id
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.request import Request
+from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.sync_bridge import run_sync
+from crewlite.secrets import Secrets
+
+R = TypeVar("R")
+_SHOWN = 200  # characters of the inputs that a note shows
+
+
+def kickoff_for_each(
+    definition: Runnable[R],
+    inputs: Sequence[Mapping[str, Any]],
+    run_id: str | UUID | None,
+    max_concurrency: int | None,
+) -> list[R]:
+    """Kick it off once for each; at most so many at once. The first failure, when all have ended, names its inputs."""
+    if definition.bound_at is not None:
+        kind = definition.run_kind
+        raise ConfigError(
+            f"This {kind} is bound to one run, and kickoff_for_each starts several: "
+            f"{kind}.bound_to(None).kickoff_for_each(...)"
+        )
+    name = None if run_id is None else as_run_id(run_id)
+    requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]
+    if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
+        raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
+    free = asyncio.Semaphore(max_concurrency or width())
+
+    async def in_turn(number: int, request: Request) -> R:
+        async with free:
+            try:
+                return await kickoff(definition, request)
+            except Exception as error:
+                given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
+                shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+                error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(requests)}: {shown}")
+                raise
+
+    async def all_of_them() -> list[R]:
+        return await together([in_turn(number, request) for number, request in enumerate(requests)])
+
+    return run_sync("kickoff_for_each", all_of_them, lambda: "Call kickoff_for_each again with the same run_id.")
