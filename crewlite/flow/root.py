@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,9 +86,9 @@ class FlowRoot(Root[Returned]):
             inside=flow.policy,
         )
 
-    def paused(self, waiting: dict[str, str], stamp: Stamp) -> events.FlowPausedEvent:
+    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """It waits for people."""
-        return events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+        return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
 
 
 @dataclass(frozen=True, slots=True)

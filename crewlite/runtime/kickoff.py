@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any, TypeVar
 
 from crewlite.durable import Step
@@ -113,7 +112,8 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """The run waits for people. What to raise, with all their questions."""
     frame = Frame(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
-    await frame.announce(root.source, partial(root.paused, waiting))
+    if event := root.paused(waiting):
+        await frame.announce(root.source, event)
     tell_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)

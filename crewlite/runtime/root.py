@@ -111,6 +111,6 @@ class Root(ABC, Generic[T]):
         definition: JsonObject = run["definition"]
         return definition
 
-    def paused(self, waiting: dict[str, str], stamp: Stamp) -> BaseEvent | None:
-        """The event of a run that waits for people, given their questions."""
+    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
+        """Makes the event of a run that waits for people, given their questions."""
         return None
