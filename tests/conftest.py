@@ -19,6 +19,11 @@ from tests import children
 _SOAK = 7200  # seconds that a long trial may take
 
 
+def pytest_xdist_auto_num_workers():
+    """Two for each core: the tests wait as long for disks, processes and timers as they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("soak"):

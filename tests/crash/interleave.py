@@ -301,7 +301,7 @@ def main() -> int:
         for pair in chosen(options.scene, options.verb, options.act)
         for at in (explorer.thread_positions(*pair) if pair[2] in IN_A_PROCESS else explorer.positions(*pair[:2]))
     ]
-    spots = chance.sample(spots, -(-len(spots) // options.share)) if options.share > 1 else spots
+    spots = chance.sample(spots, -(-len(spots) // options.share))  # in no order, so that --seconds leaves a fair sample
     for (scene, verb, act), at in spots:
         if options.at not in (None, at) or time.monotonic() - began > options.seconds:
             continue

@@ -33,7 +33,7 @@ def run(*options: object, environment: dict[str, str] | None = None) -> dict:
 
 @pytest.mark.parametrize(
     ("provider", "count", "more"),
-    [("json", 1000, ()), ("sqlite", 1000, ()), ("sqlite", 500, ("--pages",))],
+    [("json", 300, ()), ("sqlite", 300, ()), ("sqlite", 150, ("--pages",))],
     ids=["files", "rows", "pages"],
 )
 def test_damage_gives_typed_errors_or_the_truth(provider, count, more):
