@@ -218,7 +218,6 @@ class SqliteStore:
     def remember(self, key: str, data: bytes) -> None:
         """See Store.remember."""
         with self._database.writing():
-            self._database.run("CREATE TABLE IF NOT EXISTS cache (key TEXT PRIMARY KEY, at FLOAT, data BLOB)")
             self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
@@ -325,7 +324,7 @@ class SqliteStore:
 
 
 def _of_cache(ask: Callable[..., sqlite3.Cursor], query: str, given: object) -> list[Any]:
-    """Rows of the cache, whose table the first result makes."""
+    """Rows of the cache, whose table a database that nobody has written to since lacks."""
     made = ask("SELECT 1 FROM sqlite_master WHERE name='cache'").fetchone()
     return ask(query, (given,)).fetchall() if made else []
 

@@ -19,11 +19,12 @@ from crewlite.state.entry import SCHEMA
 if TYPE_CHECKING:
     import sqlite3
 else:
-    sqlite3 = lazy("sqlite3")  # these two load when a database is opened
-sqlite_utils = lazy("sqlite_utils")
+    sqlite3 = lazy("sqlite3")  # loads when a database is opened
+sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sqlite_utils
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
+_LAYOUT = 2  # migrations in sqlite_tables, so that a database that has had them does not load that
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
 
@@ -126,8 +127,10 @@ class Database:
             self.run("PRAGMA synchronous=FULL")
             self.run("PRAGMA wal_autocheckpoint=200")  # a log that is reused syncs in half the time of one that grows
             with self._transaction():
-                if version_of(self._writer, self.location) == 0:
-                    _make_tables(self._writer)
+                new = version_of(self._writer, self.location) == 0
+                if _layout(self._writer) < _LAYOUT:
+                    sqlite_tables.migrate(self._writer)
+                if new:
                     self.run(f"PRAGMA user_version={SCHEMA}")
         except BaseException:
             self._connection.close()
@@ -208,15 +211,9 @@ def as_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
-    db = sqlite_utils.Database(connection)
-    db["branch"].create(
-        {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str, "touched": float},
-        pk="id",
-        not_null={"run_id", "name"},
-    )
-    db["branch"].create_index(["run_id", "name"], unique=True)
-    db["entry"].create({"branch_id": int, "seq": int, "sum": str, "body": bytes}, pk=("branch_id", "seq"))
-    texts = {"parent_id": str, "trigger": str, "address": str, "label": str, "created_at": str}
-    db["place"].create({"id": str, "branch_id": int, "seq": int, **texts, "sum": str}, pk="id")
-    db["place"].create_index(["branch_id"])
+def _layout(db: sqlite3.Connection) -> int:
+    """How many migrations a database has had."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name='_sqlite_migrations'").fetchone():
+        return 0
+    found = db.execute("SELECT count(*) FROM _sqlite_migrations WHERE migration_set='crewlite'").fetchone()
+    return int(found[0])

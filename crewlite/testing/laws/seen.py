@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from crewlite.codec import dumps
 from crewlite.errors import BranchConflictError
 from crewlite.state.commit import CheckpointRecord
 from crewlite.state.entry import Entry
@@ -34,7 +35,7 @@ def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:
     for number, (found, wanted) in enumerate(zip(read, written, strict=False), 1):
         same = (found.seq, found.sum, found.body, found.line) == (wanted.seq, wanted.sum, wanted.body, wanted.line)
         assert same, f"entry {number} was stored as {short(wanted.line)} and is read as {short(found.line)}"
-        assert found.facts == wanted.facts, f"entry {number} says {short(found.facts)}, not {short(wanted.facts)}"
+        assert dumps(found.facts) == wanted.body, f"entry {number} says {short(found.facts)}, not {short(wanted.facts)}"
     assert len(read) == len(written), f"{len(written)} entries were stored and {len(read)} are read"
 
 
