@@ -7,19 +7,19 @@ a daemon thread of its own, never a shared pool: a pool starves when steps nest,
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from crewlite.errors import StepTimeout
+from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
 
 T = TypeVar("T")
 
 _PATIENCE = 0.25  # seconds that timed-out work has to end after it was cancelled
-_lock = threading.Lock()
+_lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 
@@ -156,11 +156,8 @@ async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await permitted(in_thread, fn, *args, **kwargs)
 
 
+@in_child
 def _forget() -> None:
-    global _loop, _thread, _lock
+    """A child inherits the loop's memory but not its thread."""
+    global _loop, _thread
     _loop = _thread = None
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)  # a child inherits the loop's memory but not its thread

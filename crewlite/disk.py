@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from crewlite.forked import in_child
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 
@@ -387,12 +388,9 @@ def _sync(handle: int) -> None:
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
 
 
+@in_child
 def _let_go() -> None:
     """In a forked child: close locked files. A lock lasts until the last process closes the file."""
     for file in _locking:
         file.close()
     _locking.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)

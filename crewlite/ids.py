@@ -7,13 +7,13 @@ serve as the short form people read and type.
 
 from __future__ import annotations
 
-import os
 import random
-import threading
 import time
 from datetime import UTC, datetime
 
-_lock = threading.Lock()
+from crewlite.forked import in_child, lock
+
+_lock = lock()
 _last = 0
 _chance = random.Random()  # noqa: S311 - seeded by the system, which is too slow to be asked each time; no secret
 
@@ -28,14 +28,9 @@ def new_id() -> str:
     return f"{value:032x}"
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
+@in_child
+def _draw_otherwise() -> None:
     _chance.seed()  # a child must not draw what its parent draws
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def short(identifier: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from crewlite.errors import ConfigError
+from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class _Level:
     """The permits of the calls that are inside equally many others."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # calls are awaited on loops of several threads
+        self._lock = lock()  # calls are awaited on loops of several threads
         self._taken = 0
         self._most = _DEFAULT
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, futures.Future[None]]] = deque()
@@ -107,10 +107,7 @@ _levels: dict[int, _Level] = {}
 _depth: ContextVar[int] = ContextVar("crewlite_depth", default=0)
 
 
+@in_child
 def _forget() -> None:
     _levels.clear()  # a child has none of the threads
     _depth.set(0)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
 
@@ -13,6 +12,7 @@ from pydantic import BaseModel
 from crewlite.cli.checkpoint import document
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.forked import lock
 
 _ALWAYS = ("type", "address", "run_id", "branch", "timestamp", "resumed")
 _LEFT_OUT = {*BaseEvent.model_fields, "messages", "task_prompt", "traceback", "task_description"}
@@ -32,7 +32,7 @@ class Stream:
 
     def __init__(self, out: TextIO) -> None:
         self._out: TextIO | None = out
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def tell(self, data: dict[str, Any]) -> None:
         """Write one line."""

@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import inspect
 import itertools
-import os
 import threading
 import weakref
 from collections import deque
@@ -38,6 +37,7 @@ from crewlite.events.delivery import (
     takes_state,
     within_lanes,
 )
+from crewlite.forked import in_child, rlock
 
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
@@ -79,7 +79,7 @@ class EventBus:
         self._lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane] = {}
         self._order = itertools.count()
         self._changes = 0
-        self._lock = threading.RLock()
+        self._lock = rlock()
         self._bereft = deque[type[BaseEvent]]()  # classes with a handler whose source is gone
         self._local = threading.local()
 
@@ -316,12 +316,9 @@ def _receivers(signal: Signal | None) -> list[Receiver]:
     return [one for one in list(signal.receivers.values()) if isinstance(one, Receiver)] if signal else []
 
 
+@in_child
 def _after_fork() -> None:
     event_bus._lanes.clear()  # a child inherits none of the loops that would serve them
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _at_exit(bus: EventBus) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crewlite.events.underway import Underway, elapsed, spent, still_open
+from crewlite.forked import in_child, lock, rlock
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _MOST = 6  # lines of what is open; of more, the newest
 _BELOW = "\r\x1b[J"  # clears the line of the cursor, and all below
 
 _foot: Foot | None = None  # a terminal has one, however many runs are shown at once
-_lock = threading.Lock()
+_lock = lock()
 
 
 @contextlib.contextmanager
@@ -89,7 +90,7 @@ class Foot:
         self.console: Console = rich.Console(file=file, highlight=False)
         """Writes to the terminal itself; only within `above`."""
         self._file = file
-        self.lock = threading.RLock()
+        self.lock = rlock()
         """All writing is done under it."""
         self._runs: list[Underway] = []
         self._streams: list[_Stream] = []
@@ -212,8 +213,8 @@ class Foot:
                 self._draw()
 
     def forget(self) -> None:
-        """In a forked child, which has no thread to draw and whose lock may be held for ever."""
-        self.lock, self._drawn = threading.RLock(), ""
+        """In a forked child, which has no thread to draw."""
+        self._drawn = ""
         self._runs.clear()
         for stream in self._streams:
             stream.stand_down()
@@ -282,13 +283,9 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
+@in_child
 def _forget() -> None:
-    global _foot, _lock
-    _lock = threading.Lock()
+    global _foot
     if _foot:
         _foot.forget()
         _foot = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

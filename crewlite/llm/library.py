@@ -13,13 +13,13 @@ import importlib
 import logging
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from crewlite import background
+from crewlite.forked import lock
 
 log = logging.getLogger("crewlite.llm")
 _ITS_OWN = (
@@ -40,7 +40,7 @@ OWNED = {
     ("max_retries", "num_retries", "retry_policy", "retry_strategy"), "nothing: crewlite tries again itself"
 )
 """Arguments of `litellm.acompletion` that are crewlite's, and what to use instead."""
-_lock = threading.Lock()
+_lock = lock()
 _loaded = False
 _asking_once: ContextVar[bool] = ContextVar("crewlite_asking_once", default=False)
 

@@ -7,7 +7,6 @@ does next to nothing, as it interrupts the main thread anywhere: it tells the li
 from __future__ import annotations
 
 import contextvars
-import os
 import queue
 import signal
 import sys
@@ -16,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from crewlite.forked import in_child, lock
 
 if TYPE_CHECKING:
     from crewlite.runtime.signals import Listener
@@ -29,7 +30,7 @@ _doors: list[Waiting] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were there before ours
 _ending = ""  # the signal that is ending runs: another one does not wait
 _standing = False  # a signal to stand still is being told: another one does not wait
-_lock = threading.Lock()  # never taken by a handler
+_lock = lock()  # never taken by a handler
 
 
 def listen(listener: Listener) -> None:
@@ -270,13 +271,10 @@ def _install() -> None:
         _ending = ""
 
 
+@in_child
 def _forget() -> None:
     """In a forked child, where no run is at work: what its parent installed must not keep it from being ended."""
-    global _listeners, _ending, _standing, _lock
-    _listeners, _ending, _standing, _lock = (), "", False, threading.Lock()
+    global _listeners, _ending, _standing
+    _listeners, _ending, _standing = (), "", False
     _doors.clear()
     _install()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -24,6 +24,7 @@ from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.events.console import terminal
+from crewlite.forked import lock
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import Awaited, StepFuture, on
@@ -33,7 +34,7 @@ from crewlite.state.answer import refusal, said, typed
 from crewlite.state.commit import AskedQuestion
 
 _LATE: Any = object()
-_asking = threading.Lock()
+_asking = lock()
 _GLANCE = 0.1  # seconds between two looks whether somebody still waits for the answer
 
 

@@ -22,6 +22,7 @@ from crewlite import events
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.forked import in_child, lock
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.claim import claim, let_go
@@ -60,7 +61,7 @@ class Journal:
     entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store, and without their bytes, to save memory."""
     _values: Values | None = None
-    _first: threading.Lock = field(default_factory=threading.Lock)
+    _first: threading.Lock = field(default_factory=lock)
     _refused: str | None = None
     """Why values could not be recorded the last time they were looked at."""
     _riding: list[Event] = field(default_factory=list)
@@ -396,5 +397,4 @@ def naming(place: CheckpointRecord) -> dict[str, Any]:
     return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_journals.clear)  # a child has no thread of its parent's runs
+in_child(_journals.clear)  # a child has no thread of its parent's runs

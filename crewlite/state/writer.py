@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError
+from crewlite.forked import in_child, lock
 from crewlite.state.cancel import why_refused
 from crewlite.state.claim import BEAT
 from crewlite.state.entry import Entry
@@ -311,7 +312,7 @@ def _tell(dones: list[Done], error: BaseException | None) -> None:
 _open: dict[tuple[str, str], Writer] = {}
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Held by whoever opens a location, so that those who come meanwhile share the writer."""
-_lock = threading.Lock()  # never held during a call of a store
+_lock = lock()  # never held during a call of a store
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
@@ -320,7 +321,7 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
     if writer := _used(key):
         return writer
     with _lock:
-        opening = _opening.setdefault(key, threading.Lock())
+        opening = _opening.setdefault(key, lock())
     with opening:
         return _used(key) or _opened(provider, location, key)
 
@@ -371,12 +372,8 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
         return any((run_id, branch) in w.lanes for w in _open.values() if os.path.realpath(w.store.location) == real)
 
 
+@in_child
 def _forget() -> None:
-    global _lock
+    """A child inherits neither threads nor database connections."""
     _open.clear()
     _opening.clear()
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)  # a child inherits neither threads nor database connections

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
+from crewlite.forked import lock
 from crewlite.state.providers import BaseProvider, Store
 
 _VERBS = frozenset(
@@ -60,7 +61,7 @@ class Interleaved:
         self.outcome: Any = None
         self._inner, self._at, self._act, self._patience = provider, at, act, patience
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     @property
     def count(self) -> int:

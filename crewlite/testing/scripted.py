@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from crewlite.errors import ScriptExhausted
+from crewlite.forked import lock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ask_outside, context_for
 from crewlite.usage import Usage
 
@@ -32,7 +32,7 @@ class ScriptedLLM(BaseLLM):
         self.delay = delay
         self.calls: list[list[Message]] = []
         self._script = replies if callable(replies) else list(replies)
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
         """Answer with the next line, outside a run."""

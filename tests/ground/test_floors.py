@@ -21,7 +21,7 @@ ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {"background", "coming_from", "definition", "kinds", "permits", "project", "usage"},
+    | {"background", "coming_from", "definition", "forked", "kinds", "permits", "project", "usage"},
     "ports": {"events", "llm", "tools", "recovery"},
     "record": {"state"},
     "engine": {"runtime"},
@@ -238,3 +238,13 @@ def test_child_processes_are_started_by_the_one_helper():
             assert not own and "subprocess" not in names, (
                 f"{file}: start processes by run or Child of tests/children.py"
             )
+
+
+def test_every_lock_and_every_act_in_a_forked_child_is_made_in_one_place():
+    made = [
+        f"{name}: {word}"
+        for name, path in modules().items()
+        for word in ("threading.Lock(", "threading.RLock(", "factory=threading.Lock", "os.register_at_fork(")
+        if word in path.read_text(encoding="utf-8") and name != "crewlite.forked"
+    ]
+    assert made == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
@@ -10,8 +11,9 @@ import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, forked
 from crewlite.errors import BranchConflictError
+from crewlite.flow import ask
 from crewlite.testing import ScriptedLLM
 from tests import children
 
@@ -126,3 +128,66 @@ def test_a_child_that_was_forked_while_its_parent_held_a_lock_is_in_nobodys_way(
     assert first.returncode == (-signal.SIGKILL if does == "writes" else 0)
     again = children.run([*command[:-1], "reads"], stdout=children.PIPE, text=True, timeout=30)
     assert again.stdout == "done\n"
+
+
+def in_a_child(act):
+    """Whether `act` gives something true in a forked child."""
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if act() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("make", [forked.lock, forked.rlock])
+def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child(make):
+    lock, held, over = make(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            over.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    assert in_a_child(lambda: lock.acquire(timeout=1))
+    assert not lock.acquire(blocking=False)
+    over.set()
+    holder.join()
+
+
+def test_a_reentrant_lock_that_the_forking_thread_holds_can_be_released_in_the_child():
+    lock = forked.rlock()
+
+    def released():
+        lock.release()
+        return True
+
+    with lock:
+        assert in_a_child(released)
+
+
+def test_a_question_can_be_asked_in_a_child_that_was_forked_while_another_was_asked(monkeypatch):
+    asking, over = threading.Event(), threading.Event()
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    class Slow(Terminal):
+        def readline(self, *size):
+            asking.set()
+            over.wait(20)
+            return "yes\n"
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stdin", Slow())
+    monkeypatch.setattr("select.select", lambda *files: (files[0], [], []))
+    asked = threading.Thread(target=ask, args=["Go?", bool])
+    asked.start()
+    asking.wait(20)
+    monkeypatch.setattr(sys, "stdin", Terminal("yes\n"))
+    assert in_a_child(lambda: ask("Go?", bool))
+    over.set()
+    asked.join()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 
 from crewlite.errors import BranchConflictError
+from crewlite.forked import lock
 from crewlite.state.commit import CheckpointRecord
 from crewlite.state.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
@@ -41,7 +41,7 @@ class _MemoryStore:
         self._journals: dict[tuple[str, str], list[Entry]] = {}
         self._touched: dict[tuple[str, str], float] = {}
         self._cache: dict[str, tuple[float, bytes]] = {}
-        self._lock = threading.Lock()
+        self._lock = lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
         with self._lock:

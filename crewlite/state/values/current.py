@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
+from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
 from crewlite.state.commit import Commit, ValueChanges
 from crewlite.state.entry import Entry
@@ -41,7 +41,7 @@ class Values(MutableMapping[str, Any]):
         """Recorded values that were looked at: each as recorded, its digest, and what it is now if that cannot change
         inside."""
         self._paid = Usage()
-        self._lock = threading.RLock()
+        self._lock = rlock()
 
     def __getitem__(self, key: str) -> Any:
         with self._lock:
