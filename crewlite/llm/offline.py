@@ -1,27 +1,50 @@
 """A model without a network or a key: it lists, searches and reads with the tools it is offered, then quotes.
 
-It decides from the messages alone and holds no state, so the same conversation always gets the same reply. What it
-can do is extraction, and it says so at the end of every answer.
+It decides from the messages alone and holds no state, so the same conversation always gets the same reply. It does not
+understand: it quotes the sentences that hold many words of the question, with their sources, and says so at the end of
+every answer. Sources are read in two forms, `name:12: text` and `- text [name:12]`, and from headings.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
-from crewlite.llm.extract import Passage, best, fitting, keywords, passages, question_in, scores
 from crewlite.usage import Usage
 
 NOTE = "(extracted by crewlite's offline model: no language model was asked)"
 
-_LIST = frozenset({"list", "ls", "index", "catalogue", "catalog"})
-_SEARCH = frozenset({"search", "find", "query", "grep", "lookup"})
-_READ = frozenset({"read", "open", "fetch", "get", "load"})
+_VERBS = {
+    "list": {"list", "ls", "index", "catalogue", "catalog"},
+    "search": {"search", "find", "query", "grep", "lookup"},
+    "read": {"read", "open", "fetch", "get", "load"},
+}
 _SEARCHES, _READINGS, _QUOTES = 3, 3, 6  # at most so many at a time
+_NUMBERED = re.compile(r"^([^\s:]+:\d+): ?(.*)$")
+_CITED = re.compile(r"^[-*] (.+) \[([^\[\]]+)\]$")
+_FRAME = re.compile(r"[#>{]|Expected output:|\(.*\)$|\W*$")  # begins what is about a text, not of it
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
+_QUOTED = re.compile(r"[\"“]([^\"“”]{3,400})[\"”]")
+_ASKED = re.compile(r"[^.?!\n]+\?")
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        """about above after all also and any are because been before being below between both but can could did
+        does doing each every few for from further had has have having her here hers him his how into its itself
+        just let may might more most must nor not now off once only other our out over own per same shall she
+        should some such than that the their them then there these they this those through too under until very
+        was were what when where which while who whom whose why will with would you your
+
+    answer brief cite come comes describe document documents explain expected find found full get give good key list
+    make name output passage passages pick please question read report say says search sentence short source sources
+    speak speaks summarise summarize summary tell text using word words write""",
+    )
+)
 
 
 class OfflineLLM(BaseLLM):
@@ -51,18 +74,72 @@ class OfflineLLM(BaseLLM):
         return LLMReply(text=text, tool_calls=calls, usage=usage)
 
 
+def question_in(text: str) -> str:
+    """What a text asks: what stands in quotation marks, else what ends in `?`, else its first paragraph.
+
+    What comes below a markdown heading is material, not question.
+    """
+    opening = text.partition("\n## ")[0].strip()
+    first = opening.partition("\n\n")[0]
+    found = (_QUOTED.findall(part)[:1] or _ASKED.findall(part)[-1:] for part in (first, opening))
+    return " ".join(next(filter(None, found), [first])[0].split())
+
+
+def keywords(text: str) -> list[str]:
+    """The words that carry a question, in order, of those with one stem the first.
+
+    >>> keywords("What do the documents say about liberty, and about the powers of government?")
+    ['liberty', 'powers', 'government']
+    """
+    first: dict[str, str] = {}
+    for word in re.findall(r"[^\W\d_]{3,}", text.lower()):
+        if word not in _COMMON:
+            first.setdefault(_stem(word), word)
+    return list(first.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A sentence, and where it stands: `name`, `name:line`, or "" if nobody said."""
+
+    text: str
+    source: str = ""
+
+    @property
+    def document(self) -> str:
+        """The source without its line."""
+        return re.sub(r":\d+$", "", self.source)
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.source}]" if self.source else self.text
+
+
+def passages(text: str, source: str = "") -> list[Passage]:
+    """The sentences of a text with their sources. Markdown headings name the source of what is below them."""
+    found = []
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            source = line.strip("# ") or source
+        elif numbered := _NUMBERED.match(line):
+            found += [] if _FRAME.match(numbered[2]) else [Passage(numbered[2], numbered[1])]
+        elif cited := _CITED.match(line):
+            found.append(Passage(*cited.groups()))
+        elif not _FRAME.match(line):
+            found += [Passage(sentence, source) for sentence in _SENTENCE_END.split(line)]
+    return found
+
+
 @dataclass(slots=True)
 class _Talk:
     """What a conversation comes to."""
 
     question: str = ""
-    words: list[str] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     """Tools that were called since the question."""
-    found: list[Passage] = field(default_factory=list)
-    """What tools and earlier tasks said."""
+    found: dict[Passage, None] = field(default_factory=dict)
+    """What tools and earlier tasks said, in order."""
     names: list[str] = field(default_factory=list)
-    """What a listing named."""
+    """What a listing named: the texts of a JSON list, else the first word of each line."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Talk:
@@ -71,55 +148,65 @@ class _Talk:
             role, content = message.get("role"), str(message.get("content") or "")
             if role == "user":
                 talk.question, talk.called = question_in(content), set()
-                talk.found += _given(content, talk.question)
+                talk.found |= dict.fromkeys(_given(content, talk.question))
             elif role == "assistant":
                 for call in message.get("tool_calls") or ():
                     talk.called.add(call["function"]["name"])
-                    asked[call["id"]] = _first_text(call["function"]["arguments"])
+                    texts = [value for value in call["function"]["arguments"].values() if isinstance(value, str)]
+                    asked[call["id"]] = texts[0] if texts else ""
+            elif role == "tool" and _does(message.get("name") or "", "list"):
+                talk.names += re.findall(r'"([^"]+)"' if content.startswith("[") else r"(?m)^\s*(\S+)", content)
             elif role == "tool":
-                talk.hear(message.get("name") or "", asked.get(message.get("tool_call_id") or "", ""), content)
-        talk.words = keywords(talk.question)
-        talk.found = list(dict.fromkeys(talk.found))
+                source = asked.get(message.get("tool_call_id") or "") or message.get("name") or ""
+                talk.found |= dict.fromkeys(passages(content, source))
         return talk
 
-    def hear(self, tool: str, argument: str, result: str) -> None:
-        """Take in a tool's result."""
-        if _verb(tool) is _LIST:
-            self.names += _names(result)
-        else:
-            self.found += passages(result, argument or tool or None)
+    def scores(self) -> dict[Passage, float]:
+        """How well each passage speaks to the question. A word counts for more, the fewer passages hold it."""
+        wanted = set(map(_stem, keywords(self.question)))
+        held = {p: wanted & set(map(_stem, re.findall(r"[^\W\d_]+", p.text.lower()))) for p in self.found}
+        spread = {word: sum(word in words for words in held.values()) for word in wanted}
+        return {p: sum(math.log(1 + len(held) / spread[w]) for w in sorted(words)) for p, words in held.items()}
+
+    def quotes(self) -> list[Passage]:
+        """The passages that speak to the question best; of equals, the shorter."""
+        scores = self.scores()
+        best = sorted((p for p in scores if scores[p] > 0), key=lambda p: (-scores[p], len(p.text)))
+        return best[:_QUOTES]
+
+    def worth_reading(self) -> list[str]:
+        """The documents that what was found so far comes from, best first; without any, those a listing named."""
+        total: dict[str, float] = {}
+        for passage, score in self.scores().items():
+            if passage.document and score > 0 and (not self.names or passage.document in self.names):
+                total[passage.document] = total.get(passage.document, 0) + score
+        return (sorted(total, key=lambda name: -total[name]) or self.names)[:_READINGS]
 
 
 def _next_calls(talk: _Talk, tools: Iterable[dict[str, Any]]) -> list[ToolCall]:
     """List, then search, then read: the first of these that is on offer and has not been done."""
-    offered = [tool["function"] for tool in tools]
-    plan = ((_LIST, [""]), (_SEARCH, talk.words[:_SEARCHES]), (_READ, _worth_reading(talk)))
-    for verb, values in plan:
+    plan: dict[str, Callable[[], list[str]]] = {
+        "list": lambda: [""],
+        "search": lambda: keywords(talk.question)[:_SEARCHES],
+        "read": talk.worth_reading,
+    }
+    offered = [tool["function"] for tool in tools if tool["function"]["name"] not in talk.called]
+    for verb, values in plan.items():
         for tool in offered:
-            name, takes = tool["name"], _takes(tool)
-            usable = takes == "" if verb is _LIST else bool(takes)
-            if _verb(name) is verb and usable and values and name not in talk.called:
-                return [ToolCall(name, {takes: value} if takes else {}) for value in values]
+            takes = _takes(tool)
+            if _does(tool["name"], verb) and takes is not None and bool(takes) == (verb != "list") and values():
+                return [ToolCall(tool["name"], {takes: value} if takes else {}) for value in values()]
     return []
 
 
-def _worth_reading(talk: _Talk) -> list[str]:
-    """The documents that what was found so far comes from, best first; without any, those a listing named."""
-    total: dict[str, float] = {}
-    for passage, score in scores(talk.found, talk.words).items():
-        if passage.document and score > 0 and (not talk.names or passage.document in talk.names):
-            total[passage.document] = total.get(passage.document, 0) + score
-    return (sorted(total, key=lambda name: -total[name]) or talk.names)[:_READINGS]
-
-
 def _answer(talk: _Talk, schema: dict[str, Any] | None) -> str:
-    quotes = best(talk.found, talk.words, _QUOTES)
+    quotes = talk.quotes()
     if schema:
-        return json.dumps(fitting(schema, quotes, talk.question), ensure_ascii=False)
+        return json.dumps(_fitting(schema, quotes, talk.question, schema.get("$defs", {})), ensure_ascii=False)
     if not quotes:
-        return f"(nothing that was given speaks of: {', '.join(talk.words) or talk.question})\n\n{NOTE}"
-    order = {passage: number for number, passage in enumerate(talk.found)}
-    lines = [f"- {passage}" for passage in sorted(quotes, key=order.__getitem__)]
+        words = ", ".join(keywords(talk.question))
+        return f"(nothing that was given speaks of: {words or talk.question})\n\n{NOTE}"
+    lines = [f"- {passage}" for passage in talk.found if passage in quotes]
     return "\n".join([f"# {talk.question}", "", *lines, "", NOTE])
 
 
@@ -131,9 +218,35 @@ def _given(content: str, question: str) -> list[Passage]:
     return [passage for passage in passages(content) if question not in passage.text and passage.text not in question]
 
 
-def _verb(tool: str) -> frozenset[str] | None:
+def _fitting(schema: Any, found: Sequence[Passage], question: str, definitions: Any, name: str = "") -> Any:
+    """A JSON value of a simple schema: the best passage for a text, each in a list; null where there is no rule."""
+    if "$ref" in schema:
+        return _fitting(definitions[schema["$ref"].rpartition("/")[2]], found, question, definitions)
+    if options := schema.get("anyOf"):
+        return _fitting(options[0], found, question, definitions, name)
+    if "enum" in schema or "const" in schema:
+        return schema.get("const", schema.get("enum", [None])[0])
+    match schema.get("type"):
+        case "object":
+            fields = schema.get("properties", {}).items()
+            return {key: _fitting(inner, found, question, definitions, key) for key, inner in fields}
+        case "array":
+            return [_fitting(schema["items"], [passage], question, definitions) for passage in found]
+        case "string" if name in ("title", "question", "topic"):
+            return question
+        case "string":
+            return "" if not found else found[0].source if name in ("source", "citation") else str(found[0])
+        case "integer" | "number":
+            return next((int(number) for p in found for number in re.findall(r"\b\d{1,9}\b", p.text)), 0)
+        case "boolean":
+            return bool(found)
+    return None
+
+
+def _does(tool: str, verb: str) -> bool:
+    """Whether a tool's name says that it lists, searches or reads; of several, the first counts."""
     parts = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", tool).lower()))
-    return next((verb for verb in (_LIST, _SEARCH, _READ) if verb & parts), None)
+    return next((name for name, words in _VERBS.items() if words & parts), None) == verb
 
 
 def _takes(tool: dict[str, Any]) -> str | None:
@@ -146,16 +259,6 @@ def _takes(tool: dict[str, Any]) -> str | None:
     return str(wanted[0]) if len(wanted) == 1 and kind == "string" else None
 
 
-def _first_text(arguments: object) -> str:
-    values = arguments.values() if isinstance(arguments, dict) else ()
-    return next((value for value in values if isinstance(value, str)), "")
-
-
-def _names(listing: str) -> list[str]:
-    """What a listing names: the strings of a JSON list, else the first word of each line."""
-    try:
-        items = json.loads(listing)
-    except ValueError:
-        items = listing.splitlines()
-    items = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
-    return [first for item in items if (first := item.lstrip("-* ").partition(" ")[0].rstrip(":,"))]
+def _stem(word: str) -> str:
+    """The beginning of a word, so that `governed` meets `government`, and `tide` meets `tides`."""
+    return word.rstrip("s")[:5]

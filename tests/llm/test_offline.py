@@ -8,8 +8,7 @@ from pydantic import BaseModel
 from crewlite import LLM, Agent, Crew, Task, tool
 from crewlite.events import LLMCallCompletedEvent, ToolUsageStartedEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.llm.extract import keywords, passages, question_in
-from crewlite.llm.offline import NOTE, OfflineLLM
+from crewlite.llm.offline import NOTE, OfflineLLM, keywords, passages, question_in
 
 SHELF = {
     "tides.md": ["# Tides", "The moon raises the tides.", "Tides turn twice a day."],
