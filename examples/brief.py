@@ -2,12 +2,12 @@
 
     CREWLITE_MODEL=offline python examples/brief.py
 
-The crew itself, a scout, an analyst and a writer with their tools, is in crewlite/cli/brief.py. "offline" is a model
-that only quotes; it needs no key and no network.
+The crew itself, a scout, an analyst and a writer with their tools, is in crewlite/cli/demo_crew.py. "offline" is a
+model that only quotes; it needs no key and no network.
 """
 
 from crewlite import History
-from crewlite.cli.brief import QUESTION, brief_crew
+from crewlite.cli.demo_crew import QUESTION, brief_crew
 
 crew = brief_crew(".", verbose=True)
 result = crew.kickoff(inputs={"question": QUESTION}, run_id="brief")  # the same run_id: the same run

@@ -76,7 +76,7 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     where.mkdir(parents=True, exist_ok=True)
     run_id = f"demo-{short(new_id())}"
     console = rich.Console(highlight=False)
-    module = ["-m", "crewlite.cli.brief", "--directory", str(where), "--run-id", run_id, "--model", model]
+    module = ["-m", "crewlite.cli.demo_crew", "--directory", str(where), "--run-id", run_id, "--model", model]
 
     _head(console, f"1. A crew starts; after {kill_after} recorded steps it is killed in a call.")
     first = _live(console, module, kill_after)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite import CheckpointConfig, kinds
-from crewlite.cli.checkpoint import ways
+from crewlite.cli.checkpoint import hints
 from crewlite.cli.checkpoint.where import Asked, Opened, ref_argument
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Definition, check_takes, with_types
-from crewlite.cli.manner import Manner, manner_options, pairs
+from crewlite.cli.options import RunOptions, pairs, run_options
+from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.cli.stage import Stage
 from crewlite.llm.models import named
 from crewlite.runtime.fork import forked_in_memory
 from crewlite.runtime.preview import Preview
@@ -36,26 +36,26 @@ _RERUN = "A finished step to run again, with all that is made from it; or a call
 @click.command()
 @ref_argument("ref", "[REF]")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
-@manner_options()
-def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) -> None:
+@run_options()
+def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None) -> None:
     """Go on with a run where it stopped, and print its answer.
 
     REF is a run, run/branch or a checkpoint; without it, the newest run. Nothing that is recorded is paid again. Of a
     finished run, the stored answer is printed.
     """
-    stage = Stage(manner)
-    with stage.set_up():
+    runner = Runner(chosen)
+    with runner.set_up():
         with asked.open(ref) as opened:
             run = opened.history.run(opened.ref or "latest")
-            stage.again = Again(opened.location, target, manner.model)
-            if run.status == "finished" and target is None and _answer(stage, run):
+            runner.again = Again(opened.location, target, chosen.model)
+            if run.status == "finished" and target is None and _answer(runner, run):
                 return
-            _check_runs(run, ways.on(opened, run))
+            _check_runs(run, hints.on(opened, run))
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=_exactly(opened, run))
-            definition = _definition(stage, run, source, target)
-        check_takes(definition, {}, None, manner.model)
-        stage.say(f"Going on with {_named(run)}.")
-        stage.kickoff(definition, source=source)
+            definition = _definition(runner, run, source, target)
+        check_takes(definition, {}, None, chosen.model)
+        runner.say(f"Going on with {_named(run)}.")
+        runner.kickoff(definition, source=source)
 
 
 @click.command()
@@ -67,10 +67,10 @@ def resume(asked: Asked, manner: Manner, ref: str | None, target: str | None) ->
 @click.option("--no-run", is_flag=True, help="Only make the branch, and print its name.")
 @click.option("--preview", is_flag=True, help="Only say what would run again, and why; no branch is made.")
 @click.option("--crew", "target", metavar="MODULE:ATTRIBUTE", help=_CREW)
-@manner_options(rerun=_RERUN)
+@run_options(rerun=_RERUN)
 def fork(
     asked: Asked,
-    manner: Manner,
+    chosen: RunOptions,
     ref: str | None,
     branch: str | None,
     inputs: Sequence[str],
@@ -90,37 +90,37 @@ def fork(
     only = "--preview" if preview else "--no-run" if no_run else None
     if preview and no_run:
         raise click.UsageError("--preview makes no branch, and --no-run makes only that; wanted one of the two")
-    if only and (message or manner.answers or (no_run and manner.model)):
+    if only and (message or chosen.answers or (no_run and chosen.model)):
         raise click.UsageError(f"{only} runs nothing; messages, models and answers are for a run")
-    stage = Stage(manner)
-    with stage.set_up():
+    runner = Runner(chosen)
+    with runner.set_up():
         with asked.open(ref) as opened:
             run = opened.history.run(opened.ref or "latest")
-            stage.again = Again(opened.location, target, manner.model)
-            again, doubts = _apart(run, manner.rerun)
+            runner.again = Again(opened.location, target, chosen.model)
+            again, doubts = _apart(run, chosen.rerun)
             if only and doubts:
                 raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which is made in a run")
             at = _exactly(opened, run)
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             changes: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again}
             if no_run:
-                changes["inputs"] = _typed(stage, run, source, target, given)
+                changes["inputs"] = _typed(runner, run, source, target, given)
                 made = _forked(opened, find(target), source, changes) if target else opened.history.fork(at, **changes)
-                how = ways.on(opened, made, stage.again if target else None)
+                how = hints.on(opened, made, runner.again if target else None)
                 verb = "open" if made.definition["kind"] == STATE else "run"
-                stage.say(f"Made {ways.ref_of(made)}. To {verb} it: {how}")
-                return stage.output.branch(made.run_id, made.branch)
+                runner.say(f"Made {hints.ref_of(made)}. To {verb} it: {how}")
+                return runner.output.branch(made.run_id, made.branch)
             _check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
-            definition = _definition(stage, run, source, target)  # first: what cannot be run is not forked
-            check_takes(definition, given, message, manner.model)
+            definition = _definition(runner, run, source, target)  # first: what cannot be run is not forked
+            check_takes(definition, given, message, chosen.model)
             given = with_types(definition, given)
             if preview:
-                return stage.output.preview(_foreseen(definition, manner.model, source, edited, again, given))
+                return runner.output.preview(_foreseen(definition, chosen.model, source, edited, again, given))
             made = _forked(opened, definition, source, {**changes, "inputs": given})
-        stage.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
-        stage.manner = replace(manner, rerun=doubts)
+        runner.say(f"Forked {_named(run)}: {made.run_id}/{made.branch}.")
+        runner.options = replace(chosen, rerun=doubts)
         there = source.model_copy(update={"restore_from": f"{made.run_id}/{made.branch}"})
-        stage.kickoff(definition.bound_to(None), message=message, source=there)
+        runner.kickoff(definition.bound_to(None), message=message, source=there)
     return None
 
 
@@ -138,12 +138,12 @@ def _check_runs(run: RunHistory, instead: str) -> None:
 
 
 def _typed(
-    stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
+    runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
 ) -> dict[str, Any]:
     """The inputs of a branch that is not run yet, as the definition takes them. That of a crew takes any text."""
     if not given or kinds.of(run.definition["kind"]) is kinds.CREW:
         return given
-    definition = _definition(stage, run, source, target)
+    definition = _definition(runner, run, source, target)
     check_takes(definition, given, None, None)
     return with_types(definition, given)
 
@@ -162,18 +162,20 @@ def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]
     return [at for at in rerun if at not in cut], [at for at in rerun if at in cut]
 
 
-def _answer(stage: Stage, run: RunHistory) -> bool:
+def _answer(runner: Runner, run: RunHistory) -> bool:
     """Print the stored answer of a finished run. False if it is of a kind that has none to print."""
     outcome = next((step.value for step in run.steps if step.address == ""), None)
     raw, flow = _raw(outcome, run), kinds.of(run.definition["kind"]) is kinds.FLOW
     if raw is None and not flow:
         return False
-    stage.say(f"{_named(run)} has finished before; this is its stored answer. To run it with what was changed: --crew.")
+    runner.say(
+        f"{_named(run)} has finished before; this is its stored answer. To run it with what was changed: --crew."
+    )
     about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
     if flow:
-        stage.output.value(outcome, **about)
+        runner.output.value(outcome, **about)
     else:
-        stage.output.answer(str(raw), **about)
+        runner.output.answer(str(raw), **about)
     return True
 
 
@@ -197,7 +199,7 @@ def _exactly(opened: Opened, run: RunHistory) -> str:
     return opened.history.checkpoint(opened.ref).id if newest else str(opened.ref)
 
 
-def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
+def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
     """What the run is of: as named, as the project names it if that fits, else rebuilt from the record.
 
     Raises Failed if it is another, or a flow that nobody has named.
@@ -215,15 +217,15 @@ def _definition(stage: Stage, run: RunHistory, source: CheckpointConfig, target:
             return definition
         other = f"pyproject.toml names {definition.run_kind} {definition.run_name} ({project}), and this run is of "
         other += " ".join(recorded)
-        stage.again = replace(stage.again, target=None)
+        runner.again = replace(runner.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
             f"{_named(run)} is a function, which no record holds. Say where it is: --crew MODULE:{recorded[1]}, or "
             f"crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:
-        stage.say(f"{other}; it is rebuilt from its record.")
-    model = stage.manner.model
+        runner.say(f"{other}; it is rebuilt from its record.")
+    model = runner.options.model
     return KINDS[recorded[0]].from_checkpoint(source, bind={"llm": named(model)} if model else None)
 
 

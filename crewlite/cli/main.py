@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from crewlite import __version__
-from crewlite.cli.late import LateGroup
+from crewlite.cli.lazy_group import LazyGroup
 
 
 @click.group(
-    cls=LateGroup,
+    cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     late={
         "checkpoint": ("crewlite.cli.checkpoint.group:checkpoint", "Look at what is recorded, and care for it."),

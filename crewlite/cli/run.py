@@ -11,9 +11,9 @@ import click
 from crewlite.cli.checkpoint.where import Asked
 from crewlite.cli.definitions import find, of_the_project
 from crewlite.cli.kinds import check_takes, check_whole, saving, with_types
-from crewlite.cli.manner import Manner, manner_options, pairs
+from crewlite.cli.options import RunOptions, pairs, run_options
+from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.cli.stage import Stage
 
 
 @click.command()
@@ -23,10 +23,10 @@ from crewlite.cli.stage import Stage
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
 @click.option("--run-id", metavar="ID", help="Name of the run; the same name goes on with it.")
 @click.option("--resume", is_flag=True, help="Go on with its newest unfinished run with these inputs, if there is one.")
-@manner_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
+@run_options(location="Where to keep it. [default: what it says itself, or ./.checkpoints]")
 def run(
     asked: Asked,
-    manner: Manner,
+    chosen: RunOptions,
     target: str,
     inputs: Sequence[str],
     inputs_file: IO[str] | None,
@@ -43,16 +43,16 @@ def run(
     if resume and run_id is not None:
         raise click.UsageError("--resume looks for the run to go on with, and --run-id names it; wanted one of the two")
     given = {**_from_file(inputs_file), **pairs(inputs, "--input")}
-    stage = Stage(manner)
-    with stage.set_up():
+    runner = Runner(chosen)
+    with runner.set_up():
         definition = find(target)
-        check_takes(definition, given, message, manner.model)
+        check_takes(definition, given, message, chosen.model)
         if run_id is None:
             check_whole(definition, given, message)
         given = with_types(definition, given)
         definition = saving(definition, asked.location)
-        stage.again = Again(asked.location, None if target == of_the_project() else target, manner.model)
-        stage.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
+        runner.again = Again(asked.location, None if target == of_the_project() else target, chosen.model)
+        runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 
 def _from_file(file: IO[str] | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from crewlite import Agent, CheckpointConfig, History
 from crewlite.cli import exits
 from crewlite.cli.checkpoint import complete
-from crewlite.cli.late import LateGroup
+from crewlite.cli.lazy_group import LazyGroup
 from crewlite.cli.main import main
 from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import ask as asked, flow
@@ -120,7 +120,7 @@ def test_every_end_has_its_code_and_no_traceback(error, code, said):
         if error:
             raise error
 
-    group = LateGroup("c", late={"act": ("nowhere:act", "Act.")}, commands={"act": click.Command("act", callback=act)})
+    group = LazyGroup("c", late={"act": ("nowhere:act", "Act.")}, commands={"act": click.Command("act", callback=act)})
     done = CliRunner().invoke(group, ["act"], prog_name="c")
     assert done.exit_code == code
     assert "Traceback" not in done.output
@@ -132,7 +132,7 @@ def test_a_bug_is_not_dressed_up_as_an_error_of_the_user():
     def act():
         raise ZeroDivisionError
 
-    group = LateGroup("c", late={"act": ("nowhere:act", "Act.")}, commands={"act": click.Command("act", callback=act)})
+    group = LazyGroup("c", late={"act": ("nowhere:act", "Act.")}, commands={"act": click.Command("act", callback=act)})
     assert isinstance(CliRunner().invoke(group, ["act"]).exception, ZeroDivisionError)
 
 
@@ -143,7 +143,7 @@ def groups():
     found = [main]
     for group in found:
         ctx = click.Context(group, info_name="x")
-        found += [c for name in group.list_commands(ctx) if isinstance(c := group.get_command(ctx, name), LateGroup)]
+        found += [c for name in group.list_commands(ctx) if isinstance(c := group.get_command(ctx, name), LazyGroup)]
     return found
 
 

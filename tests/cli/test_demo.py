@@ -64,7 +64,7 @@ def test_the_brief_is_written_and_cited(shown, place):
 
 
 def test_every_citation_of_the_brief_is_true(place, shown):
-    from crewlite.cli.brief import read_document
+    from crewlite.cli.demo_crew import read_document
 
     for line in (place / "brief.md").read_text(encoding="utf-8").splitlines():
         if quote := re.fullmatch(r"- (.+) \[([^:]+):(\d+)\]", line):
@@ -108,7 +108,7 @@ def test_a_crew_that_stops_by_itself_is_said_to_have_done_so_and_how_to_go_on(tm
     said = ended.stderr.decode()
     assert "the crew stopped by itself, with exit code 1" in said
     assert re.search(
-        r"to go on with it: \S+ -m crewlite.cli.brief --directory \S+ --run-id demo-\w+ --model nobody", said
+        r"to go on with it: \S+ -m crewlite.cli.demo_crew --directory \S+ --run-id demo-\w+ --model nobody", said
     )
 
 

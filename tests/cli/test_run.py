@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from crewlite import History
+from crewlite.cli.error_text import without_advice
 from crewlite.cli.main import main
-from crewlite.cli.words import without_advice
 from tests import children
 
 if os.name == "posix":

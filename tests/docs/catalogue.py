@@ -14,7 +14,7 @@ import click
 from pydantic import BaseModel
 
 from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, errors
-from crewlite.cli.late import LateGroup
+from crewlite.cli.lazy_group import LazyGroup
 from crewlite.cli.main import main
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
@@ -104,7 +104,7 @@ def _checkpointing() -> str:
     lines += ["", "### Commands", "", "| command | |", "|---|---|"]
     root = click.Context(main, info_name="crewlite", **main.context_settings)
     group = main.get_command(root, "checkpoint")
-    assert isinstance(group, LateGroup)
+    assert isinstance(group, LazyGroup)
     ctx = click.Context(group, info_name="checkpoint", parent=root)
     lines.append("| `crewlite checkpoint` | The tree of the runs kept here. |")
     for name in group.list_commands(ctx):

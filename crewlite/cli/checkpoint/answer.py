@@ -7,7 +7,7 @@ import re
 import click
 
 from crewlite.cli import questions
-from crewlite.cli.checkpoint import document, ways
+from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.complete import complete_question
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
@@ -62,7 +62,7 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
         screen = Screen()
         screen.line(screen.mark("finished"), f" {address} of {run.run_id}/{run.branch} is answered", whole=True)
         screen.line()
-        ways.tell(screen, opened, run)
+        hints.tell(screen, opened, run)
     return None
 
 
@@ -71,7 +71,7 @@ def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[s
     if not run.waiting:
         raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer")
     if value is None or is_question(value) or len(run.waiting) > 1:
-        lines = ways.questions_of(opened, run)
+        lines = hints.questions_of(opened, run)
         raise click.UsageError("\n".join(["to which question, and what? It waits for", *lines]))
     return run.waiting[0].address, value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from crewlite.cli.checkpoint import document, ways
+from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 
@@ -27,5 +27,5 @@ def cancel(asked: Asked, ref: str) -> None:
         screen = Screen()
         screen.line(screen.mark(run.status), f" {run.run_id}/{run.branch} is cancelled", whole=True)
         screen.line()
-        ways.tell(screen, opened, run)
+        hints.tell(screen, opened, run)
     return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crewlite.cli.checkpoint import document, ways
+from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.screen import Part, Screen, ago, cost, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.ids import short
@@ -68,8 +68,8 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
     _tasks(screen, found)
     screen.line()
     if run.status != "finished":
-        ways.tell(screen, opened, run, head="to go on with the run   ")
-    line = ways.fork(opened, run, found)
+        hints.tell(screen, opened, run, head="to go on with the run   ")
+    line = hints.fork(opened, run, found)
     screen.line(("to try again from here  ", "dim"), line, whole=True)
 
 

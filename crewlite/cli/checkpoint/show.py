@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crewlite import kinds
-from crewlite.cli.checkpoint import document, ways
+from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
@@ -113,7 +113,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
             _attempt(screen, run, attempt)
     if status != "finished":
         screen.line()
-        ways.tell(screen, opened, run)
+        hints.tell(screen, opened, run)
 
 
 def _table(screen: Screen, run: RunHistory) -> None:

@@ -1,6 +1,6 @@
 """A crew of three that writes a cited brief from a shelf of founding documents. What `crewlite demo` runs.
 
-    python -m crewlite.cli.brief --run-id my-brief
+    python -m crewlite.cli.demo_crew --run-id my-brief
 
 Kill it anywhere and run the same line again: it goes on where it stopped.
 """

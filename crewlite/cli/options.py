@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RunOptions:
     """How it is to be done."""
 
     as_json: bool = False
@@ -29,8 +29,8 @@ class Manner:
     rerun: Sequence[str] = ()
 
 
-def manner_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
-    """Give a command --model, --answer and --rerun, and what `options` gives; it is called with `manner` and `asked`.
+def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
+    """Give a command --model, --answer and --rerun, and what `options` gives; it is called with `chosen` and `asked`.
 
     The arguments are lines of help.
     """
@@ -45,7 +45,7 @@ def manner_options(*, rerun: str = "A call in doubt to make again.", **more: str
             asked: Asked, model: str | None, answers: Sequence[str], rerun: Sequence[str], **others: Any
         ) -> Any:
             given = {at: _said(at, value) for at, value in pairs(answers, "--answer", of="ADDRESS=VALUE").items()}
-            return function(asked=asked, manner=Manner(asked.as_json, model, given or None, rerun), **others)
+            return function(asked=asked, chosen=RunOptions(asked.as_json, model, given or None, rerun), **others)
 
         return command  # type: ignore[return-value]
 

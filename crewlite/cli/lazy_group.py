@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from crewlite.cli.exits import told
 
 
-class LateGroup(click.Group):
+class LazyGroup(click.Group):
     """A group that knows of each command where it is and what it is for, before it loads it.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
-from crewlite.cli.checkpoint import care
+from crewlite.cli.checkpoint import maintenance
 from crewlite.cli.main import main
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -84,7 +84,7 @@ def test_a_span_that_is_none_is_a_wrong_usage(location, span):
 
 @pytest.mark.parametrize(("answer", "left"), [("n", 2), ("y", 1)])
 def test_on_a_terminal_prune_asks_first(location, answer, left, monkeypatch):
-    monkeypatch.setattr(care, "sees_terminal", lambda: True)
+    monkeypatch.setattr(maintenance, "sees_terminal", lambda: True)
     done = CliRunner().invoke(
         main, ["checkpoint", "prune", "--older-than", "0s", "--location", location], input=f"{answer}\n"
     )
@@ -95,7 +95,7 @@ def test_on_a_terminal_prune_asks_first(location, answer, left, monkeypatch):
 
 
 def test_a_question_on_a_terminal_leaves_the_answer_in_json_alone(location, monkeypatch):
-    monkeypatch.setattr(care, "sees_terminal", lambda: True)
+    monkeypatch.setattr(maintenance, "sees_terminal", lambda: True)
     command = ["checkpoint", "prune", "--older-than", "0s", "--json", "--location", location]
     done = CliRunner().invoke(main, command, input="y\n")
     assert json.loads(done.stdout)["runs"] == ["one"]

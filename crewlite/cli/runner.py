@@ -12,13 +12,13 @@ import click
 
 from crewlite import CheckpointConfig
 from crewlite.cli import questions, stream
+from crewlite.cli.error_text import said, without_advice
 from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, aside
 from crewlite.cli.interrupts import ended_by_signals
 from crewlite.cli.kinds import Definition
-from crewlite.cli.manner import Manner
+from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
-from crewlite.cli.words import said, without_advice
 from crewlite.errors import AnswerRefused, ChangeUnused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
 from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
@@ -30,15 +30,15 @@ from crewlite.state.providers import declares
 history = lazy("crewlite.state.history")
 
 
-class Stage:
+class Runner:
     """Where one kickoff takes place. Within `set_up`, whatever prints does so on stderr."""
 
-    def __init__(self, manner: Manner) -> None:
-        self.manner = manner
-        self.again = Again(model=manner.model)
+    def __init__(self, chosen: RunOptions) -> None:
+        self.options = chosen
+        self.again = Again(model=chosen.model)
         """How the run can be gone on with, as far as is known."""
         self.progress = Progress(how_to_go_on=self._way_on)
-        self.output = Output(sys.stdout, manner.as_json)
+        self.output = Output(sys.stdout, chosen.as_json)
         self._unsaved = ""
         """Why there is nothing to go on with."""
         self._instead = ""
@@ -47,7 +47,7 @@ class Stage:
     @contextlib.contextmanager
     def set_up(self) -> Iterator[None]:
         """Do the work of a command in the block. Its errors are told in its terms, and decide how it ends."""
-        self.output = Output(sys.stdout, self.manner.as_json)
+        self.output = Output(sys.stdout, self.options.as_json)
         try:
             with contextlib.redirect_stdout(sys.stderr), ended_by_signals():
                 yield
@@ -76,21 +76,21 @@ class Stage:
         target: str | None = None,
     ) -> None:
         """Kick off and print the result. `target` is what the definition was found by."""
-        if self.manner.model:
-            definition = definition.with_model(self.manner.model)
+        if self.options.model:
+            definition = definition.with_model(self.options.model)
         self._look_ahead(definition, source, target)
         given = inputs if message is None else {"messages": message}
         request = Request(
             definition.as_inputs(given) if given else None,
             run_id,
             source,
-            self.manner.answers,
-            self.manner.rerun,
+            self.options.answers,
+            self.options.rerun,
             resume,
             progress=self.progress,
         )
         try:
-            with stream.told(self.output.out) if self.manner.as_json else watched():
+            with stream.told(self.output.out) if self.options.as_json else watched():
                 result = kickoff_here(definition, request)
         except CrewliteError:
             raise
@@ -107,7 +107,7 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Tell people something beside the answer."""
-        if not self.manner.as_json:
+        if not self.options.as_json:
             aside(text)
 
     def _look_ahead(self, definition: Definition, source: CheckpointConfig | None, target: str | None) -> None:
@@ -161,14 +161,14 @@ class Stage:
                     text = f"{text} - to do a recorded step again: {again}"
         kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed
         failed = kind(text)
-        if self.manner.as_json:
+        if self.options.as_json:
             self._tell_error(code if isinstance(code, str) else "failed", text)
         return failed
 
     def _waits(self, suspended: Suspended) -> click.ClickException:
         """What ends the command when the run waits for people: what they are asked, and the lines that answer."""
         found = {"run_id": suspended.run_id, "branch": self.progress.branch, "waiting": suspended.waiting}
-        if self.manner.as_json:
+        if self.options.as_json:
             stream.Stream(self.output.out).tell({"type": "waiting", **found})
         if self._unsaved:
             return Waits(f"The run waits for an answer, and cannot go on with it. {self._unsaved}")
@@ -185,7 +185,7 @@ class Stage:
         return Asks([*lines, f"To go on then: {self._line_on()}", f"Or both at once: {self._line_on(*both)}"])
 
     def _tell_error(self, code: str, text: str) -> None:
-        if self.manner.as_json:
+        if self.options.as_json:
             stream.Stream(self.output.out).tell({"type": "error", "code": code, "message": text})
 
 
