@@ -65,8 +65,8 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
     the loop of everybody.
     """
     if limit is None:
-        return await _guarded(work)
-    task = asyncio.ensure_future(_guarded(work))
+        return await guarded(work)
+    task = asyncio.ensure_future(guarded(work))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # of work that is left behind, unheard
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
@@ -80,7 +80,8 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
     raise StepTimeout(what, limit) if isinstance(what, str) else what
 
 
-async def _guarded(work: Awaitable[T]) -> T:
+async def guarded(work: Awaitable[T]) -> T:
+    """Await `work`. Raises RuntimeError for code that tries to exit, or to cancel itself."""
     try:
         return await work
     except asyncio.CancelledError:

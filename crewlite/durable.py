@@ -36,15 +36,15 @@ Json = Any
 Effect = Literal["none", "idempotent", "once"]
 """What a repeated call would do: nothing at all; no harm, given the same idempotency key; harm."""
 
-Drift = Literal["live", "keep", "again", "configured"]
-"""When the recorded outcome of a step answers another question: run live from here; keep it; do this step again, its
-children answering as they may; or as CheckpointConfig.on_drift says."""
+Drift = Literal["diverge", "keep", "rerun", "configured"]
+"""When the recorded outcome of a step answers another question: nothing recorded answers from here on; keep it; do this
+step again, its children answering as they may; or as CheckpointConfig.on_drift says."""
 
 Durability = Literal["sync", "async", "degraded", "off"]
 """sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
 something could not be saved, or only late. off: no store."""
 
-STOPS = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
+CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
 """Errors that are not the doing of the step they come out of: the record failed, or the run was stopped or waits for a
 person. They end the attempt, and are no failure of it."""
 
@@ -52,8 +52,8 @@ Stamp = dict[str, Any]
 """The fields every event of a step shares: run_id, branch, seq, address, parent_event_id, ..."""
 
 
-class Voice(Protocol):
-    """How a step sounds: it makes the events of its life. A step may stay silent by returning None."""
+class StepEvents(Protocol):
+    """Builds the events a step emits. Return None to emit nothing."""
 
     @property
     def source(self) -> object:
@@ -126,7 +126,7 @@ class Step(Generic[T]):
     work: Callable[[], Awaitable[T]]
     question: Json
     """Plain JSON of what is asked. Never who answers, never time or chance."""
-    voice: Voice
+    voice: StepEvents
     encode: Callable[[T], Json] = same
     """The outcome as plain JSON; raises NotCodable."""
     decode: Callable[[Json], T] = same
@@ -135,8 +135,8 @@ class Step(Generic[T]):
     with_usage: Callable[[T, Usage], T] | None = None
     """Adds the usage of the step and everything inside it to an outcome. Not recorded: the record has the calls."""
     address: str | None = None
-    """Taken before by `Scope.take`; else taken when the step is asked for."""
-    means: dict[str, str] = field(default_factory=dict)
+    """Reserved before by `Scope.reserve_address`; else taken when the step is asked for."""
+    provenance: dict[str, str] = field(default_factory=dict)
     """What answers (model, template): recorded, so that a change is told, but no reason to ask again."""
     chained: bool = False
     """The question includes everything its parent has heard so far (a model call)."""
@@ -147,8 +147,8 @@ class Step(Generic[T]):
     """Seconds for all attempts together, in all lives of the run, counted from the first beginning."""
     remedies: Remedies | None = None
     inherits: bool = False
-    """Where it has no remedies, those `inside` what encloses it are its own."""
-    inside: Remedies | None = None
+    """Where it has no remedies, the `child_policy` of what encloses it is its own."""
+    child_policy: Remedies | None = None
     """For the steps inside it that inherit."""
     cache: Cached | None = None
     """Its outcome may be taken from another run of the same store, and is left there for others."""
@@ -156,22 +156,22 @@ class Step(Generic[T]):
     """The outcome that a person's word for it stands for (a call in doubt)."""
     intends: Callable[[T], Sequence[Intent]] | None = None
     """The calls that this outcome will lead to at once; committed with it."""
-    blank: Callable[[], T] | None = None
+    placeholder: Callable[[], T] | None = None
     """Stands for an outcome that nobody knows, in a preview."""
     texts: dict[str, str] = field(default_factory=dict)
     """Texts of the question, recorded with the outcome: they show what a kept answer answered."""
-    drift: Drift = "live"
-    exact: bool = False
+    drift: Drift = "diverge"
+    strict_replay: bool = False
     """What it asks for inside follows from its question alone: other steps than those recorded are an error."""
-    copied: bool = False
+    round_trip: bool = False
     """Whoever asks gets the outcome as it is read back from the record, in its first life as in every other."""
     label: str | None = None
     """What sort of work it is, in its author's words."""
     limits: tuple[Limit, ...] = ()
     """Of how many steps it may be one that run side by side."""
-    around: tuple[Limit, ...] = ()
+    inherited_limits: tuple[Limit, ...] = ()
     """The same for all steps inside it."""
-    says: tuple[Any, ...] = ()
+    checkpoint_settings: tuple[Any, ...] = ()
     """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
 
 
@@ -198,7 +198,7 @@ class Scope(Protocol):
     def past(self) -> Sequence[str]:
         """The kinds of the failures of this step's attempts so far."""
 
-    def take(self, kind: str, name: str | None = None) -> str:
+    def reserve_address(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
 
     def step(self, step: Step[T]) -> Awaitable[T]:
@@ -207,8 +207,8 @@ class Scope(Protocol):
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has. On the run's loop."""
 
-    def heed(self, task: asyncio.Task[Any]) -> None:
-        """Somebody waits for this spawned step, and will hear of its failure."""
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
@@ -239,7 +239,7 @@ class _Plain:
     idempotency_key = ""
     past = ()
 
-    def take(self, kind: str, name: str | None = None) -> str:
+    def reserve_address(self, kind: str, name: str | None = None) -> str:
         return f"{kind}:{name}" if name else kind
 
     def step(self, step: Step[T]) -> Awaitable[T]:
@@ -248,7 +248,7 @@ class _Plain:
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         return asyncio.ensure_future(step.work())
 
-    def heed(self, task: asyncio.Task[Any]) -> None:
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         return None
 
     def in_doubt(self, address: str) -> bool:
@@ -269,8 +269,8 @@ class _Plain:
 
 PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
-_apart: ContextVar[Scope | None] = ContextVar("crewlite_apart", default=None)
-_called: ContextVar[Json] = ContextVar("crewlite_called", default=None)
+_bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
+_call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
 
 
 def scope() -> Scope:
@@ -278,14 +278,14 @@ def scope() -> Scope:
     return _scope.get()
 
 
-def apart() -> Scope | None:
+def bound_scope() -> Scope | None:
     """The step whose code has carried itself into the calling thread with `bound`."""
-    return _apart.get()
+    return _bound_scope.get()
 
 
-def called() -> Json:
+def call_key() -> Json:
     """What a thread was given to do with `bound`: the function and its arguments; None elsewhere."""
-    return _called.get()
+    return _call_key.get()
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:
@@ -299,24 +299,24 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
             f"bound({getattr(fn, '__name__', fn)}): a coroutine carries the run itself; await it as it is"
         )
     context = copy_context()
-    context.run(_apart.set, _scope.get())
+    context.run(_bound_scope.set, _scope.get())
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         own = context.copy()  # as a context is entered by one thread at a time
-        own.run(_called.set, [_called.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
+        own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
         return own.run(fn, *args, **kwargs)
 
     return call
 
 
-def leave() -> Token[Scope]:
-    """Step out of every scope; `back` returns."""
+def detach() -> Token[Scope]:
+    """Step out of every scope; `reattach` returns."""
     return _scope.set(PLAIN)
 
 
-def back(token: Token[Scope]) -> None:
-    """Return to where `leave` was called."""
+def reattach(token: Token[Scope]) -> None:
+    """Return to where `detach` was called."""
     _scope.reset(token)
 
 

@@ -63,7 +63,7 @@ class Kickoff:
             await self._ready(addresses)
         for number, (assignment, filled) in enumerate(zip(self.assignments, self.filled, strict=True)):
             task = assignment.task
-            address = addresses[number] if addresses else scope.take("task", task.name)
+            address = addresses[number] if addresses else scope.reserve_address("task", task.name)
             wanted = done if task.context is None else task.context
             context = [done[other] for other in wanted]
             asks_other = any(_asked(assignment, other) != filled.asked() for other in earlier)
@@ -73,10 +73,10 @@ class Kickoff:
             output = await scope.step(task_step(filled, context, address=address, drift=drift))
             done[task] = ContextItem(address, task.title, output.raw)
             was = None
-            if isinstance(scope, Frame) and address in scope.drifted:
+            if isinstance(scope, Frame) and address in scope.children.drifted:
                 was = drifted_task(scope.run.record, address, filled, context)
             outputs.append(_answered(output, was))
-        return self._result(outputs, scope.drifted if isinstance(scope, Frame) else ())
+        return self._result(outputs, scope.children.drifted if isinstance(scope, Frame) else ())
 
     async def _ready(self, addresses: Sequence[str]) -> None:
         """See that every model which is still to be asked can be, before the first one is paid."""
@@ -165,7 +165,7 @@ def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
     if address in record.edited:
         return "keep"
     other_inputs = record.inputs_of(address) != record.run["inputs"]
-    return "again" if other_inputs or record.edited else "configured"
+    return "rerun" if other_inputs or record.edited else "configured"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Lane:
     def _start(self) -> None:
         self.busy = True
         context = contextvars.copy_context()
-        context.run(durable.leave)  # a kickoff inside a handler is a new run
+        context.run(durable.detach)  # a kickoff inside a handler is a new run
         context.run(within_lanes.set, (*within_lanes.get(), self))
         task = self.loop.create_task(self._work(), context=context)
         _alive.add(task)

@@ -266,7 +266,7 @@ class EventBus:
     def _deliver(self, delivery: Delivery) -> None:
         source, event, state = delivery.source, delivery.event, delivery.state
         token = event_chain.set(delivery.chain)
-        inside = durable.leave()  # a kickoff inside a handler is a new run
+        inside = durable.detach()  # a kickoff inside a handler is a new run
         try:
             for receiver in delivery.receivers:
                 try:
@@ -281,7 +281,7 @@ class EventBus:
                         raise  # there it would end the loop of everybody, and those who wait for it would wait for ever
                     report(receiver, event, error)
         finally:
-            durable.back(inside)
+            durable.reattach(inside)
             event_chain.reset(token)
 
     def _enqueue(self, receiver: Receiver, delivery: Delivery) -> None:

@@ -77,13 +77,13 @@ class FlowRoot(Root[Returned]):
             encode=lambda result: codec.encode(result.value),
             decode=lambda data: Returned(codec.decode(data)),
             with_usage=lambda result, usage: result._replace(usage=usage),
-            around=(Limit(f"flow:{flow.name}", flow.width),) if flow.width else (),
-            exact=True,
-            copied=True,
-            drift="again",
+            inherited_limits=(Limit(f"flow:{flow.name}", flow.width),) if flow.width else (),
+            strict_replay=True,
+            round_trip=True,
+            drift="rerun",
             remedies=flow.remedies,
             deadline=flow.deadline,
-            inside=flow.policy,
+            child_policy=flow.policy,
         )
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:

@@ -82,7 +82,7 @@ class StepFunction(Generic[P, R]):
         self._opaque = self._declared = False
         self._version = version_of(self.name, version)
         self._deps = dependencies(self.name, deps)
-        self._means = {} if version is None else {"version": str(version)}
+        self._provenance = {} if version is None else {"version": str(version)}
         age = lifetime(self.name, cache)
         self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None
 
@@ -165,14 +165,14 @@ class StepFunction(Generic[P, R]):
             encode=codec.encode,
             decode=codec.decode,
             answer=durable.same,
-            means=self._means,
+            provenance=self._provenance,
             cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,
             timeout=self._timeout,
             remedies=self._remedies,
             inherits=self._inherits,
-            exact=True,
-            copied=True,
+            strict_replay=True,
+            round_trip=True,
             label=self.type,
             limits=self._limits,
         )

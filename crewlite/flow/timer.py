@@ -46,7 +46,7 @@ def _timer(seconds: float) -> Step[datetime]:
         voice=_Voice(),
         encode=codec.encode,
         decode=codec.decode,
-        blank=now,
+        placeholder=now,
     )
 
 

@@ -93,7 +93,7 @@ def ask(
         encode=recorded,
         decode=read_back,
         usage=_usage,
-        means={"model": llm.model, "template": template},
+        provenance={"model": llm.model, "template": template},
         remedies=ladder,
         intends=intends,
     )

@@ -111,11 +111,11 @@ async def _of_its_own(scope: Frame, root: Root[T], request: Request, decided: Pl
     ended: list[Finished[T]] = []
 
     async def work() -> T:
-        token = durable.leave()
+        token = durable.detach()
         try:
             ended.append(await _run(root, request, decided))
         finally:
-            durable.back(token)
+            durable.reattach(token)
         return ended[-1].value
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress

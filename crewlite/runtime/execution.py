@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events, kinds
-from crewlite.background import within
+from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
@@ -58,7 +58,7 @@ class Execution(Generic[T]):
     settings: tuple[Setting, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.settings = (*self.step.says, *self.outer.settings)
+        self.settings = (*self.step.checkpoint_settings, *self.outer.inherited.settings)
 
     async def run(self) -> T:
         """Do it, record it, and return the outcome. Raises what the last attempt raised."""
@@ -70,17 +70,17 @@ class Execution(Generic[T]):
                 raise InDoubt(address, _what(step))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache)):
             return await self._succeed(found.value, 1, 0.0, reused=found.origin)
-        if step.effect == "once" and address not in run.record.intents:
-            await run.journal.save({"intents": [(address, step.effect)]}, now=True)
         if step.effect == "once":
+            if address not in run.record.intents:
+                await run.journal.save({"intents": [(address, step.effect)]}, now=True)
             await run.journal.assured()
         return await self._tried()
 
     async def _tried(self) -> T:
         """Try until it succeeds, or no remedy is left."""
         run, step, address = self.outer.run, self.step, self.address
-        once = not address and not step.kind.begins_anew  # a lone agent begins its conversation anew
-        number, past = _next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
+        once = not address and not step.kind.begins_anew
+        number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
         await self._begin()
         while True:
             frame = self.outer.child(self, 1 if once else number)
@@ -89,14 +89,19 @@ class Execution(Generic[T]):
             try:
                 with durable.entered(frame):
                     value = await self._attempt(frame)
-            except durable.STOPS:
+            except durable.CONTROL_FLOW:
+                frame.cut()
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
+                frame.cut()
                 remedies = self._remedies(frame, error)
                 reason = _for_author(frame, error) or error
                 delay = remedies.delay(reason, past, address) if remedies else None
                 past.append(remedies.kind(reason) if remedies else "")
                 await self._fail(frame, error, number, _ms(clock), past[-1], delay)
+            except BaseException:
+                frame.cut()  # what it has left behind begins nothing more
+                raise
             else:
                 return await self._succeed(value, number, _ms(clock), frame)
             assert delay is not None, "the last failure was raised"
@@ -105,23 +110,16 @@ class Execution(Generic[T]):
             await self.slots.take()
             number += 1
 
-    async def _attempt(self, frame: Frame) -> T:
-        """One attempt. When it has failed, or was cut, what it has left behind begins nothing more."""
-        try:
-            return await self._in_time(frame)
-        except BaseException:
-            frame.cut()
-            raise
-
-    async def _in_time(self, frame: Frame) -> T:
+    def _attempt(self, frame: Frame) -> Awaitable[T]:
         """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
-        step = self.step
+        step, work = self.step, _whole(self.step, frame)
         if step.deadline is None:
-            return await within(_whole(step, frame), step.timeout, _what(step))
+            return guarded(work) if step.timeout is None else within(work, step.timeout, _what(step))
         late = DeadlineExceeded(_what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
         if (left := self._left() or 0.0) <= 0:
+            work.close()
             raise late
-        return await within(_whole(step, frame), left, late)
+        return within(work, left, late)
 
     def _left(self) -> float | None:
         """Seconds until the deadline; None if there is none."""
@@ -142,7 +140,7 @@ class Execution(Generic[T]):
         if self.step.remedies or not self.step.inherits:
             return self.step.remedies
         decided = any(kinds.at(at).holds_value for at in _causes(frame, error))
-        return None if decided else self.outer.remedies
+        return None if decided else self.outer.inherited.policy
 
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""
@@ -174,11 +172,11 @@ class Execution(Generic[T]):
         if not exact:
             run.journal.warn(f"The outcome of {self.address} held a configured secret, which was masked")
             data, value = masked, step.decode(masked)
-        elif step.copied and not isinstance(value, codec.IMMUTABLE):
+        elif step.round_trip and not isinstance(value, codec.IMMUTABLE):
             value = step.decode(data)
         value = self.outer.with_usage(step, self.address, value, usage)
         digest = codec.digest(data)
-        texts, drifted = (inner.texts, inner.drifted) if inner else ({}, [])
+        texts, drifted = (inner.children.texts, inner.children.drifted) if inner else ({}, [])
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
         commit: CommitParts = {"steps": [self._outcome(said, **more)]}
@@ -186,7 +184,7 @@ class Execution(Generic[T]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value))
-        self.outer.hear(self.address, digest, data, drifted)
+        self.outer.children.record_child(self.address, digest, data, drifted)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, step.cache, value, self.address)
         return value
@@ -194,7 +192,7 @@ class Execution(Generic[T]):
     def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
         """An outcome as it is recorded; of `more`, what there is to say."""
         asked = {"address": self.address, "kind": self.step.kind.name, "fingerprint": self.fingerprint}
-        more |= {"means": self.step.means, "label": self.step.label}
+        more |= {"means": self.step.provenance, "label": self.step.label}
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
         return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
 
@@ -215,14 +213,14 @@ class Execution(Generic[T]):
                 "message": text_of(shown),
                 "traceback": "" if causes else frame.mask(_traceback(error)),
                 "cause": causes[0] if causes else None,
-                "causes": [*causes, *frame.untold()],
+                "causes": [*causes, *frame.children.unobserved()],
                 "failure": failure,
                 "final": final,
             },
         }
         if _for_author(frame, error):
             attempted["error"]["for_author"] = True
-        if final and self.outer.exact:  # whoever asks again hears this again
+        if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
             attempted["fingerprint"] = self.fingerprint
             attempted["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
         told = {"error": text_of(shown), "error_type": type_of(shown)}
@@ -258,11 +256,11 @@ async def _whole(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
     try:
         value = await step.work()
-        if frame.siblings:
-            await frame.siblings.end()
+        if frame.children.spawned:
+            await frame.children.spawned.end()
     except Exception:
-        if frame.siblings:
-            await frame.siblings.ended()
+        if frame.children.spawned:
+            await frame.children.spawned.ended()
         frame.go_on()
         raise
     frame.go_on()
@@ -280,7 +278,7 @@ def type_of(error: Exception) -> str:
     return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
 
 
-def _next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, list[str]]:
+def next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, list[str]]:
     """The number of the attempt to make, and the kinds of failure its budget has borne already.
 
     A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
@@ -316,7 +314,7 @@ def _led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException,
         if id(one) in seen:  # the error behind another is mostly told twice, as its cause and as its context
             continue
         seen.add(id(one))
-        children = [child for child, raised in frame.failed.items() if raised is one]
+        children = [child for child, raised in frame.children.failed.items() if raised is one]
         yield one, children
         if children:
             continue  # what was being handled when these were asked for led to no failure

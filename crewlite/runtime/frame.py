@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events
@@ -20,139 +21,125 @@ from crewlite.errors import (
     ConfigError,
     CrewliteError,
     JournalCorrupt,
+    NonDeterminism,
     Suspended,
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.runtime.drift import check_none_missed, check_none_passed, diverged, kept_answers
+from crewlite.runtime import replay
+from crewlite.runtime.children import Children
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
-from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.questions import Drifted
+from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse
 from crewlite.runtime.run import Run
-from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.slots import Slots
 from crewlite.state.outcome import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
 T = TypeVar("T")
-_SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
+_SHOWN = 200  # characters of plain JSON that an error shows
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a step hands down to the steps inside it."""
+
+    mode: Mode
+    settings: tuple[Setting, ...] = ()
+    """What this step and those around it say about checkpoints, from the inside out."""
+    limits: tuple[Limit, ...] = ()
+    """Limits for every step inside."""
+    policy: Remedies | None = None
+    """For steps inside that inherit."""
 
 
 class Frame:
     """One attempt of one step. What encloses the root is a frame with no address."""
 
     __slots__ = (
-        "_driven",
-        "_fingerprint",
-        "_left",
         "address",
-        "around",
-        "asked",
-        "drifted",
-        "exact",
-        "failed",
-        "idempotency_key",
-        "live",
+        "children",
+        "fingerprint",
+        "inherited",
         "name",
-        "numbering",
         "past",
-        "remedies",
         "run",
-        "settings",
-        "siblings",
         "slots",
         "started",
-        "suspended",
         "task",
-        "texts",
     )
 
     dry = False
 
-    def __init__(self, run: Run, address: str, name: str = "", *, settings: tuple[Setting, ...] = ()) -> None:
+    def __init__(
+        self,
+        run: Run,
+        address: str,
+        name: str = "",
+        *,
+        settings: tuple[Setting, ...] = (),
+        inherited: Inherited | None = None,
+        attempt: int = 1,
+    ) -> None:
         self.run = run
         self.address = address
         self.name = name
-        self.settings = settings
-        """What this step and those around it say about checkpoints, from the inside out."""
-        self.idempotency_key = run.idempotency_key(address) if address else ""
+        self.inherited = inherited or Inherited(run.mode, settings)
+        prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
+        self.children = Children(prefix, run.inside.get(prefix, ()))
+        self.fingerprint = ""
+        """The digest of what is asked."""
         self.past: tuple[str, ...] = ()
         """The kinds of the failures of this step's attempts so far."""
         self.started: str | None = None
         """The event of this step's start."""
-        self.live = False
-        """Something before differs from the record, so the rest of it no longer applies here."""
-        self.exact = False
-        """What is asked for here is what was recorded here, or an error."""
         self.task: asyncio.Task[Any] | None = None
         """What runs the code of this step, if that is a coroutine."""
-        self.around: tuple[Limit, ...] = ()
-        """Limits for every step inside."""
         self.slots: Slots | None = None
         """What this step holds, and those around it, of what is limited."""
-        self.remedies: Remedies | None = None
-        """For steps inside that inherit."""
-        self.siblings: Siblings | None = None
-        """Steps that were begun here and not waited for on the spot."""
-        self.suspended: Suspended | AnswerRefused | None = None
-        """Something in here waits for a person."""
-        self.failed: dict[str, BaseException] = {}
-        """The child step that failed last, and its error."""
-        self.texts: dict[str, str] = {}
-        """Long texts that children recorded, each with its address: what an outcome here refers to."""
-        self.asked: dict[str, str] = {}
-        """The children, in the order they were asked for, with the digests of their outcomes; "" without one."""
-        self.drifted: list[str] = []
-        """Steps in here whose answers were kept, though they are asked something else."""
-        self.numbering = Numbering(f"{address}/" if address else "")
-        """The addresses of children."""
-        self._fingerprint = ""
-        self._driven: set[str] = set()
-        """Children that were not only asked for."""
-        self._left: set[str] | None = None
-        """Recorded children that have not been asked for in this life; None before the first is."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try of this step, another for every other step."""
+        return self.run.idempotency_key(self.address) if self.address else ""
 
     def child(self, execution: Execution[Any], attempt: int) -> Frame:
         """The frame of an attempt at a child step."""
-        address = execution.address
-        inner = type(self)(self.run, address, name_of(execution.step), settings=execution.settings)
-        inner.started = execution.started
-        inner.live = self.live
-        inner.exact = execution.step.exact
-        inner.around = self.around + execution.step.around
-        inner.slots = execution.slots
-        inner.remedies = execution.step.inside or self.remedies
-        inner._fingerprint = execution.fingerprint
-        if attempt > 1:
-            inner.numbering = Numbering(f"{address}!{attempt}/")
+        step, own = execution.step, self.inherited
+        mode = own.mode
+        if mode.strict_replay is not step.strict_replay:
+            mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
+        limits = own.limits + step.inherited_limits
+        inherited = Inherited(mode, execution.settings, limits, step.child_policy or own.policy)
+        inner = type(self)(self.run, execution.address, name_of(step), inherited=inherited, attempt=attempt)
+        inner.started, inner.slots, inner.fingerprint = execution.started, execution.slots, execution.fingerprint
         return inner
 
-    def take(self, kind: str, name: str | None = None) -> str:
+    def reserve_address(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
-        return self.numbering.next(kind, name)
+        return self.children.numbering.next(kind, name)
 
     def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
         """The address and the question of a step that is asked for now, and what it must not be begun behind."""
-        fingerprint = self._question(step)
+        fingerprint, children = self._question(step), self.children
         if step.address is not None:
             address = step.address
         elif self._in_order(step):
-            address = self.take(step.kind.name, step.name)
+            address = children.numbering.next(step.kind.name, step.name)
         else:
-            address = self.numbering.beside(step.kind.name, step.name, fingerprint)
-        self.asked[address] = ""
-        self.unasked.discard(address)
+            address = children.numbering.beside(step.kind.name, step.name, fingerprint)
+        children.asked[address] = ""
+        children.unasked.discard(address)
         self.run.unused.discard(address)
-        behind = None if step.kind.asks_person else self.suspended  # nothing is begun behind a question that waits
-        return address, fingerprint, behind
+        return address, fingerprint, None if step.kind.asks_person else children.suspended
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
-        if not self.exact or step.chained or (step.kind.asks_person and step.name):
+        if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
-        return durable.apart() is not self and (self.task is None or self.task is asyncio.current_task())
+        return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """The step with the address that it has when it is asked for next."""
@@ -160,14 +147,7 @@ class Frame:
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        return self._awaited(step, *self._asked(step))
-
-    @property
-    def unasked(self) -> set[str]:
-        """Recorded children that have not been asked for in this life."""
-        if self._left is None:
-            self._left = set(self.run.inside.get(self.numbering.prefix, ())) - self.asked.keys()
-        return self._left
+        return self._drive(step, *self._asked(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -177,20 +157,17 @@ class Frame:
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
         address, fingerprint, behind = self._asked(step)
-        return self._family().begin(self._drive(step, address, fingerprint, behind), address)
+        work = self._drive(step, address, fingerprint, behind, own_task=True)
+        return self.children.siblings().begin(work, address)
 
     def cut(self) -> None:
         """Cut what was begun here and has not ended. Nothing more is begun."""
-        self._family().cut()
+        self.children.siblings().cut()
 
-    def heed(self, task: asyncio.Task[Any]) -> None:
-        """Somebody waits for this spawned step, and will hear of its failure."""
-        if self.siblings:
-            self.siblings.seen(task)
-
-    def untold(self) -> list[str]:
-        """Spawned steps that failed, which nobody has been told."""
-        return self.siblings.untold() if self.siblings else []
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
+        if self.children.spawned:
+            self.children.spawned.mark_awaited(task)
 
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
@@ -210,13 +187,13 @@ class Frame:
 
     def hears(self, event: type[BaseEvent]) -> bool:
         """Whether an event of this class would be heard by anybody, or name a checkpoint."""
-        return self.run.hears(event, self.settings)
+        return self.run.hears(event, self.inherited.settings)
 
     async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Setting, ...] = ()) -> str:
         """Say something that is no step's outcome. It rides with the next commit, unless it names a checkpoint."""
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
-        if setting := run.subscriber.wants(event.type, (*says, *self.settings), fleeting=event.fleeting):
+        if setting := run.subscriber.wants(event.type, (*says, *self.inherited.settings), fleeting=event.fleeting):
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.ride(event)
@@ -226,14 +203,6 @@ class Frame:
             moment = None
         run.emit(source, event, moment)
         return event.event_id
-
-    def hear(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
-        """Take note of a child's outcome, and of what in it answers another question than is asked."""
-        self.asked[address] = digest
-        self.drifted += drifted
-        text = data.get("text") if isinstance(data, dict) else None
-        if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
-            self.texts.setdefault(text, address)
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
         """A child's outcome, with what everything inside it has used, and `more`, which is not recorded yet."""
@@ -253,52 +222,97 @@ class Frame:
             **more,
         }
 
-    def _family(self) -> Siblings:
-        if self.siblings is None:
-            self.siblings = Siblings()
-        return self.siblings
-
-    async def _awaited(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
-        """Drive a step. Where another task than this one's own awaits it, this one ends only when that has."""
-        if self.task is None or self.task is asyncio.current_task():
-            return await self._drive(step, address, fingerprint, behind)
-        part = self._family().begin(self._drive(step, address, fingerprint, behind), address)
-        try:
-            return await part
-        finally:
-            self.heed(part)
-
-    async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+    async def _drive(
+        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
+    ) -> T:
+        """Answer a step from the record, or do it."""
+        if self.task is not None and not own_task and self.task is not asyncio.current_task():
+            return await self._beside(step, address, fingerprint, behind)
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
             raise self.run.journal.ended()
-        self._driven.add(address)
-        recorded = self.run.record.outcomes.get(address)
-        if recorded is not None and self._still_answers(step, recorded, fingerprint):
-            value = self.run.record.value(address)
-            self.hear(address, recorded.digest, value, kept_answers(self, recorded, fingerprint))
-            await self._say_replayed(step, recorded, fingerprint)
-            return self.with_usage(step, address, self._decoded(step, address, value))
-        if failure := self._failed_before(address, fingerprint):
-            await self._say_failed(step, failure)
-            self.failed[address] = raised(name_of(step), failure)
-            raise self.failed[address]
-        check_none_passed(self, step, address)
-        if behind:
+        self.children.driven.add(address)
+        decision = self._decide(step, address, fingerprint)
+        if isinstance(decision, Reuse):
+            value = self._reused(step, decision)
+            await self._announce_reused(step, decision, fingerprint)
+            return value
+        if isinstance(decision, Reraise):
+            await self._announce_failed(step, decision.failure)
+            raise self._raised(step, decision.failure)
+        if behind:  # nothing is begun behind a question that waits
             raise behind
-        if recorded is not None:
+        if address in self.run.record.outcomes:
             self.run.journal.again(address, step.kind.name)
-        slots = Slots(self.run.pools, address, (*self.around, *step.limits), self.slots)
-        execution = Execution(self, step, address, fingerprint, slots)
+        slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
         try:
             await slots.take()
-            return await execution.run()
+            return await Execution(self, step, address, fingerprint, slots).run()
         except Exception as error:
-            self.failed[address] = error
+            self.children.failed[address] = error
             if isinstance(error, Suspended | AnswerRefused):
-                self.suspended = error
+                self.children.suspended = error
             raise
         finally:
             slots.leave()
+
+    async def _beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        """Drive a step that another task than this step's own awaits: this step ends only when that has."""
+        work = self._drive(step, address, fingerprint, behind, own_task=True)
+        part = self.children.siblings().begin(work, address)
+        try:
+            return await part
+        finally:
+            self.mark_awaited(part)
+
+    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
+        """What becomes of a step that is asked for. Raises TaskDrifted and NonDeterminism."""
+        late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
+        question = Question(
+            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late
+        )
+        record, children = self.run.record, self.children
+        beside = self.run.inside.get(children.numbering.prefix, ())
+        decision = replay.decide(record, question, self.inherited.mode, children.unasked, beside)
+        if isinstance(decision, Refuse):
+            raise self._refusal(step, question, decision)
+        if isinstance(decision, replay.Run) and decision.diverges:
+            mode = dataclasses.replace(self.inherited.mode, diverged=True)
+            self.inherited = dataclasses.replace(self.inherited, mode=mode)
+        return decision
+
+    def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
+        """What to raise for a step that must not be begun."""
+        record, run_id = self.run.record, self.run.run_id
+        match refused.why:
+            case "drifted":
+                own = refused.addresses == (question.address,)
+                how = self._how_drifted(step, record.outcomes[question.address]) if own else ""
+                return TaskDrifted(run_id, refused.addresses[0], how)
+            case "other question":
+                came_to = self._shown(record.value(question.address))
+                found = self._shown(question.asked)
+                found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
+                expected = f"what {question.address} was asked, which came to {came_to}"
+                return NonDeterminism(run_id, question.address, expected, found)
+        return NonDeterminism(
+            run_id, self.address, ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
+        )
+
+    def _shown(self, data: Any) -> str:
+        text = self.mask(codec.dumps(data).decode())
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+    def _reused(self, step: Step[T], decision: Reuse) -> T:
+        """The recorded outcome of a step, as whoever asks is given it."""
+        outcome = decision.outcome
+        value = self.run.record.value(outcome.address)
+        self.children.record_child(outcome.address, outcome.digest, value, decision.drifted)
+        return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
+
+    def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
+        """The error that a step failed with before, noted as its failure here."""
+        error = self.children.failed[failure.address] = raised(name_of(step), failure)
+        return error
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
         """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
@@ -314,32 +328,19 @@ class Frame:
         """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
-        return codec.digest([step.kind.name, step.question, self._fingerprint, [d for d in self.asked.values() if d]])
-
-    def _still_answers(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> bool:
-        if self.live:
-            return False
-        if not recorded.address:  # the run itself: this was decided before it was taken up
-            return not self.run.superseded
-        if self.exact and recorded.fingerprint != fingerprint:
-            return diverged(self, step, recorded, fingerprint)
-        if recorded.drifted and self.run.on_drift != "keep" and step.effect != "once":
-            if self.run.on_drift == "error":
-                raise TaskDrifted(self.run.run_id, recorded.drifted[0])
-            return False
-        drift = self.run.on_drift if step.drift == "configured" else step.drift
-        if recorded.fingerprint == fingerprint or drift == "keep":
-            return True
-        if drift == "error":
-            raise TaskDrifted(self.run.run_id, recorded.address, self._how_drifted(step, recorded))
-        if drift == "live":
-            self.live = True
-        return False
+        return codec.digest(
+            [
+                step.kind.name,
+                step.question,
+                self.fingerprint,
+                [digest for digest in self.children.asked.values() if digest],
+            ]
+        )
 
     def go_on(self) -> None:
         """Raises what makes this wait for a person, also where the code in between would not hear of it."""
-        if self.suspended:
-            raise self.suspended
+        if self.children.suspended:
+            raise self.children.suspended
 
     def complete(self) -> None:
         """Raises NonDeterminism if recorded steps have not been asked for, ChangeUnused for an edit nobody used.
@@ -348,36 +349,37 @@ class Frame:
         """
         if not self.address and self.run.unused:
             raise ChangeUnused(sorted(self.run.unused))
-        if never := self.asked.keys() - self._driven:
+        if never := self.children.asked.keys() - self.children.driven:
             raise ConfigError(
                 f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so nothing "
                 f"came of it: write `await` before the call"
             )
-        check_none_missed(self)
+        self.check_none_missed()
 
-    def _failed_before(self, address: str, fingerprint: str) -> Attempt | None:
-        """The failure that a step came to in an earlier life, or an earlier try, and answers with."""
-        failure = self.run.record.failures.get(address) if self.exact and not self.live else None
-        if failure is None or address in self.run.rerun or failure.fingerprint != fingerprint:
-            return None
-        return failure
+    def check_none_missed(self) -> None:
+        """At the end of a step: raises NonDeterminism if a recorded one in it has not been asked for."""
+        children, mode = self.children, self.inherited.mode
+        if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unasked):
+            asked = ", ".join(list(children.asked)[-3:]) or "none"
+            raise NonDeterminism(self.run.run_id, self.address, ", ".join(left[:3]), f"{asked}, and no more")
 
-    async def _say_failed(self, step: Step[Any], failure: Attempt) -> None:
+    async def _announce_failed(self, step: Step[Any], failure: Attempt) -> None:
         self.run.journal.warn(
             f"{failure.address} has failed before, which was handled, and is not tried again "
             f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
         )
         await self._announce_replay(step, failure.address, failed=True)
 
-    async def _say_replayed(self, step: Step[Any], recorded: Outcome, fingerprint: str) -> None:
-        changed = [key for key, means in step.means.items() if recorded.means.get(key, means) != means]
-        if recorded.fingerprint != fingerprint and not self.exact and recorded.address:
+    async def _announce_reused(self, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
+        recorded, before = decision.outcome, decision.outcome.means
+        changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
+        if recorded.fingerprint != fingerprint and not self.inherited.mode.strict_replay and recorded.address:
             changed.insert(0, "question")
             how = self._how_drifted(step, recorded)
             self.run.journal.warn(
                 f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep'): it {how}"
             )
-        drifted = kept_answers(self, recorded, fingerprint) if recorded.address else self.run.drifted
+        drifted = decision.drifted if recorded.address else self.run.drifted
         if drifted and "question" not in changed:
             changed.insert(0, "question")
         addresses = tuple(filter(None, drifted))
@@ -393,5 +395,7 @@ class Frame:
         about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
         more = {"address": address, "source_id": address, "source_name": name}
         await self.announce(
-            step.voice.source, lambda stamp: events.StepReplayedEvent(**(stamp | more), **about), step.says
+            step.voice.source,
+            lambda stamp: events.StepReplayedEvent(**(stamp | more), **about),
+            step.checkpoint_settings,
         )

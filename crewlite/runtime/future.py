@@ -84,7 +84,7 @@ class StepFuture(Generic[T]):
     def _told(self) -> None:
         """Whoever waited for it was told of its failure, so nobody else has to be."""
         if self._task and self._task.done():  # else nobody has been told yet
-            self._scope.heed(self._task)
+            self._scope.mark_awaited(self._task)
 
 
 class StepFutures(Sequence[StepFuture[T]]):

@@ -132,14 +132,16 @@ async def inside(scope: Frame, root: Root[T], request: Request, step: Step[T], *
         log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)
 
     async def work() -> T:
-        part_of = scope.addressed(dataclasses.replace(step, says=(root.setting, *step.says)))
+        part_of = scope.addressed(
+            dataclasses.replace(step, checkpoint_settings=(root.setting, *step.checkpoint_settings))
+        )
         if not own:
             request.progress.tell_part(scope.run.run_id, part_of.address or "")
         part = scope.spawn(part_of)  # cut with what encloses it
         try:
             return await part
         finally:
-            scope.heed(part)
+            scope.mark_awaited(part)
 
     journal = scope.run.journal
     journal.secrets = journal.secrets.knowing(*root.secret_sources, extra=root.redact)

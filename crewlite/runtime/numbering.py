@@ -63,9 +63,9 @@ def _who_asks() -> str:
     task = asyncio.current_task()
     asker, known = _asker.get()
     if task is None:
-        return codec.digest([known, durable.called()])
+        return codec.digest([known, durable.call_key()])
     if asker is None or asker() is not task:
-        known = codec.digest([known, durable.called(), _call(task.get_coro())])
+        known = codec.digest([known, durable.call_key(), _call(task.get_coro())])
         _asker.set((weakref.ref(task), known))
     return known
 

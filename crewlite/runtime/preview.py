@@ -18,11 +18,10 @@ from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
 from crewlite.kinds import Kind
-from crewlite.runtime.drift import check_none_missed, kept_answers
-from crewlite.runtime.execution import Execution, name_of
-from crewlite.runtime.failures import raised
+from crewlite.runtime.execution import Execution
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.plan import plan
+from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
 from crewlite.runtime.resumption import (
     branch_for,
@@ -169,22 +168,23 @@ class DryFrame(Frame):
         self.blind = False
         """What is asked for here hangs on an outcome that nobody knows."""
 
-    async def _drive(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+    async def _drive(
+        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
+    ) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
         source = run.traces.source(step.question)
-        if recorded is not None and self._still_answers(step, recorded, fingerprint):
-            value = run.record.value(address)
+        decision = self._decide(step, address, fingerprint)
+        if isinstance(decision, Reuse):
             if source and address not in run.record.edited:  # which stands, whatever it is given
                 run.note(address, step.kind.name, "may run", f"is given what {source} returns")
-                run.traces.add(address, step.kind, value)
+                run.traces.add(address, step.kind, run.record.value(address))
             else:
-                run.steps.append(_told(recorded))
-            self.hear(address, recorded.digest, value, kept_answers(self, recorded, fingerprint))
-            return self.with_usage(step, address, self._decoded(step, address, value))
-        if failure := self._failed_before(address, fingerprint):
-            run.note(address, step.kind.name, "reused", f"has failed ({failure.error_type}), which was handled")
-            self.failed[address] = raised(name_of(step), failure)
-            raise self.failed[address]
+                run.steps.append(_told(decision.outcome))
+            return self._reused(step, decision)
+        if isinstance(decision, Reraise):
+            why = f"has failed ({decision.failure.error_type}), which was handled"
+            run.note(address, step.kind.name, "reused", why)
+            raise self._raised(step, decision.failure)
         if step.kind.enters:
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
@@ -205,14 +205,14 @@ class DryFrame(Frame):
         try:
             with durable.entered(inner):
                 value = await step.work()
-                if inner.siblings:
-                    await inner.siblings.end()
+                if inner.children.spawned:
+                    await inner.children.spawned.end()
         except asyncio.CancelledError:
             raise
         except BaseException:
             with contextlib.suppress(Exception, _Unknown):
-                if inner.siblings:
-                    await inner.siblings.end()
+                if inner.children.spawned:
+                    await inner.children.spawned.end()
             if not inner.blind:
                 raise
             self.blind = True
@@ -225,17 +225,17 @@ class DryFrame(Frame):
             data = step.encode(value)
             if any(line.verdict in ("runs", "may run") for line in self.run.steps[lines:]):
                 self.run.traces.add(address, step.kind, data)
-            self.hear(address, codec.digest(data), data)
-            value = step.decode(data) if step.copied else value
+            self.children.record_child(address, codec.digest(data), data)
+            value = step.decode(data) if step.round_trip else value
         return value
 
     def complete(self) -> None:
         """Note what is not asked for any more. Raises NonDeterminism, as the run would."""
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
-        for address in _inside(known, self.numbering.prefix):
-            if address not in self.asked:
+        for address in _inside(known, self.children.numbering.prefix):
+            if address not in self.children.asked:
                 self.run.note(address, known[address].kind, "dropped", self._why_not(address))
-        check_none_missed(self)
+        self.check_none_missed()
 
     def _why_not(self, address: str) -> str:
         """Why a recorded step is dropped."""
@@ -250,7 +250,7 @@ class DryFrame(Frame):
         once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
         if any(at == address or address in outers(at) for at in once):
             return "was cut in the middle of what may happen only once: kickoff will stop with InDoubt"
-        if recorded is not None and self.live:
+        if recorded is not None and self.inherited.mode.diverged:
             return "comes behind what is not as it was" + waits
         if recorded is not None:
             return "asks something else than was recorded" + waits
@@ -271,15 +271,15 @@ class DryFrame(Frame):
             with contextlib.suppress(CrewliteError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
                 made = step.decode(value)  # unless its shape is another now
                 self.run.traces.add(address, step.kind, value, step.encode(made))
-                self.hear(address, codec.digest(value), value)
+                self.children.record_child(address, codec.digest(value), value)
                 return made
-        if step.kind.needs_no_work and step.blank:
-            return step.blank()
+        if step.kind.needs_no_work and step.placeholder:
+            return step.placeholder()
         self.blind = True
         self.run.unknown.append(address)
-        if step.blank is None:
+        if step.placeholder is None:
             raise _Unknown
-        return step.blank()
+        return step.placeholder()
 
 
 class _Unknown(BaseException):

@@ -13,6 +13,7 @@ from crewlite.durable import Durability
 from crewlite.errors import NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.runtime.replay import Mode
 from crewlite.runtime.slots import Pools
 from crewlite.state.addresses import leaf
 from crewlite.state.cache import Cache
@@ -73,6 +74,11 @@ class Run:
     pools: Pools = field(default_factory=Pools)
     config: CheckpointConfig | None = None
     """What its definitions say of its store."""
+
+    @cached_property
+    def mode(self) -> Mode:
+        """How the steps of this run are answered."""
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:

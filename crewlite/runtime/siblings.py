@@ -27,16 +27,16 @@ class Siblings:
             task.cancel()
         return task
 
-    def seen(self, task: asyncio.Task[Any]) -> None:
-        """Somebody was told how this one ended, so it is no longer for `end` to tell."""
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+        """Mark a task as awaited: `end` need not raise its failure."""
         self._failed.pop(task, None)
 
-    def untold(self) -> list[str]:
-        """The steps whose failures nobody has seen."""
+    def unobserved(self) -> list[str]:
+        """The steps whose failures nobody awaited."""
         return list(self._failed.values())
 
     async def end(self) -> None:
-        """Wait until all have ended. Raises the first failure that nobody has seen."""
+        """Wait until all have ended. Raises the first failure that nobody awaited."""
         while self._running:
             await asyncio.wait(self._running)
         for task in self._failed:

@@ -133,11 +133,11 @@ def task_step(
         voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
         encode=lambda output: {"raw": output.raw, "agent": output.agent},
         decode=filled.output_of,
-        blank=lambda: filled.output(Answer("")),
+        placeholder=lambda: filled.output(Answer("")),
         address=address,
         timeout=filled.agent.max_execution_time,
         drift=drift,
-        says=(task.checkpoint, filled.agent.checkpoint),
+        checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds
-from crewlite.durable import Effect, Intent, Step, Voice
+from crewlite.durable import Effect, Intent, Step, StepEvents
 from crewlite.errors import (
     InDoubt,
     StepTimeout,
@@ -57,7 +57,7 @@ def call_step(
     address: str,
     tool: BaseTool | None,
     work: Callable[[], Awaitable[ToolResult]],
-    voice: Voice,
+    voice: StepEvents,
     effect: Effect = "none",
     *,
     allowed: bool = True,
@@ -82,7 +82,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     try:
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except durable.STOPS:
+    except durable.CONTROL_FLOW:
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
         await _announce(tool, error, traceback.format_exc(), about)

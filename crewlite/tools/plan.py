@@ -55,7 +55,7 @@ class _Plan:
         """Addresses of calls of this reply that are to be made, by tool: no record has them yet."""
 
     def decide(self, call: ToolCall, number: int) -> PlannedCall:
-        address = self._scope.take("tool", address_name(call.name))
+        address = self._scope.reserve_address("tool", address_name(call.name))
         tool, label = self._tools.find(call.name), call.id or f"call_{number}"
         about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._agent.role}
         if tool is None:

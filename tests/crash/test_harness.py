@@ -27,7 +27,9 @@ SNAPSHOT = (("state/journal.py", "await waiting", "pass"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 
-RECORD = (("runtime/frame.py", "if recorded is not None and self._still_answers", "if False and self._still_answers"),)
+RECORD = (
+    ("runtime/replay.py", "if recorded is not None and not mode.diverged:", "if recorded is not None and False:"),
+)
 
 FSYNC = (("disk.py", 'tell("fsync", file)', "pass"), ("disk.py", "os.fsync(handle)", "pass"))
 

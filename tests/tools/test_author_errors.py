@@ -71,7 +71,7 @@ def test_an_error_of_the_world_in_a_tool_is_told_to_the_model(error):
 
 
 def test_what_stops_a_run_is_never_told_to_the_model():
-    assert all(cls.ends_run for cls in durable.STOPS)
+    assert all(cls.ends_run for cls in durable.CONTROL_FLOW)
 
 
 def test_the_class_of_an_error_alone_says_whether_it_ends_the_run():

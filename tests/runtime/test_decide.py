@@ -1,0 +1,174 @@
+"""What becomes of a step that is asked for follows from the record, its question and the mode of replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from crewlite import codec
+from crewlite.runtime.execution import next_attempt
+from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
+from crewlite.state.outcome import Attempt, Outcome
+from crewlite.state.record import Record
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED, OTHER = codec.digest(["step", "Rome"]), codec.digest(["step", "Berlin"])
+STRICT = Mode(strict_replay=True)
+
+
+def outcome(address: str = "step:go", digest: str = ASKED, seq: int = 2, **more: object) -> Outcome:
+    return Outcome(address, "step", 1, digest, "there", "", None, {}, 1.0, seq, "", **more)  # type: ignore[arg-type]
+
+
+def failure(number: int = 1, *, final: bool = True, seq: int = 2, kind: str = "bug", **more: object) -> Attempt:
+    known = ("step:go", "step", number, "KeyError", "x", "", 1.0, None, kind, final, seq, NOW, NOW, ASKED)
+    return replace(Attempt(*known), **more)
+
+
+def record(*outcomes: Outcome, failed: Attempt | None = None, **more: object) -> Record:
+    made = Record(run={"inputs": {}, "definition": {}}, outcomes={one.address: one for one in outcomes})  # type: ignore[typeddict-item]
+    if failed:
+        made.failures[failed.address] = failed
+    for name, value in more.items():
+        setattr(made, name, value)
+    return made
+
+
+def question(digest: str = ASKED, **more: object) -> Question:
+    return Question("step:go", "step", "Rome", digest, **more)  # type: ignore[arg-type]
+
+
+def verdict(decision: object) -> str:
+    match decision:
+        case Reuse(drifted=drifted):
+            return f"reuse, drifted {drifted[0]}" if drifted else "reuse"
+        case Reraise():
+            return "raise again"
+        case Run(diverges=True):
+            return "run, and diverge"
+        case Run():
+            return "run"
+        case Refuse(why=why):
+            return f"refuse: {why}"
+    raise AssertionError(decision)
+
+
+@pytest.mark.parametrize(
+    ("digest", "drift", "on_drift", "expected"),
+    [
+        (ASKED, "diverge", "keep", "reuse"),
+        (ASKED, "rerun", "error", "reuse"),
+        (OTHER, "diverge", "keep", "run, and diverge"),
+        (OTHER, "rerun", "keep", "run"),
+        (OTHER, "keep", "error", "reuse, drifted step:go"),
+        (OTHER, "configured", "keep", "reuse, drifted step:go"),
+        (OTHER, "configured", "rerun", "run"),
+        (OTHER, "configured", "error", "refuse: drifted"),
+    ],
+)
+def test_a_recorded_step_answers_its_own_question_and_others_as_its_drift_says(digest, drift, on_drift, expected):
+    assert verdict(decide(record(outcome()), question(digest, drift=drift), Mode(on_drift))) == expected
+
+
+@pytest.mark.parametrize(
+    ("on_drift", "once", "expected"),
+    [
+        ("keep", False, "reuse, drifted task:in"),
+        ("rerun", False, "run"),
+        ("error", False, "refuse: drifted"),
+        ("rerun", True, "reuse, drifted task:in"),  # what may happen only once is not done again
+        ("error", True, "reuse, drifted task:in"),
+    ],
+)
+def test_an_outcome_made_of_kept_answers_is_kept_as_long_as_drift_is(on_drift, once, expected):
+    made_of_kept = record(outcome(drifted=("task:in",)))
+    assert verdict(decide(made_of_kept, question(once=once), Mode(on_drift))) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "digest", "expected"),
+    [
+        (STRICT, ASKED, "reuse"),
+        (STRICT, OTHER, "refuse: other question"),
+        (replace(STRICT, on_drift="rerun"), OTHER, "run, and diverge"),
+        (replace(STRICT, diverged=True), ASKED, "run"),
+        (replace(STRICT, diverged=True), OTHER, "run"),
+    ],
+)
+def test_under_strict_replay_another_question_is_an_error_until_the_run_diverges(mode, digest, expected):
+    assert verdict(decide(record(outcome()), question(digest), mode)) == expected
+
+
+def test_under_strict_replay_a_fork_with_edits_keeps_the_edited_and_does_the_rest():
+    edited = record(outcome(edited=True), edited=frozenset({"step:go"}))
+    assert verdict(decide(edited, question(OTHER), STRICT)) == "reuse"
+    assert verdict(decide(record(outcome(), edited=frozenset({"step:in"})), question(OTHER), STRICT)) == "run"
+
+
+def test_a_refusal_names_the_steps_beside_it_that_were_asked_this_question():
+    known = record(outcome(), outcome("step:go#2", OTHER, 3))
+    assert decide(known, question(OTHER), STRICT, (), ("step:go", "step:go#2")) == Refuse(
+        "other question", ("step:go#2",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "digest", "expected"),
+    [
+        (STRICT, ASKED, "raise again"),
+        (STRICT, OTHER, "run"),
+        (Mode(), ASKED, "run"),
+        (replace(STRICT, rerun=frozenset({"step:go"})), ASKED, "run"),
+        (replace(STRICT, diverged=True), ASKED, "run"),
+    ],
+)
+def test_a_failure_that_was_handled_is_raised_again_under_strict_replay(mode, digest, expected):
+    assert verdict(decide(record(failed=failure()), question(digest), mode)) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "late", "expected"),
+    [
+        (STRICT, False, "refuse: passed over"),
+        (STRICT, True, "run"),
+        (replace(STRICT, begun=frozenset({"step:go"})), False, "run"),
+        (replace(STRICT, on_drift="rerun"), False, "run"),
+        (Mode(), False, "run"),
+    ],
+)
+def test_a_new_step_before_a_recorded_one_is_refused_unless_it_may_have_waited(mode, late, expected):
+    known = record(outcome("step:first"))
+    assert verdict(decide(known, question(comes_late=late), mode, {"step:first"})) == expected
+
+
+def test_what_follows_a_failure_that_is_tried_again_is_not_missed():
+    known = record(outcome("step:early", seq=1), outcome("step:late", seq=5))
+    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ["step:early", "step:late"]
+    known.attempts["step:go"] = [failure(seq=3)]
+    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ["step:early"]
+
+
+def test_the_result_of_a_run_answers_unless_it_is_superseded():
+    finished = record(outcome(""))
+    whole = Question("", "flow", "Rome", OTHER)
+    assert verdict(decide(finished, whole, Mode())) == "reuse"
+    assert verdict(decide(finished, whole, Mode(superseded=True))) == "run"
+
+
+@pytest.mark.parametrize(
+    ("past", "base", "number", "borne"),
+    [
+        ([], 0, 1, []),
+        ([failure(1, final=False, kind="timeout")], 0, 2, ["timeout"]),
+        ([failure(1, final=False, kind="timeout", seq=3)], 5, 2, []),  # a fork has a budget of its own
+        ([failure(1, final=False, kind="timeout"), failure(2)], 0, 3, []),  # so has a resume after giving up
+        ([failure(1, cause="step:go/step:in")], 0, 1, []),  # a child failed, which can run again
+        ([failure(1, for_author=True)], 0, 1, []),
+        ([failure(1, error_type="StepTimeout")], 0, 1, []),
+    ],
+)
+def test_the_next_attempt_and_its_budget_follow_from_the_recorded_failures(past, base, number, borne):
+    assert next_attempt(past, base, once=False) == (number, borne)
+    assert next_attempt(past, base, once=True) == (1, [])
