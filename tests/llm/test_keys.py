@@ -12,7 +12,7 @@ from crewlite import LLM, Agent, Crew, History, Task
 from crewlite.errors import ConfigError, LLMAuthError, LLMRejected, MissingKey, UnknownProvider
 from crewlite.events import StepReplayedEvent
 from crewlite.llm import keys
-from crewlite.llm.call import ways
+from crewlite.llm.base import with_fallbacks
 from crewlite.llm.models import resolve_llm
 from crewlite.testing import EventRecorder
 
@@ -184,7 +184,7 @@ def test_fallbacks_of_fallbacks_are_looked_at_too_and_may_go_round():
     first.fallbacks, second.fallbacks = (second,), (first, LLM("openai/c"))
     with pytest.raises(MissingKey, match="openai/c"):
         Agent(role="Pilot", goal="answer", llm=first).kickoff("Who?")
-    assert [model.model for model in ways(first)] == ["openai/a", "openai/b", "openai/c"]
+    assert [model.model for model in with_fallbacks(first)] == ["openai/a", "openai/b", "openai/c"]
 
 
 @pytest.mark.parametrize(
