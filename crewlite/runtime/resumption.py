@@ -155,7 +155,8 @@ def check_newest(root: Root[Any], record: Record, located: Located) -> None:
 def _after(record: Record, located: Located) -> list[str]:
     """What checkpoints came after the one that was named, if one was."""
     place = record.places.get(located.place or "")
-    return [p["address"] or p["trigger"] for p in record.places.values() if place and p["seq"] > place["seq"]]
+    later = (p for p in record.places.values() if place and p["seq"] > place["seq"] and record.counts(p["seq"]))
+    return [p["address"] or p["trigger"] for p in later]
 
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:

@@ -141,8 +141,10 @@ class Run:
         return sealed[0] if sealed else Moment.of(self.record)  # one that could not be recorded is announced
 
     def idempotency_key(self, address: str) -> str:
-        """The same for every try of a step, another for every other step, run and branch."""
-        return hashlib.blake2b(f"{self.run_id}\n{self.branch}\n{address}".encode(), digest_size=16).hexdigest()
+        """The same for every try of a step, another for every other step, run and branch, and after a rewind."""
+        epoch = f"\n{self.record.epoch}" if self.record.epoch else ""
+        key = f"{self.run_id}\n{self.branch}\n{address}{epoch}"
+        return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
     def presentable(self, error: Exception) -> Exception:
         """`error` itself, or, if its text holds a configured secret, one that tells the same without it."""

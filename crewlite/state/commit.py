@@ -70,6 +70,8 @@ class CommitParts(TypedDict, total=False):
 
     run: CheckedRunStart
     """Begins a branch."""
+    rewind: Rewind
+    """This entry stands on an earlier one of its own branch. Those between stay readable and no longer count."""
     claim: Claim
     """Who writes from here on."""
     released: bool
@@ -149,6 +151,13 @@ class ForkBase(TypedDict):
     sum: Hex
     place: CheckpointRecord | None
     operation: NotRequired[Text]
+
+
+class Rewind(TypedDict):
+    """The entry of the same branch whose state holds again. The seal is still chained to the entry before."""
+
+    seq: Number
+    sum: Hex
 
 
 class Claim(TypedDict):
@@ -343,6 +352,8 @@ def _check_commit(commit: Commit) -> Commit:
         check_checkpoint(place, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
         raise ValueError("it stands on what comes later")
+    if (back := commit.get("rewind")) and (run or back["seq"] >= commit.get("folded", {}).get("first", seq)):
+        raise ValueError("it goes back to what does not come before it")
     return commit
 
 

@@ -43,6 +43,12 @@ class Entry:
         return folded["sum"] if folded else self.seal
 
     @property
+    def first(self) -> int:
+        """Its seq; where commits were folded into one, that of their first."""
+        folded = self.facts.get("folded")
+        return folded["first"] if folded else self.seq
+
+    @property
     def line(self) -> bytes:
         """The commit as a line of a journal file, without its newline."""
         return b'%b%b",%b' % (_HEAD, self.seal.encode(), self.body[1:])

@@ -31,9 +31,13 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
     record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
     ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
-    base = own[0].facts["run"].get("base")
+    for entry in own:
+        if back := entry.facts.get("rewind"):  # what is left behind is folded by itself
+            ends |= {back["seq"], entry.first - 1}
+    base, read = own[0].facts["run"].get("base"), list(before)
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
+        live = live.before(part[0], read)
         held, restored = _held(part, live), live.restored
         for entry in part:
             live.apply(entry)
@@ -43,6 +47,7 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
         merged = seal(commit, after=after)
         folded += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
+        read += part
     return folded
 
 
@@ -50,8 +55,7 @@ def _check_contiguous(entries: Sequence[Entry]) -> None:
     """A fold over a hole looks whole, and nobody could tell any more what was lost."""
     seq = 0
     for entry in entries:
-        first = entry.facts["folded"]["first"] if "folded" in entry.facts else entry.seq
-        if first != seq + 1:
+        if entry.first != seq + 1:
             raise JournalCorrupt(f"folding before commit {entry.seq}", f"commit {seq + 1} is missing", None)
         seq = entry.seq
 
@@ -75,13 +79,14 @@ def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
 
 def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
     """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
-    first, last, paid = part[0].facts, part[-1], Paid()
+    last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     gone = {step["address"] for step in steps if live.is_inside(step["address"])}
     for entry in part:
         begins |= cast(
-            CommitParts, {name: entry.facts[name] for name in ("run", "definition", "inputs") if name in entry.facts}
+            CommitParts,
+            {name: entry.facts[name] for name in ("run", "rewind", "definition", "inputs") if name in entry.facts},
         )
         paid.take_totals(entry.facts)
     paid.take_steps(step for step in steps if step["address"] in gone)
@@ -99,7 +104,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         "seq": last.seq,
         "at": last.facts["at"],
         **begins,
-        "folded": {"first": first["folded"]["first"] if "folded" in first else first["seq"], "sum": last.sum},
+        "folded": {"first": part[0].first, "sum": last.sum},
         **_kept(part, [*_tombstones(held, live), *kept], live),
         **paid.parts(left_out=live.is_inside),
         **ends,

@@ -6,8 +6,8 @@ wrote it knew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from crewlite import kinds
@@ -75,6 +75,10 @@ class Record:
     """Inputs that forks have changed, each with the number of the commit that did."""
     dropped: dict[str, str | None] = field(default_factory=dict)
     """Places that were taken away, each with its parent."""
+    left: tuple[tuple[int, int], ...] = ()
+    """What was left behind by going back to an earlier entry: the numbers around it, which still count."""
+    epoch: int = 0
+    """How often the run has gone back to an earlier entry of a branch."""
     tasks: dict[str, None] = field(default_factory=dict)
     """Addresses of finished tasks, in the order they finished first; not of what a task or a tool kicked off."""
 
@@ -82,8 +86,7 @@ class Record:
     def of(cls, entries: Iterable[Entry]) -> Record:
         """Index a journal that was read. Raises JournalCorrupt if a checkpoint in it is of a commit that is not."""
         record, sums = cls(), dict[int, str]()
-        for entry in entries:
-            record.apply(entry)
+        for entry, record in replay(entries):  # noqa: B007 - the last one is asked for
             sums[entry.seq] = entry.sum
         record.check_places(sums)
         return record
@@ -134,8 +137,29 @@ class Record:
         """Whether the run has its result, or has given up."""
         return self.finished or self.failed
 
+    def counts(self, seq: int) -> bool:
+        """Whether a commit has not been left behind."""
+        return not any(before < seq < after for before, after in self.left)
+
+    def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
+        """The record that the next entry adds to: this one, or one that stands where the entry goes back to.
+
+        `read` are the entries so far. What has been paid, named, dropped and claimed stays so. This record is used no
+        more once there is another. Raises JournalCorrupt if there is no such entry.
+        """
+        if (back := entry.facts.get("rewind")) is None:
+            return self
+        then = Record.of(each for each in read if each.seq <= back["seq"])
+        if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
+            raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is not there")
+        left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
+        then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
+        then.places, then.dropped, then.named, then.cancelled = self.places, self.dropped, self.named, self.cancelled
+        then.newest_place = then._newest()
+        return then
+
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry."""
+        """Take in the next entry. Of one that may go back, `before` tells what record it adds to."""
         commit, self.seq, self.sum = entry.facts, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
@@ -167,7 +191,7 @@ class Record:
             self.places.pop(gone, None)
             self.dropped[gone] = parent
         if self.newest_place and self.newest_place["id"] in dropped:
-            self.newest_place = max(self.places.values(), key=_along, default=None)
+            self.newest_place = self._newest()
 
     def check_places(self, sums: Mapping[int, str]) -> None:
         """Raises JournalCorrupt if a place is not at a commit that there is; `sums` has all of them, by their seq."""
@@ -246,8 +270,12 @@ class Record:
             place = {**place, "version": self.named + 1}
         self.named = max(self.named, place["version"])
         self.places[place["id"]] = place
-        if self.newest_place is None or _along(place) > _along(self.newest_place):
+        newest = self.newest_place
+        if self.counts(place["seq"]) and (newest is None or _along(place) > _along(newest)):
             self.newest_place = place
+
+    def _newest(self) -> CheckpointRecord | None:
+        return max((p for p in self.places.values() if self.counts(p["seq"])), key=_along, default=None)
 
     def _people(self, commit: Commit) -> None:
         """What people are asked, and what they answer."""
@@ -309,6 +337,20 @@ class Record:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
             address = outer(address)
+
+
+def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
+    """Each entry with the record as it leaves it. One record grows; where an entry goes back, another takes its place.
+
+    Raises JournalCorrupt.
+    """
+    record, read = Record(), list[Entry]()
+    for entry in entries:
+        if "rewind" in entry.facts:
+            record = record.before(entry, read)
+        record.apply(entry)
+        read.append(entry)
+        yield entry, record
 
 
 def _along(place: CheckpointRecord) -> tuple[int, str]:

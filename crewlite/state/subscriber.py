@@ -83,10 +83,12 @@ def new_place(
 
     `total` is the sum of that entry, for a place named after it was sealed.
     """
-    before = [place for place in record.places.values() if place["seq"] <= seq] if seq <= record.seq else None
+    before = None
+    if seq <= record.seq:
+        before = [p for p in record.places.values() if p["seq"] <= seq and record.counts(p["seq"])]
     parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
-    place: Any = {  # dated by the commit that holds it
+    undated: Any = {  # the commit that holds it says when
         "id": new_id(),
         "seq": seq,
         "version": record.named + 1,
@@ -96,12 +98,12 @@ def new_place(
         "about": about,
     }
     if total:
-        place["sum"] = total
+        undated["sum"] = total
     if label:
-        place["label"] = label
+        undated["label"] = label
     if metadata:
-        place["metadata"] = metadata
-    return cast(CheckpointRecord, place)
+        undated["metadata"] = metadata
+    return cast(CheckpointRecord, undated)
 
 
 def _about(event: BaseEvent, record: Record) -> JsonObject:

@@ -166,6 +166,19 @@ def is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+def test_commits_are_typed_wherever_they_are_made_or_read():
+    parts, untyped = {"commit", "parts", "place", "claim"}, {"dict[str, Any]", "JsonObject", "Mapping[str, Any]", "Any"}
+    for module, path in modules().items():
+        if "." not in module or floor(module) not in ("record", "engine"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.arg if isinstance(node, ast.arg) else getattr(getattr(node, "target", None), "id", None)
+            hint = getattr(node, "annotation", None)
+            if name in parts and hint is not None:
+                found = ast.unparse(hint).removesuffix(" | None")
+                assert found not in untyped, f"{module}:{node.lineno}: {name} is {found}; see crewlite/state/commit.py"
+
+
 def ask(code: str) -> object:
     """What a fresh interpreter prints as JSON."""
     done = children.run(

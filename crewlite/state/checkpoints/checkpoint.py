@@ -15,8 +15,11 @@ from crewlite.state.checkpoints.diff import Diff, diff
 from crewlite.state.commit import CheckpointRecord, RunStart
 from crewlite.state.entry import Entry
 from crewlite.state.outcome import LightEvent
-from crewlite.state.record import Record
+from crewlite.state.record import Record, replay
 from crewlite.usage import Usage
+
+_History = tuple[Sequence[str], int, Sequence[LightEvent], int]
+"""Tasks and events of a run, and how many of them there were at some commit."""
 
 
 class Moment(NamedTuple):
@@ -61,7 +64,7 @@ class Checkpoint:
     ref: str
     """The text that names it from anywhere; of a run that is kept in memory only, its id."""
     _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
-    _history: tuple[Sequence[str], int, Sequence[LightEvent], int] = field(repr=False, compare=False)
+    _history: _History = field(repr=False, compare=False)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -146,11 +149,10 @@ def checkpoints(
     Raises JournalCorrupt.
     """
     record = Record()
-    then: dict[int, Moment] = {}
+    then: dict[int, tuple[Moment, Record]] = {}
     homes: dict[str, str] = {}
-    for entry in entries:
-        record.apply(entry)
-        then[entry.seq] = Moment.of(record)
+    for entry, record in replay(entries):
+        then[entry.seq] = Moment.of(record), record
         if place := entry.facts.get("place"):
             homes[place["id"]] = record.run["branch"]
         base = entry.facts.get("run", {}).get("base")
@@ -158,18 +160,25 @@ def checkpoints(
             homes.setdefault(base["place"]["id"], base["branch"])
     record.check_places({entry.seq: entry.sum for entry in entries})
     record.forget(lost)
-    tasks = list(record.tasks)
+    tasks = {id(one): list(one.tasks) for _, one in then.values()}
     places = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
-    return [_made(place, record, then[place["seq"]], tasks, homes[place["id"]], ref(place)) for place in places]
+    made = list[Checkpoint]()
+    for place in places:
+        moment, grown = then[place["seq"]]
+        history = tasks[id(grown)], moment.tasks, grown.events, moment.events
+        made.append(_made(place, record, moment, history, homes[place["id"]], ref(place)))
+    return made
 
 
 def newest(record: Record, place: CheckpointRecord, ref: str) -> Checkpoint:
     """The place at the very end of a record."""
-    return _made(place, record, Moment.of(record), list(record.tasks), record.run["branch"], ref)
+    now = Moment.of(record)
+    history = list(record.tasks), now.tasks, record.events, now.events
+    return _made(place, record, now, history, record.run["branch"], ref)
 
 
 def _made(
-    place: CheckpointRecord, record: Record, then: Moment, tasks: Sequence[str], branch: str, ref: str
+    place: CheckpointRecord, record: Record, then: Moment, history: _History, branch: str, ref: str
 ) -> Checkpoint:
     return Checkpoint(
         id=place["id"],
@@ -188,5 +197,5 @@ def _made(
         usage=then.usage,
         ref=ref,
         _kept=(then.values, then.versions),
-        _history=(tasks, then.tasks, record.events, then.events),
+        _history=history,
     )

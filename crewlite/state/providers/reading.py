@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.commit import CheckpointRecord
+from crewlite.state.commit import CheckpointRecord, Rewind
 from crewlite.state.entry import Entry, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 
@@ -63,7 +63,6 @@ def live_places(entries: Sequence[Entry]) -> list[CheckpointRecord]:
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
     """Raises Unsound if an entry is not the next one of this branch, or is stored under another number than its own."""
     commit = entry.facts
-    first = commit["folded"]["first"] if "folded" in commit else entry.seq
     if before:
         if "run" in commit:
             raise Unsound("a run begins here, in the middle of another")
@@ -76,16 +75,19 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
             raise Unsound(f"it belongs to branch {run['branch']!r} of run {run['run_id']!r}")
         base = run.get("base")
         expected = base["seq"] + 1 if base else 1
-    if (entry.seq, first) != (seq, expected):
+    if (entry.seq, entry.first) != (seq, expected):
         raise Unsound(f"commit {expected} is missing")
+    back = commit.get("rewind")
+    if back and (back["seq"], back["sum"]) not in [(earlier.seq, earlier.sum) for earlier in before]:
+        raise Unsound(f"it goes back to commit {back['seq']}, which is not there")
 
 
-def ends_claim(commit: Mapping[str, Any]) -> bool:
+def ends_claim(data: Mapping[str, Any]) -> bool:
     """Whether a commit gives its branch back, or holds the end of its run. Asked of what is damaged as well."""
-    steps = commit.get("steps")
+    steps = data.get("steps")
     own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
     errors = [step.get("error") for step in own]
-    return "released" in commit or any(not isinstance(error, dict) or error.get("final") for error in errors)
+    return "released" in data or any(not isinstance(error, dict) or error.get("final") for error in errors)
 
 
 def told_at(commit: Commit) -> float:
@@ -146,8 +148,16 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
         read.append(entry)
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
         raise Unsound(f"it does not end with commit {own[-1].seq}")
+    if _rewinds(read) != _rewinds(own):
+        raise Unsound("it goes back at another place")
     if read[0].facts["run"] != own[0].facts["run"]:
         raise Unsound("it begins another branch")
+
+
+def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
+    """Where a branch goes back, and where to."""
+    found = [(entry.first, entry.facts.get("rewind")) for entry in entries]
+    return [(first, back) for first, back in found if back]
 
 
 def check_bases(commits: Sequence[Commit]) -> None:

@@ -39,6 +39,7 @@ LAWS: tuple[Law, ...] = (
     folding.who_looks_is_not_in_the_way_of_who_writes,
     folding.what_moved_or_bears_a_fork_is_not_rewritten,
     folding.a_rewrite_accounts_for_every_entry,
+    folding.what_a_branch_goes_back_to_stays,
     folding.a_run_is_removed_as_a_whole,
     folding.a_run_that_moved_is_not_removed,
     journals.stores_of_one_location_see_each_other,

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.ids import new_id
@@ -14,6 +15,7 @@ from crewlite.state.claim import claim
 from crewlite.state.entry import Entry, seal
 from crewlite.state.fold import fold
 from crewlite.state.providers import Commit, Store
+from crewlite.state.record import Record
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, reads_as, same
 
@@ -186,6 +188,35 @@ def a_rewrite_accounts_for_every_entry(bench: Bench) -> None:
     with raises(StoreError, "rewriting a branch as nothing"):
         store.rewrite("run-1", "experiment", fork.entries, [])
     journal_is(store, fork)
+
+
+def what_a_branch_goes_back_to_stays(bench: Bench) -> None:
+    """An entry that goes back to an earlier one of its branch reads as it is; no rewrite may lose either."""
+    store, main = bench.open(), Branch().add(4)
+    main.add(rewind={"seq": 2, "sum": main.entries[1].sum}).add(2)
+    store.append([main.commit()])
+    own = main.entries
+
+    def joined(first: int, last: int, *left_out: str) -> list[Entry]:
+        commit: Any = {name: part for name, part in own[last - 1].facts.items() if name not in left_out}
+        commit["folded"] = {"first": first, "sum": own[last - 1].sum}
+        folded = seal(commit, after=own[first - 2].sum)
+        return [*own[: first - 1], folded, *own[last:]]
+
+    wrong = {
+        "without what it goes back to": joined(2, 3),
+        "as if it never went back": joined(5, 5, "rewind"),
+        "as if it went back earlier": joined(4, 5),
+    }
+    for how, entries in wrong.items():
+        with raises(StoreError, f"rewriting a branch {how}"):
+            store.rewrite("run-1", "main", own, entries)
+        journal_is(bench.open(), main)
+    kept = fold([], own, [])
+    store.rewrite("run-1", "main", own, kept)
+    for read in (store.read("run-1", "main"), bench.open().read("run-1", "main")):
+        same([entry.seal for entry in read], [entry.seal for entry in kept], "a folded branch that went back reads as")
+        same(Record.of(read).outcomes.keys(), Record.of(own).outcomes.keys(), "its outcomes are")
 
 
 def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]]:
