@@ -80,12 +80,12 @@ class PlaceFiles:
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """What the files say, newest first. A file that says nothing any more is left out, with a warning."""
-        files = self.files()
+        files = self.files(part)
         found: list[PlaceInfo] = []
         for identifier in sorted(files, reverse=True):
             if len(found) == limit:
                 break
-            if part not in identifier or (before and identifier >= before):
+            if before and identifier >= before:
                 continue
             try:
                 place, document = load(files[identifier])
@@ -98,13 +98,14 @@ class PlaceFiles:
                 log.warning("%s Left out of the list.", problem)
         return found
 
-    def files(self) -> dict[str, Path]:
-        """The checkpoint files, by the id in their name."""
+    def files(self, part: str = "") -> dict[str, Path]:
+        """The checkpoint files whose id contains `part`, by the id in their name."""
         try:
             names = [inside.name for inside in os.scandir(self._root) if not inside.is_dir(follow_symlinks=False)]
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        return {found[1]: self._root / name for name in names if (found := _NAME.fullmatch(name))}
+        found = (_NAME.fullmatch(name) for name in names if part in name)
+        return {name[1]: self._root / name[0] for name in found if name and part in name[1]}
 
     def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
         """The file of the place that an entry names, `run` being what the first entry of the journal says of it."""
