@@ -19,7 +19,7 @@ import click
 
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import shell_line
-from crewlite.events.console import printable, say
+from crewlite.console.text import printable, say
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
 from crewlite.state.history import History

@@ -15,7 +15,7 @@ from crewlite.errors import CrewliteError
 from crewlite.lazy import lazy
 
 rich = lazy("rich.console")
-events_console = lazy("crewlite.events.console")
+console_text = lazy("crewlite.console.text")
 
 OK = 0
 """It did what it was asked to."""
@@ -42,7 +42,7 @@ class Failed(click.ClickException):
 def aside(text: str, file: IO[Any] | None = None) -> None:
     """Say something on stderr. Whatever it holds is shown as text only."""
     console = rich.Console(stderr=file is None, file=file)
-    click.echo(events_console.printable(text, console), file=file, err=file is None)
+    click.echo(console_text.printable(text, console), file=file, err=file is None)
 
 
 @contextlib.contextmanager

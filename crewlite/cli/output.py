@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from crewlite.cli.checkpoint import document
 from crewlite.cli.exits import writing
-from crewlite.events.console import printable
+from crewlite.console.text import printable
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
 from crewlite.errors import AnswerRefused, ChangeUnused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
-from crewlite.events.console import watched
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
 from crewlite.runtime.engine import kickoff_here
@@ -88,9 +87,10 @@ class Runner:
             self.options.rerun,
             resume,
             progress=self.progress,
+            verbose=not self.options.as_json,
         )
         try:
-            with stream.told(self.output.out) if self.options.as_json else watched():
+            with stream.told(self.output.out) if self.options.as_json else contextlib.nullcontext():
                 result = kickoff_here(definition, request)
         except CrewliteError:
             raise

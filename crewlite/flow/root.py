@@ -12,7 +12,6 @@ from crewlite import codec, events, kinds
 from crewlite.codec import JsonObject
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError
-from crewlite.flow.asking import asks_people
 from crewlite.flow.function import FlowFunction
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.root import Root
@@ -39,7 +38,6 @@ class FlowRoot(Root[Returned]):
         super().__init__(flow)
         codec.declare_hints(flow.func)
         self._flow = flow
-        self.asks_people = asks_people(flow.func)
         self.verbose = flow.verbose
 
     def facts(self) -> JsonObject:

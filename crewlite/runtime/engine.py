@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from crewlite import background, durable, events, kinds
 from crewlite.durable import Stamp
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
-from crewlite.events.console import shown
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
+from crewlite.lazy import lazy
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
@@ -52,6 +52,8 @@ from crewlite.state.record import Record
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.take import claimed, taken, taken_new
 
+progress_lines = lazy("crewlite.console.progress")  # a subscriber on the roof, which verbose runs alone attach
+
 R = TypeVar("R")
 T = TypeVar("T")
 Begun = tuple[Run, dict[str, Any]]
@@ -85,7 +87,9 @@ async def kickoff(definition: Runnable[R], request: Request) -> R:
     """Start a run, go on with one, or return the stored result of one that has finished."""
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = definition.as_root(request)
-    with shown(root.verbose or request.verbose, lambda: progress.run_id, lambda: progress.address):
+    verbose = root.verbose or request.verbose
+    lines = partial(progress_lines.shown, lambda: progress.run_id, lambda: progress.address)
+    with lines() if verbose else contextlib.nullcontext():
         return definition.as_result(await _finished(root, request))
 
 

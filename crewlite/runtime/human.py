@@ -23,7 +23,6 @@ from pydantic.errors import PydanticUserError
 from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
-from crewlite.events.console import terminal
 from crewlite.forked import lock
 from crewlite.ids import now
 from crewlite.runtime.frame import Frame
@@ -77,6 +76,11 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
 
 async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
     return asked.in_time(await answer)
+
+
+def terminal() -> bool:
+    """Whether somebody can be asked and can answer right here."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite.errors import ConfigError
-from crewlite.events.console import terminal
+from crewlite.runtime.human import terminal
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.settings import resolve
@@ -73,7 +73,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
         )
     if root.asks_people and config is None and not request.answers and not terminal():
         raise ConfigError(
-            f"{root.kind} {root.name!r} asks people (ask, human_input, requires_approval), and nobody could answer: "
+            f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "
             f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
         )
     says_something = root.setting is not None or override is not None

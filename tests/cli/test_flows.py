@@ -146,7 +146,7 @@ def test_what_a_crew_in_a_flow_paid_is_in_the_result_and_it_is_told_once(flows):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["flows:sums"], "missing a required argument: 'one'"),
+        (["flows:sums"], "flow 'sums': missing 'one'. Say it: --input NAME=TEXT"),
         (["flows:sums", "--input", "two=2"], "unexpected keyword argument 'two'; it takes (one: int, other: int = 2)"),
         (["flows:sums", "--input", "one=many"], "--input one: Input should be a valid integer"),
         (["flows:sums", "--input", "one=1", "--model", "offline"], "what flow 'sums' asks is chosen in its code"),

@@ -13,7 +13,6 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-import crewlite.flow
 from crewlite import Agent, Crew, History, Task, tool
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, RefError, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
@@ -270,36 +269,18 @@ def test_without_a_store_and_a_terminal_nobody_could_ever_answer():
         ask("Who?")
 
 
-def test_a_flow_that_asks_is_refused_before_anything_is_paid_if_nobody_could_answer():
-    paid = []
-
-    @step
-    def draft() -> str:
-        paid.append(1)
-        return "a draft"
-
+def test_a_question_that_nobody_could_ever_answer_says_so_where_it_is_asked():
     @step
     def approve(text: str) -> bool:
-        return ask(f"Publish {text}?", bool)
-
-    def later(text):
-        return [approve(part) for part in text]
+        return ask(f"Publish {text}?", bool, name="publish")
 
     @flow
-    def in_a_step_of_a_function():
-        return later(draft())
+    def publish():
+        return approve("news")
 
-    @flow
-    def in_a_module():
-        draft()
-        return crewlite.flow.ask("Who?", name="who")
-
-    for asking in (in_a_step_of_a_function, in_a_module):
-        with pytest.raises(ConfigError, match="checkpoint=True"):
-            asking.kickoff()
-    assert not paid
-    assert in_a_module.kickoff(answers={"human:who": "me"}) == "me"
-    assert paid
+    with pytest.raises(ConfigError, match=r"'Publish news\?'\): nobody could ever answer.*checkpoint=True"):
+        publish.kickoff()
+    assert publish.kickoff(answers={"step:approve/human:publish": True}) is True
 
 
 def test_a_tool_may_ask(on_disk):

@@ -16,7 +16,6 @@ from crewlite import CheckpointConfig, History
 from crewlite.cli.main import main
 from crewlite.errors import InDoubt
 from crewlite.events import StepCompletedEvent, StepReplayedEvent, StepStartedEvent
-from crewlite.events.console import watched
 from crewlite.flow import flow, step
 from crewlite.testing import EventRecorder
 
@@ -115,9 +114,8 @@ def test_what_is_reused_is_told_on_the_terminal(on_disk, capsys):
     def said(*words):
         return CliRunner().invoke(main, ["checkpoint", "show", *words, "--location", on_disk().location]).output
 
-    with watched():
-        for run_id in ("one", "two"):
-            kickoff(on_disk(), fetch, run_id=run_id)
+    for run_id in ("one", "two"):
+        flow(name="pipeline", checkpoint=on_disk(), verbose=True)(fetch).kickoff(run_id=run_id)
     assert "step fetch from one/main@step:fetch" in capsys.readouterr().out
     assert "reused" not in said("one")
     assert "reused" in said("two")

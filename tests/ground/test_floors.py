@@ -28,7 +28,7 @@ FLOORS = {
     "agents": {"agent"},
     "tasks": {"task"},
     "crews": {"crew", "flow"},
-    "roof": {"cli", "testing", "__main__"},
+    "roof": {"cli", "console", "testing", "__main__"},
 }
 ORDER = list(FLOORS)
 HEAVY = ("litellm", "sqlite_utils", "jinja2", "rich", "click", "textual", "sqlite3")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 rich = lazy("rich.console")
 rich_text = lazy("rich.text")
-events_console = lazy("crewlite.events.console")
+console_text = lazy("crewlite.console.text")
 
 Part = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -162,11 +162,11 @@ class Screen:
         return made
 
     def _shown(self, text: str) -> str:
-        shown: str = events_console.printable(text, self._console)
+        shown: str = console_text.printable(text, self._console)
         return shown
 
     def _takes(self, text: str) -> bool:
-        return bool(events_console.encodable(text, self._console))
+        return bool(console_text.encodable(text, self._console))
 
     def _widths(
         self, columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int], indent: int

@@ -1,50 +1,36 @@
 """Live progress: a subscriber like any other, one line for each thing that happens.
 
-On a terminal, `crewlite.events.live` shows below them what runs right now. Whatever came from a model, a tool or a user
-is shown as text only: no markup, no control characters.
+On a terminal, `crewlite.console.foot` shows below them what runs right now.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewlite import events, kinds
 from crewlite.codec import decode
+from crewlite.console.foot import foot_of
+from crewlite.console.text import say
+from crewlite.console.underway import Underway, depth_of, is_part_of, titled
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.events.live import foot_of
-from crewlite.events.underway import Underway, depth_of, is_part_of, titled
 from crewlite.ids import short
 from crewlite.lazy import lazy
+from crewlite.runtime.human import terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from crewlite.usage import Usage
 
 rich = lazy("rich.console")
-rich_text = lazy("rich.text")
 
-_MARKS = {  # as it should be, where it cannot be shown, colour
-    "begun": ("▸", ">", "cyan"),
-    "done": ("✓", "+", "green"),
-    "reused": ("↺", "=", "yellow"),
-    "saved": ("●", "*", "blue"),
-    "said": ("»", ">", "dim"),
-    "waits": ("◇", "~", "magenta"),
-    "failed": ("✗", "x", "red"),
-}
 _LONGEST = 100  # characters of a text that is quoted
 _OF_AN_ERROR = 60  # the same: an error is told in each step it goes through, and whole where it ends
 _Line = tuple[str, str] | None
 
-
-_watched: contextvars.ContextVar[bool] = contextvars.ContextVar("crewlite_watched", default=False)
 _shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.ContextVar(
     "crewlite_shows", default=lambda event: False
 )
@@ -52,28 +38,14 @@ _shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.Contex
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[None]:
-    """Show every run that is kicked off in the block, verbose or not."""
-    token = _watched.set(True)
-    try:
-        yield
-    finally:
-        _watched.reset(token)
-
-
-@contextlib.contextmanager
-def shown(verbose: bool, run_id: Callable[[], str | None], address: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Show the events of one kickoff during the block, if `verbose`, unless one around it shows them already.
+def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Show the events of one kickoff during the block, unless one around it shows them already.
 
     `run_id` tells which run, once it is known, and `address` which step of it, where the kickoff is part of another.
     """
-    if not verbose and not _watched.get():
-        yield
-        return
     console, run = rich.Console(highlight=False), Underway()
     around, own = _shows.get(), partial(_is_of, run_id, address)
-    watched_before = _watched.set(False)  # what is kicked off inside is part of this run, and told with it
-    shows_before = _shows.set(lambda event: around(event) or own(event))
+    before = _shows.set(lambda event: around(event) or own(event))
     with foot_of(console, run) as foot:
 
         def hear(source: object, event: BaseEvent, state: Any) -> None:
@@ -91,44 +63,12 @@ def shown(verbose: bool, run_id: Callable[[], str | None], address: Callable[[],
             with event_bus.on(BaseEvent, hear):
                 yield
         finally:
-            _shows.reset(shows_before)
-            _watched.reset(watched_before)
+            _shows.reset(before)
 
 
 def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: BaseEvent) -> bool:
     """Whether an event is of this kickoff."""
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
-
-
-def terminal() -> bool:
-    """Whether somebody can be asked and can answer right here."""
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
-
-
-def say(console: Console, mark: str, text: str, *, depth: int = 0, whole: bool = False) -> None:
-    """Print a line with a mark: a name in `_MARKS`, shown in ASCII where need be. A terminal cuts it unless `whole`."""
-    fancy, plain, colour = _MARKS[mark]
-    sign = fancy if encodable(fancy, console) else plain
-    line = rich_text.Text.assemble("  " * depth, (sign, colour), f" {printable(text, console)}")
-    if console.is_terminal and not whole:
-        console.print(line, no_wrap=True, overflow="ellipsis" if encodable("…", console) else "crop")
-    else:
-        console.print(line, soft_wrap=True)  # nobody reads a pipe at 80 columns
-
-
-def printable(text: str, console: Console) -> str:
-    """The text with everything escaped that the stream cannot take, or that would do something and not be seen."""
-    seen = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return seen.encode(console.encoding, "backslashreplace").decode(console.encoding)
-
-
-def encodable(text: str, console: Console) -> bool:
-    """Whether the console's stream can take a text."""
-    try:
-        text.encode(console.encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _line(event: BaseEvent, usage: Usage | None) -> _Line:

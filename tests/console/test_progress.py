@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, tool
+from crewlite.console.progress import shown
 from crewlite.errors import ConfigError, Suspended
 from crewlite.events.base import BaseEvent
-from crewlite.events.console import shown, watched
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
@@ -116,7 +116,7 @@ def told(capsys):
     return [line.strip() for line in capsys.readouterr().out.splitlines() if "checkpoint" not in line]
 
 
-def test_a_flow_that_is_watched_tells_its_steps_with_their_types(capsys):
+def test_a_verbose_flow_tells_its_steps_with_their_types(capsys):
     @step(type="fetch")
     def fetch(n):
         return n
@@ -125,13 +125,13 @@ def test_a_flow_that_is_watched_tells_its_steps_with_their_types(capsys):
     def broken():
         raise ValueError("no paper")
 
-    @flow
+    @flow(verbose=True)
     def sums():
         fetch(1)
         crew(["done"]).kickoff()
         broken()
 
-    with watched(), pytest.raises(ValueError, match="no paper"):
+    with pytest.raises(ValueError, match="no paper"):
         sums.kickoff()
     lines = told(capsys)
     assert lines[0].startswith("▸ flow sums begins (run ")
@@ -147,15 +147,14 @@ def test_a_flow_that_is_watched_tells_its_steps_with_their_types(capsys):
 def test_a_question_its_wait_and_its_answer_are_shown(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    @flow(checkpoint=CheckpointConfig(location=tmp_path))
+    @flow(checkpoint=CheckpointConfig(location=tmp_path), verbose=True)
     def asks():
         return ask("Go\x1b[2J on?", bool, name="on")
 
-    with watched():
-        with pytest.raises(Suspended):
-            asks.kickoff(run_id="r")
-        assert told(capsys)[1:] == ["◇ human:on asks: Go\\x1b[2J on?", "◇ flow asks waits for human:on"]
-        asks.kickoff(run_id="r", answers={"human:on": True})
+    with pytest.raises(Suspended):
+        asks.kickoff(run_id="r")
+    assert told(capsys)[1:] == ["◇ human:on asks: Go\\x1b[2J on?", "◇ flow asks waits for human:on"]
+    asks.kickoff(run_id="r", answers={"human:on": True})
     assert told(capsys)[-3:] == [
         "▸ flow asks goes on (run r)",
         "✓ human:on is answered: True",
@@ -166,12 +165,11 @@ def test_a_question_its_wait_and_its_answer_are_shown(capsys, tmp_path, monkeypa
 def test_an_answer_is_shown_as_what_it_is_and_not_as_it_is_recorded(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    @flow(checkpoint=CheckpointConfig(location=tmp_path))
+    @flow(checkpoint=CheckpointConfig(location=tmp_path), verbose=True)
     def asks():
         return ask("How much?", Amount, name="amount")
 
-    with watched():
-        asks.kickoff(run_id="r", answers={"human:amount": Amount(euro=3)})
+    asks.kickoff(run_id="r", answers={"human:amount": Amount(euro=3)})
     assert "✓ human:amount is answered: Amount(euro=3)" in told(capsys)
 
 
@@ -194,7 +192,7 @@ def test_a_retry_says_what_failed_and_when_it_is_tried_again(capsys):
         failure: str = "unavailable"
         delay: float = 1.26
 
-    with shown(True, lambda: "r"):
+    with shown(lambda: "r"):
         event_bus.emit(None, Again(run_id="r", address="llm#1"))
     assert "✗ model openai/x: LLMUnavailable: too busy; try 2 in 1.3 s" in capsys.readouterr().out
 

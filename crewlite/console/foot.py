@@ -16,7 +16,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from crewlite.events.underway import Underway, elapsed, spent, still_open
+from crewlite.console.text import encodable, printable
+from crewlite.console.underway import Underway, elapsed, spent, still_open
 from crewlite.forked import in_child, lock, rlock
 from crewlite.lazy import lazy
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 rich = lazy("rich.console")
 rich_text = lazy("rich.text")
-events_console = lazy("crewlite.events.console")
 
 _PERIOD = 0.2  # seconds between two looks at the clock
 _MOST = 6  # lines of what is open; of more, the newest
@@ -192,13 +192,13 @@ class Foot:
         return "\n" + captured.get().rstrip("\n")
 
     def _of(self, one: Any) -> tuple[str, str]:
-        sign = "▸" if events_console.encodable("▸", self.console) else ">"
+        sign = "▸" if encodable("▸", self.console) else ">"
         streamed = f", {one.streamed:,} characters" if one.streamed else ""
-        return sign, events_console.printable(f"{one.title}{streamed}", self.console)
+        return sign, printable(f"{one.title}{streamed}", self.console)
 
     def _line(self, indent: str, sign: str, title: str, time: str, width: int) -> Text:
         """A line that gives up the end of its title rather than its time."""
-        dots = "…" if events_console.encodable("…", self.console) else "..."
+        dots = "…" if encodable("…", self.console) else "..."
         text = rich_text.Text(title)
         room = max(len(dots) + 1, width - 1 - len(indent) - len(time) - 4)
         if text.cell_len > room:

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from crewlite import Agent, Crew, LLMReply, Task, ToolCall, Usage, tool
+from crewlite.console.underway import Underway, elapsed, spent, still_open
 from crewlite.events import (
     LLMCallCompletedEvent,
     LLMCallStartedEvent,
@@ -19,7 +20,6 @@ from crewlite.events import (
     TaskCompletedEvent,
     TaskStartedEvent,
 )
-from crewlite.events.underway import Underway, elapsed, spent, still_open
 from crewlite.testing import ScriptedLLM
 from tests import children
 

@@ -1,0 +1,1 @@
+"""Live progress of runs on the console."""
