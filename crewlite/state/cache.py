@@ -18,7 +18,7 @@ from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.entry import Unsound, parse
 from crewlite.state.journal import Journal
-from crewlite.state.providers import Store
+from crewlite.state.providers import results_of
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -47,12 +47,13 @@ class Cache:
         if lane is None:
             self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
             return None
-        if not remembers(lane.store):
-            self._warn(f"cache=: the store of this run ({type(lane.store).__name__}) has no verbs to keep results with")
+        if (results := results_of(lane.store)) is None:
+            lacking = f"{type(lane.store).__name__} has no `results`, a ResultCache"
+            self._warn(f"cache=: the store of this run keeps no results for other runs, so none is reused: {lacking}")
             return None
         key, age = kept
         try:
-            data = await asyncio.wrap_future(lane.ask(lambda store: store.recall(key)))
+            data = await asyncio.wrap_future(lane.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
             self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_said(error)}")
@@ -61,12 +62,13 @@ class Cache:
     def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
         """Keep what a step came to, as its caller has it. Nobody waits for it."""
         lane, key = self._journal.lane, kept.key
-        if lane is None or not remembers(lane.store):
+        results = results_of(lane.store) if lane else None
+        if lane is None or results is None:
             return
         origin = f"{self._journal.run_id}/{self._journal.branch}@{address}"
         try:
             data = _sealed(key, step.name, step.encode(value), origin)
-            lane.ask(lambda store: store.remember(key, data)).add_done_callback(self._kept)
+            lane.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
         except Exception as error:  # noqa: BLE001 - the outcome is recorded, whatever becomes of this copy
             self._not_kept(error)
 
@@ -81,11 +83,6 @@ class Cache:
         if message not in self._told:
             self._told.add(message)
             self._journal.warn(message)
-
-
-def remembers(store: Store) -> bool:
-    """Whether a store can keep results: one that was written for an earlier crewlite may lack the verbs."""
-    return hasattr(store, "remember")
 
 
 def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:

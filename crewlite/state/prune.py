@@ -9,13 +9,12 @@ from functools import cached_property, partial
 
 from crewlite.errors import BranchConflictError, ConfigError
 from crewlite.ids import now
-from crewlite.state.cache import remembers
 from crewlite.state.commit import CheckpointRecord, CommitParts
 from crewlite.state.entry import Entry
 from crewlite.state.fold import size
 from crewlite.state.holder import holder
 from crewlite.state.lineage import gone, journals_of_run, standing_on
-from crewlite.state.providers import Commit, Store
+from crewlite.state.providers import Commit, Store, results_of
 from crewlite.state.providers.base import Head
 from crewlite.state.record import Record
 from crewlite.state.tidy import bases, folded
@@ -62,8 +61,8 @@ def prune(
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
     done = Pruned()
-    if limit is not None and remembers(store):
-        done += Pruned(results=store.forget(limit, dry_run=dry_run))
+    if limit is not None and (results := results_of(store)):
+        done += Pruned(results=results.forget(limit, dry_run=dry_run))
     for run_id in dict.fromkeys(info.run_id for info in store.branches()):
         run = _Run(store, run_id)  # without branches, if it was deleted meanwhile
         if limit is not None and run.journals and run.finished and run.touched < limit:

@@ -10,7 +10,11 @@ from crewlite.ids import new_id, now
 from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
 from crewlite.state.entry import SCHEMA, Entry, seal
 from crewlite.state.locate import Located, locate
-from crewlite.state.providers import BaseProvider, Commit, Store
+from crewlite.state.providers import BaseProvider, Commit, ResultCache, Store, results_of
+
+
+class NotOffered(Exception):
+    """The law at hand is about an ability that this provider does not have."""
 
 
 class Bench:
@@ -25,6 +29,12 @@ class Bench:
         store = self.provider.open(self.location)
         self._open.append(store)
         return store
+
+    def results(self, store: Store | None = None) -> ResultCache:
+        """Where this store, or one that is opened for it, keeps results. Raises NotOffered if it keeps none."""
+        if (results := results_of(store or self.open())) is None:
+            raise NotOffered
+        return results
 
     def close(self, store: Store) -> None:
         """Close a store before the law ends."""

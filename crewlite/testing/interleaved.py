@@ -103,6 +103,8 @@ class _Store:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
+        if name == "results":
+            return _Store(self._told, found)
         if name not in _VERBS:
             return found
 

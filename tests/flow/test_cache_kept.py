@@ -136,7 +136,7 @@ def test_a_result_that_cannot_be_kept_costs_a_warning_and_not_the_run(on_disk, r
 
 
 class Before:
-    """A provider of somebody who has not heard of what is remembered."""
+    """A provider of somebody whose stores keep no results for other runs."""
 
     name = "before"
 
@@ -152,12 +152,12 @@ class _BeforeStore:
         self._inner, self.location = inner, inner.location
 
     def __getattr__(self, name):
-        if name in ("recall", "remember", "forget"):
-            raise AttributeError(f"this store has no {name}")
+        if name == "results":
+            raise AttributeError("this store has no results")
         return getattr(self._inner, name)
 
 
-def test_a_store_that_cannot_remember_costs_a_warning(ran, caplog):
+def test_a_store_without_a_result_cache_costs_a_warning_that_says_what_it_lacks(ran, caplog):
     @step(cache=True)
     def fetch(n):
         ran.append(n)
@@ -165,7 +165,8 @@ def test_a_store_that_cannot_remember_costs_a_warning(ran, caplog):
 
     assert kickoff(CheckpointConfig(location="store", provider=Before()), lambda: [fetch(1), fetch(1)]) == [1, 1]
     assert ran == [1, 1]
-    assert len(warnings_of(caplog, "cache=")) == 1
+    (warning,) = warnings_of(caplog, "cache=")
+    assert "_BeforeStore has no `results`, a ResultCache" in str(warning)
 
 
 # what becomes of it

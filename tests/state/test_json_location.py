@@ -372,13 +372,13 @@ def test_one_of_two_who_make_the_same_fork_at_once_makes_it(store, location):
 def test_a_result_that_was_kept_again_meanwhile_is_not_forgotten(store, location):
     old, new = "a" * 32, "b" * 32
     for key in (old, new):
-        store.remember(key, b"first")
+        store.results.remember(key, b"first")
     for path in Path(location, "cache").glob("*.json"):
         os.utime(path, (1, 1))
     other = JsonProvider().open(location)
-    with Beside(lambda: other.remember(new, b"second"), "unlink"):
-        store.forget(time.time() - 60)
-    assert store.recall(new) == b"second"
+    with Beside(lambda: other.results.remember(new, b"second"), "unlink"):
+        store.results.forget(time.time() - 60)
+    assert store.results.recall(new) == b"second"
 
 
 # Files that are held open

@@ -263,40 +263,58 @@ class Rash(Broken):
             del self._store._journals[key], self._store._touched[key]
 
 
-class FirstWins(Broken):
+class BrokenResults(Broken):
+    """The same around what it keeps for other runs."""
+
+    @property
+    def results(self):
+        self._results = self._store.results
+        return self
+
+    def recall(self, key):
+        return self._results.recall(key)
+
     def remember(self, key, data):
-        if self._store.recall(key) is None:
-            self._store.remember(key, data)
+        self._results.remember(key, data)
+
+    def forget(self, before, *, dry_run=False):
+        return self._results.forget(before, dry_run=dry_run)
+
+
+class FirstWins(BrokenResults):
+    def remember(self, key, data):
+        if self._results.recall(key) is None:
+            self._results.remember(key, data)
 
 
 class Ephemeral(Broken):
     def open(self, location):
         super().open(location)
-        self._store.forget(time.time() + 60)
+        self._store.results.forget(time.time() + 60)
         return self
 
 
 class OfARun(Broken):
     def remove(self, run_id, heads):
         self._store.remove(run_id, heads)
-        self._store.forget(time.time() + 60)
+        self._store.results.forget(time.time() + 60)
 
 
-class Eager(Broken):
+class Eager(BrokenResults):
     def forget(self, before, *, dry_run=False):
-        return self._store.forget(before)
+        return self._results.forget(before)
 
 
-class Hoarding(Broken):
+class Hoarding(BrokenResults):
     def forget(self, before, *, dry_run=False):
-        return self._store.forget(before, dry_run=True)
+        return self._results.forget(before, dry_run=True)
 
 
-class Torn(Broken):
+class Torn(BrokenResults):
     def remember(self, key, data):
-        self._store.remember(key, data[: len(data) // 2])
+        self._results.remember(key, data[: len(data) // 2])
         time.sleep(0.001)
-        self._store.remember(key, data)
+        self._results.remember(key, data)
 
 
 class OneEntryAtATime(Broken):
@@ -358,6 +376,17 @@ class OneEntryAtATime(Broken):
 def test_a_broken_provider_is_caught_by_a_sentence_that_names_the_law(broken, law):
     with pytest.raises(AssertionError, match=law):
         check_provider(lambda: (broken(), "store"))
+
+
+class Resultless(Broken):
+    """One that keeps nothing for other runs, and need not."""
+
+    results = None
+
+
+def test_a_provider_that_keeps_no_results_for_other_runs_keeps_the_other_laws():
+    fresh = itertools.count()
+    check_provider(lambda: (Resultless(), f"store-{next(fresh)}"))
 
 
 def test_an_object_that_is_no_provider_is_caught():

@@ -375,7 +375,7 @@ def test_a_newer_journal_is_refused_and_left_untouched(kept):
 def test_writing_where_a_database_cannot_be_any_more_is_an_error_of_storage(tmp_path):
     store = SqliteProvider().open(str(tmp_path / "store.db"))
     (tmp_path / "store.db").mkdir()
-    for write in (lambda: store.append([Branch().add().commit()]), lambda: store.remember("0" * 32, b"x")):
+    for write in (lambda: store.append([Branch().add().commit()]), lambda: store.results.remember("0" * 32, b"x")):
         with pytest.raises(OSError, match="unable to open"):
             write()
 

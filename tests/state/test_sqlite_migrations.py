@@ -77,8 +77,8 @@ def test_an_old_database_gets_the_tables_of_a_new_one_with_the_first_write_and_k
     store, new = SqliteProvider().open(str(old)), SqliteProvider().open(str(tmp_path / "new.db"))
     for opened in (store, new):
         opened.append([Branch("later").add(2).commit()])
-        opened.remember("0" * 32, b"kept")
-        assert (opened.recall("0" * 32), len(opened.read("later", "main"))) == (b"kept", 2)
+        opened.results.remember("0" * 32, b"kept")
+        assert (opened.results.recall("0" * 32), len(opened.read("later", "main"))) == (b"kept", 2)
         opened.close()
     assert {name for _, name, _ in tables(old)} == {name for _, name, _ in tables(tmp_path / "new.db")}
     assert set(runs) < set(entries(old))

@@ -33,6 +33,8 @@ class _Store:
 
     def __getattr__(self, name):
         found = getattr(self._inner, name)
+        if name == "results":
+            return _Store(self._wrapped, found)
         if name not in READS | WRITES:
             return found
         return lambda *args, **more: self._wrapped._do(self, name, lambda: found(*args, **more), args)

@@ -7,10 +7,12 @@ from crewlite.state.providers.base import (
     BranchInfo,
     Commit,
     PlaceInfo,
+    ResultCache,
     Store,
     declares,
     exists,
     is_provider,
+    results_of,
 )
 from crewlite.state.providers.json import JsonProvider
 from crewlite.state.providers.memory import InMemoryProvider
@@ -23,12 +25,14 @@ __all__ = [
     "InMemoryProvider",
     "JsonProvider",
     "PlaceInfo",
+    "ResultCache",
     "SqliteProvider",
     "Store",
     "declares",
     "exists",
     "is_provider",
     "provider_for",
+    "results_of",
 ]
 
 

@@ -154,13 +154,24 @@ class Store(Protocol):
     def ref(self, place: CheckpointRecord) -> str:
         """The text that names this place from anywhere: a file path, or `db#id`."""
 
+    def close(self) -> None:
+        """Let go of files and connections. Called once."""
+
+
+class ResultCache(Protocol):
+    """Results that steps leave to other runs: a store that can keep them has this as its attribute `results`.
+
+    Runs call `recall` and `remember`, `History.prune` calls `forget`; on the threads that the verbs of the store are
+    called from. Results belong to no run: removing runs leaves them.
+    """
+
     def recall(self, key: str) -> bytes | None:
         """What was last remembered under `key`, byte for byte; None if nothing is."""
 
     def remember(self, key: str, data: bytes) -> None:
         """Keep `data` under `key` (32 hexadecimal digits), whole or not at all, in the place of what was there.
 
-        It is of no run: removing runs leaves it. Raises OSError if storage fails.
+        Raises OSError if storage fails.
         """
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
@@ -168,9 +179,6 @@ class Store(Protocol):
 
         With `dry_run` they are only counted.
         """
-
-    def close(self) -> None:
-        """Let go of files and connections. Called once."""
 
 
 @runtime_checkable
@@ -199,6 +207,11 @@ def is_provider(value: object) -> bool:
 def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "in_memory"]) -> bool:
     """Whether a provider, if there is one, declares something of itself."""
     return bool(getattr(provider, flag, False))
+
+
+def results_of(store: Store) -> ResultCache | None:
+    """Where a store keeps results for other runs; None if it keeps none."""
+    return getattr(store, "results", None)
 
 
 def exists(location: str, provider: BaseProvider) -> bool:

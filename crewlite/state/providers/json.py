@@ -80,7 +80,7 @@ class JsonStore:
         self.heads = HeadFiles(self.paths)
         self.files = PlaceFiles(self.paths)
         self.journals = JournalFiles(self.paths, self.ref)
-        self._results = ResultFiles(root, self._make)
+        self.results = ResultFiles(root, self._make)
         self._tails: dict[Key, Tail] = {}
         """Of the branches that were claimed through this store, until their claim ends."""
         self._claimed_in: tuple[int, int] | None = None
@@ -172,18 +172,6 @@ class JsonStore:
     def ref(self, place: CheckpointRecord) -> str:
         """The path of the place's file."""
         return str(self.files.path(place))
-
-    def recall(self, key: str) -> bytes | None:
-        """See Store.recall."""
-        return self._results.recall(key)
-
-    def remember(self, key: str, data: bytes) -> None:
-        """See Store.remember."""
-        self._results.remember(key, data)
-
-    def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """See Store.forget."""
-        return self._results.forget(before, dry_run=dry_run)
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """See Salvageable."""

@@ -18,14 +18,14 @@ class ResultFiles:
         self._make = make
 
     def recall(self, key: str) -> bytes | None:
-        """See Store.recall."""
+        """See ResultCache.recall."""
         try:
             return self._path(key).read_bytes()
         except FileNotFoundError:
             return None
 
     def remember(self, key: str, data: bytes) -> None:
-        """See Store.remember."""
+        """See ResultCache.remember."""
         if not (self._root / ".gitignore").exists():
             self._make()
             disk.make_directory(self._root)
@@ -33,8 +33,8 @@ class ResultFiles:
         with disk.locked([self._lock]):
             disk.replace(self._path(key), data)
 
-    def forget(self, before: float, *, dry_run: bool) -> int:
-        """See Store.forget."""
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """See ResultCache.forget."""
         old = [path for path in self._root.glob("*.json") if _written(path) < before]
         if dry_run or not old:
             return len(old)

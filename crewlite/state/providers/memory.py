@@ -40,7 +40,7 @@ class _MemoryStore:
         self.location = location
         self._journals: dict[tuple[str, str], list[Entry]] = {}
         self._touched: dict[tuple[str, str], float] = {}
-        self._cache: dict[str, tuple[float, bytes]] = {}
+        self.results = _MemoryResults()
         self._lock = lock()
 
     def append(self, commits: Sequence[Commit]) -> None:
@@ -98,21 +98,6 @@ class _MemoryStore:
     def ref(self, place: CheckpointRecord) -> str:
         return f"{self.location}#{place['id']}"
 
-    def recall(self, key: str) -> bytes | None:
-        _, data = self._cache.get(key, (0.0, None))
-        return data
-
-    def remember(self, key: str, data: bytes) -> None:
-        with self._lock:
-            self._cache[key] = (time.time(), data)
-
-    def forget(self, before: float, *, dry_run: bool = False) -> int:
-        with self._lock:
-            old = [key for key, (at, _) in self._cache.items() if at < before]
-            for key in old if not dry_run else ():
-                del self._cache[key]
-        return len(old)
-
     def close(self) -> None:
         """Nothing is held open; what was written stays."""
 
@@ -134,3 +119,24 @@ class _MemoryStore:
     def _head(self, run_id: str, branch: str) -> Head | None:
         journal = self._journals.get((run_id, branch))
         return (journal[-1].seq, journal[-1].sum) if journal else None
+
+
+class _MemoryResults:
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, bytes]] = {}
+        self._lock = lock()
+
+    def recall(self, key: str) -> bytes | None:
+        _, data = self._kept.get(key, (0.0, None))
+        return data
+
+    def remember(self, key: str, data: bytes) -> None:
+        with self._lock:
+            self._kept[key] = (time.time(), data)
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        with self._lock:
+            old = [key for key, (at, _) in self._kept.items() if at < before]
+            for key in old if not dry_run else ():
+                del self._kept[key]
+        return len(old)

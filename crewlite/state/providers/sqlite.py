@@ -7,11 +7,10 @@ stays within what SQLite 3.35 knows.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
@@ -30,6 +29,7 @@ from crewlite.state.providers.reading import (
 )
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import Database
+from crewlite.state.providers.sqlite_results import ResultRows
 from crewlite.state.providers.sqlite_rows import PUT_PLACE, place_row, row_digest
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.location = str(path)
         self._database = Database(path)
+        self.results = ResultRows(self._database)
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append. All commits share one transaction."""
@@ -208,29 +209,6 @@ class SqliteStore:
         """`database#id`."""
         return f"{self.location}#{place['id']}"
 
-    def recall(self, key: str) -> bytes | None:
-        """See Store.recall."""
-        rows: list[Any] = self._database.read(
-            lambda db: _of_cache(db.execute, "SELECT data FROM cache WHERE key=?", key), []
-        )
-        return bytes(rows[0][0]) if rows else None
-
-    def remember(self, key: str, data: bytes) -> None:
-        """See Store.remember."""
-        with self._database.writing():
-            self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
-
-    def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """See Store.forget."""
-        rows: list[Any] = self._database.read(
-            lambda db: _of_cache(db.execute, "SELECT key FROM cache WHERE at<?", before), []
-        )
-        if rows and not dry_run:
-            with self._database.writing():
-                self._database.run("DELETE FROM cache WHERE at<?", (before,))
-            self._database.give_back()
-        return len(rows)
-
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """See Salvageable."""
         opened: AbstractContextManager[Salvage | None] = sqlite_salvage.salvaged(Path(self.location), repair=repair)
@@ -321,12 +299,6 @@ class SqliteStore:
                     raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
                 log.warning("%s begins with a commit that cannot be read (%s): left out of the list", where, problem)
         return in_order(found)
-
-
-def _of_cache(ask: Callable[..., sqlite3.Cursor], query: str, given: object) -> list[Any]:
-    """Rows of the cache, whose table a database that nobody has written to since lacks."""
-    made = ask("SELECT 1 FROM sqlite_master WHERE name='cache'").fetchone()
-    return ask(query, (given,)).fetchall() if made else []
 
 
 def _chained(total: object, body: object) -> str:

@@ -13,62 +13,63 @@ _KEYS = [f"{number:032x}" for number in (0, 1, 2**127)]
 
 def what_is_remembered_is_recalled(bench: Bench) -> None:
     """What is recalled under a key is what was last remembered under it, byte for byte; None if nothing was."""
-    store = bench.open()
-    same(store.recall(_KEYS[0]), None, "a key that was never used recalls")
+    results = bench.results()
+    same(results.recall(_KEYS[0]), None, "a key that was never used recalls")
     for key in _KEYS:
-        store.remember(key, f"of {key}".encode())
+        results.remember(key, f"of {key}".encode())
     for data in (b"", b'{"value": "\\u2713"}\n', bytes(range(256)) * 64):
-        store.remember(_KEYS[1], data)
-        for reader in (store, bench.open()):
+        results.remember(_KEYS[1], data)
+        for reader in (results, bench.results()):
             same(reader.recall(_KEYS[1]), data, "a key recalls")
-    same(store.recall(_KEYS[2]), f"of {_KEYS[2]}".encode(), "another key recalls")
+    same(results.recall(_KEYS[2]), f"of {_KEYS[2]}".encode(), "another key recalls")
 
 
 def what_is_remembered_survives_closing(bench: Bench) -> None:
     """What a store remembered before it was closed is recalled by one that is opened after."""
     store = bench.open()
-    store.remember(_KEYS[0], b"kept")
+    bench.results(store).remember(_KEYS[0], b"kept")
     bench.close(store)
-    same(bench.open().recall(_KEYS[0]), b"kept", "a key recalls")
+    same(bench.results().recall(_KEYS[0]), b"kept", "a key recalls")
 
 
 def what_is_remembered_is_of_no_run(bench: Bench) -> None:
     """What is remembered is listed with no run, and stays when runs are removed."""
     store, branch = bench.open(), Branch().add(2)
-    store.remember(_KEYS[0], b"kept")
+    results = bench.results(store)
+    results.remember(_KEYS[0], b"kept")
     same((store.branches(), store.places()), ([], []), "branches and places are listed:")
     store.append([branch.commit()])
-    store.remember(_KEYS[1], b"kept too")
+    results.remember(_KEYS[1], b"kept too")
     same(store.branches(), [branch_line(branch)], "branches are listed:")
     store.remove(branch.run_id, {branch.branch: (branch.entries[-1].seq, branch.entries[-1].sum)})
-    same([store.recall(key) for key in _KEYS], [b"kept", b"kept too", None], "after the run was removed, keys recall")
+    same([results.recall(key) for key in _KEYS], [b"kept", b"kept too", None], "after the run was removed, keys recall")
 
 
 def what_is_old_is_forgotten(bench: Bench) -> None:
     """`forget` takes away what was last remembered before a moment, and nothing else; a rehearsal only counts it."""
-    store = bench.open()
-    same(store.forget(time.time() + 60), 0, "in a new location it counts")
+    results = bench.results()
+    same(results.forget(time.time() + 60), 0, "in a new location it counts")
     for key in _KEYS:
-        store.remember(key, b"kept")
+        results.remember(key, b"kept")
     past, future = time.time() - 60, time.time() + 60
-    same(store.forget(past), 0, "of what is young it counts")
-    same(store.forget(future, dry_run=True), 3, "a rehearsal counts")
-    same([store.recall(key) for key in _KEYS], [b"kept"] * 3, "after a rehearsal, keys recall")
-    same(store.forget(future), 3, "of what is old it counts")
-    same([store.recall(key) for key in _KEYS], [None] * 3, "what was forgotten is recalled as")
-    store.remember(_KEYS[0], b"again")
-    same(bench.open().recall(_KEYS[0]), b"again", "a key that was forgotten and used again recalls")
+    same(results.forget(past), 0, "of what is young it counts")
+    same(results.forget(future, dry_run=True), 3, "a rehearsal counts")
+    same([results.recall(key) for key in _KEYS], [b"kept"] * 3, "after a rehearsal, keys recall")
+    same(results.forget(future), 3, "of what is old it counts")
+    same([results.recall(key) for key in _KEYS], [None] * 3, "what was forgotten is recalled as")
+    results.remember(_KEYS[0], b"again")
+    same(bench.results().recall(_KEYS[0]), b"again", "a key that was forgotten and used again recalls")
 
 
 def what_several_remember_at_once_is_whole(bench: Bench) -> None:
     """Where several stores remember something under one key at once, one of them has it, whole."""
     written = [bytes([letter]) * 20_000 for letter in b"abc"]
-    stores, reader = [bench.open() for _ in written], bench.open()
-    stores[0].remember(_KEYS[0], written[0])
+    caches, reader = [bench.results() for _ in written], bench.results()
+    caches[0].remember(_KEYS[0], written[0])
 
     def work(number: int) -> None:
         for _ in range(5):
-            stores[number].remember(_KEYS[0], written[number])
+            caches[number].remember(_KEYS[0], written[number])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(len(written))]
     for thread in threads:

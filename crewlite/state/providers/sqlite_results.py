@@ -1,0 +1,41 @@
+"""The results that runs leave to others: a row each."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from crewlite.state.providers.sqlite_database import Database
+
+
+class ResultRows:
+    """The results of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def recall(self, key: str) -> bytes | None:
+        """See ResultCache.recall."""
+        rows = self._rows("SELECT data FROM cache WHERE key=?", key)
+        return bytes(rows[0][0]) if rows else None
+
+    def remember(self, key: str, data: bytes) -> None:
+        """See ResultCache.remember."""
+        with self._database.writing():
+            self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
+
+    def forget(self, before: float, *, dry_run: bool = False) -> int:
+        """See ResultCache.forget."""
+        rows = self._rows("SELECT key FROM cache WHERE at<?", before)
+        if rows and not dry_run:
+            with self._database.writing():
+                self._database.run("DELETE FROM cache WHERE at<?", (before,))
+            self._database.give_back()
+        return len(rows)
+
+    def _rows(self, query: str, given: object) -> list[Any]:
+        """Rows of the cache, whose table a database that nobody has written to since lacks."""
+        made = "SELECT 1 FROM sqlite_master WHERE name='cache'"
+        return self._database.read(
+            lambda db: db.execute(query, (given,)).fetchall() if db.execute(made).fetchone() else [], []
+        )
