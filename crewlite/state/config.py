@@ -14,7 +14,12 @@ from crewlite.definition import Described
 from crewlite.errors import ConfigError, meant
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
-from crewlite.state.providers import BaseProvider, is_provider
+from crewlite.lazy import lazy
+
+if TYPE_CHECKING:
+    from crewlite.state.providers import BaseProvider
+
+providers = lazy("crewlite.state.providers")  # a definition needs none before it is kicked off
 
 
 class CheckpointConfig(Described):
@@ -92,7 +97,7 @@ class CheckpointConfig(Described):
     @field_validator("provider", mode="after")
     @classmethod
     def _is_provider(cls, value: object) -> object:
-        if value is not None and not is_provider(value):
+        if value is not None and not providers.is_provider(value):
             hint = " (an instance: JsonProvider(), not JsonProvider)" if isinstance(value, type) else ""
             raise ConfigError(f"provider is {value!r}; wanted an object with `name` and `open(location)`{hint}")
         return value
