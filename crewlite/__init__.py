@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from crewlite.agent.agent import Agent as Agent
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
+    from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
     from crewlite.codec import register as register
     from crewlite.crew.crew import Crew as Crew, Process as Process
     from crewlite.crew.output import CrewOutput as CrewOutput
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Agent": "crewlite.agent.agent",
+    "AttemptInfo": "crewlite.attempt_hooks",
     "BaseLLM": "crewlite.llm.base",
     "BaseTool": "crewlite.tools.base",
     "CheckpointConfig": "crewlite.state.config",
@@ -56,6 +58,7 @@ _HOMES = {
     "TaskOutput": "crewlite.task.output",
     "ToolCall": "crewlite.llm.base",
     "Usage": "crewlite.usage",
+    "around": "crewlite.attempt_hooks",
     "bound": "crewlite.durable",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",

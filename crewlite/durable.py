@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from crewlite import codec
 from crewlite.errors import (
@@ -27,6 +27,9 @@ from crewlite.errors import (
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.recovery.remedy import Policy, Remedy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,16 +70,6 @@ class StepEvents(Protocol):
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
         """The event of a failure that no retry mends."""
-
-
-class Remedies(Protocol):
-    """Decides what follows a failed attempt: seconds to wait before the next one, or None to give up."""
-
-    def kind(self, error: BaseException) -> str:
-        """What sort of failure it is."""
-
-    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
-        """`past` holds the kinds of the attempts that failed before; `key` seeds the jitter, so that it replays."""
 
 
 class Cached(NamedTuple):
@@ -145,11 +138,14 @@ class Step(Generic[T]):
     """Seconds for one attempt."""
     deadline: float | None = None
     """Seconds for all attempts together, in all lives of the run, counted from the first beginning."""
-    remedies: Remedies | None = None
+    failure_policy: Policy | None = None
+    """Decides whenever it fails, whatever failed inside it."""
     inherits: bool = False
-    """Where it has no remedies, the `child_policy` of what encloses it is its own."""
-    child_policy: Remedies | None = None
-    """For the steps inside it that inherit."""
+    """Without a `failure_policy`, the nearest `child_policy` decides, unless it has decided on that failure already."""
+    child_policy: Policy | None = None
+    """For this step and those inside it, where they inherit."""
+    fallbacks: int = 0
+    """How many other ways of doing it there are: its work takes the next after each `Fallback` in `Scope.past`."""
     cache: Cached | None = None
     """Its outcome may be taken from another run of the same store, and is left there for others."""
     answer: Callable[[Any], T] | None = None
@@ -195,8 +191,8 @@ class Scope(Protocol):
         """The same for every try of this step, another for every other step."""
 
     @property
-    def past(self) -> Sequence[str]:
-        """The kinds of the failures of this step's attempts so far."""
+    def past(self) -> Sequence[Remedy]:
+        """The remedies for this step's failed attempts so far."""
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """The address of the next child step of this kind and name, in call order."""
@@ -237,7 +233,7 @@ class _Plain:
     dry = False
     loop = None
     idempotency_key = ""
-    past = ()
+    past: Sequence[Remedy] = ()
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         return f"{kind}:{name}" if name else kind

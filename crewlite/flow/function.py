@@ -13,7 +13,7 @@ from crewlite.errors import ConfigError, OnLoopThread, meant
 from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.recovery import FailurePolicy
+from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.runtime.future import on
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable
@@ -43,7 +43,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         retries: int = 0,
         retry_delay: float = 0.0,
         timeout: float | timedelta | None = None,
-        failure_policy: FailurePolicy | None = None,
+        failure_policy: Policy | None = None,
         max_concurrency: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -66,9 +66,7 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         seconds("flow", self.name, retry_delay=retry_delay)
         self.remedies = again(retries, retry_delay)
         self.deadline = time_limit("flow", self.name, timeout)
-        if not isinstance(failure_policy, FailurePolicy | None):
-            raise ConfigError(f"@flow {self.name!r}: failure_policy is {failure_policy!r}; wanted a FailurePolicy")
-        self.policy = failure_policy
+        self.policy: Policy | None = check_policy(failure_policy, f"@flow {self.name!r}")
         self.width = max_concurrency
         if taken := KickoffOptions.__annotations__.keys() & self.signature.parameters.keys():
             raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
@@ -168,7 +166,7 @@ def flow(
     retries: int = 0,
     retry_delay: float = 0.0,
     timeout: float | timedelta | None = None,
-    failure_policy: FailurePolicy | None = None,
+    failure_policy: Policy | None = None,
     max_concurrency: int | None = None,
     verbose: bool = False,
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...

@@ -79,7 +79,7 @@ class FlowRoot(Root[Returned]):
             strict_replay=True,
             round_trip=True,
             drift="rerun",
-            remedies=flow.remedies,
+            failure_policy=flow.remedies,
             deadline=flow.deadline,
             child_policy=flow.policy,
         )

@@ -169,7 +169,7 @@ class StepFunction(Generic[P, R]):
             cache=self._reuse.at(question) if self._reuse and whole else None,
             effect=self._effect,
             timeout=self._timeout,
-            remedies=self._remedies,
+            failure_policy=self._remedies,
             inherits=self._inherits,
             strict_replay=True,
             round_trip=True,

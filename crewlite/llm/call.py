@@ -11,7 +11,7 @@ from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
-from crewlite.recovery import DEFAULT, Ladder
+from crewlite.recovery import DEFAULT, Fallback
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -67,11 +67,10 @@ def ask(
 ) -> Awaitable[LLMReply]:
     """Ask a model, then its fallbacks, and wait for a whole reply; from the record if this call was answered before."""
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
-    ladder = Ladder(len(models), DEFAULT)
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
 
     async def work() -> LLMReply:
-        asked = voice.asked = models[ladder.way(durable.scope().past)]
+        asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in durable.scope().past)]
         for model in models:  # also those that may never be asked: what they lack is told before anything is paid
             await model.ready()
         chunks = _Chunks(asked, agent)
@@ -94,7 +93,8 @@ def ask(
         decode=read_back,
         usage=_usage,
         provenance={"model": llm.model, "template": template},
-        remedies=ladder,
+        failure_policy=DEFAULT,
+        fallbacks=len(models) - 1,
         intends=intends,
     )
     return durable.scope().step(step)

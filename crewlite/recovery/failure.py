@@ -33,14 +33,18 @@ class Failure:
     message: str
     retry_after: float | None = None
     """Seconds the other side asked to wait."""
+    address: str = ""
+    """The step that failed: it seeds the jitter, so that a delay replays."""
+    fallbacks: int = 0
+    """How many other ways of doing it are left, such as fallbacks of a model."""
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
+    def of(cls, error: BaseException, address: str = "", fallbacks: int = 0) -> Failure:
         """Classify by type, never by words found in a text."""
         kind, wait = _kind(error), getattr(error, "retry_after", None)
         if kind == "unavailable" and wait is not None and wait > LONGEST_WAIT:
             kind = "later"
-        return cls(kind, type(error).__qualname__, text_of(error), wait)
+        return cls(kind, type(error).__qualname__, text_of(error), wait, address, fallbacks)
 
 
 def _kind(error: BaseException) -> FailureKind:

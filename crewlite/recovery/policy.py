@@ -10,22 +10,7 @@ from typing import get_args
 
 from crewlite.errors import ConfigError, meant
 from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """Try again after `delay` seconds. `kind` is what it answers: each kind of failure has a budget of its own."""
-
-    delay: float = 0.0
-    kind: FailureKind | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Give up: the failure travels to whoever asked."""
-
-
-Remedy = Retry | Abort
+from crewlite.recovery.remedy import Abort, Fallback, Remedy, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +42,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """An ordered list of rules; the first that covers the failure and is not spent decides, else it is given up.
+    """An ordered list of rules; the first that covers the failure and is not spent decides.
+
+    Without one the next fallback is tried, or the step is given up.
 
     >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
-    >>> 7 <= policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ()).delay <= 7.7
+    >>> 7 <= policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ()).after <= 7.7
     True
     >>> policy.decide(Failure("bug", "KeyError", "x"), ())
     Abort()
@@ -73,29 +60,13 @@ class FailurePolicy:
             raise ConfigError(f"FailurePolicy: rules is {self.rules!r}; wanted a tuple of rules, such as (Rule(...),)")
         object.__setattr__(self, "rules", tuple(self.rules))
 
-    def decide(self, failure: Failure, past: Sequence[Remedy], *, key: str = "") -> Remedy:
-        """The remedy. `past` holds those already applied to this step; `key` seeds the jitter, so that it replays."""
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """The remedy. Each fallback begins with the whole budget; a bug is not tried another way."""
+        since = _since_fallback(past)
         for rule in self.rules:
-            if rule.covers(failure) and not rule.spent(past):
-                return Retry(_delay(rule, failure, len(past), key), failure.kind)
-        return Abort()
-
-    def kind(self, error: BaseException) -> FailureKind:
-        """What sort of failure an error is."""
-        return Failure.of(error).kind
-
-    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
-        """`decide`, as a step asks it: seconds to wait before the next try, or None to give up.
-
-        `past` holds the kinds of the failures that were retried before.
-        """
-        remedy = self.decide(Failure.of(error), _retried(past), key=key)
-        return remedy.delay if isinstance(remedy, Retry) else None
-
-    def retries(self, kind: str, past: Sequence[str]) -> bool:
-        """Whether a failure of this kind is tried again, after failures of those kinds were."""
-        found = [known for known in get_args(FailureKind) if known == kind]
-        return any(isinstance(self.decide(Failure(known, "", ""), _retried(past)), Retry) for known in found)
+            if rule.covers(failure) and not rule.spent(since):
+                return Retry(_delay(rule, failure, len(since)), failure.kind)
+        return Fallback() if failure.fallbacks and failure.kind != "bug" else Abort()
 
 
 def _kinds(given: object) -> frozenset[FailureKind]:
@@ -109,59 +80,18 @@ def _kinds(given: object) -> frozenset[FailureKind]:
     return frozenset(given)
 
 
-def _retried(past: Sequence[str]) -> list[Remedy]:
-    return [Retry(kind=kind) for kind in get_args(FailureKind) for _ in range(list(past).count(kind))]
+def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:
+    return past[max((n for n, remedy in enumerate(past, 1) if isinstance(remedy, Fallback)), default=0) :]
 
 
-def _delay(rule: Rule, failure: Failure, tries: int, key: str) -> float:
+def _delay(rule: Rule, failure: Failure, tries: int) -> float:
     if failure.kind == "empty":
         return 0.0
-    seed = int.from_bytes(hashlib.blake2b(f"{key}/{tries}".encode(), digest_size=4).digest(), "big")
+    seed = int.from_bytes(hashlib.blake2b(f"{failure.address}/{tries}".encode(), digest_size=4).digest(), "big")
     chance = seed / 2**32  # runs that failed together do not come back together
     if failure.retry_after is not None:
         return min(failure.retry_after * (1 + chance / 10), rule.cap)  # never sooner than asked
     return min(rule.base * 2.0 ** min(tries, 60), rule.cap) * (1 + chance) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Several ways to do one thing: when the budget of one is spent, the next begins, with a budget of its own.
-
-    Which way an attempt takes follows from the kinds of the failures before it alone, so a resume goes on where the
-    attempts of its earlier life ended.
-
-    >>> two = Ladder(2, FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),)))
-    >>> [two.way(["unavailable"] * n) for n in range(4)]
-    [0, 0, 1, 1]
-    """
-
-    ways: int
-    policy: FailurePolicy
-
-    def way(self, past: Sequence[str]) -> int:
-        """The number, from 0, of the way that the next attempt takes after these failures."""
-        return self._at(past)[0]
-
-    def kind(self, error: BaseException) -> FailureKind:
-        """What sort of failure an error is."""
-        return self.policy.kind(error)
-
-    def delay(self, error: BaseException, past: Sequence[str], key: str) -> float | None:
-        """Seconds to wait before the next attempt, or None to give up. A bug is not tried another way."""
-        way, tried = self._at(past)
-        delay = self.policy.delay(error, tried, key)
-        if delay is None and way + 1 < self.ways and self.kind(error) != "bug":
-            return 0.0
-        return delay
-
-    def _at(self, past: Sequence[str]) -> tuple[int, list[str]]:
-        way, tried = 0, list[str]()
-        for kind in past:
-            if self.policy.retries(kind, tried):
-                tried.append(kind)
-            else:
-                way, tried = way + 1, []
-        return min(way, self.ways - 1), tried
 
 
 DEFAULT = FailurePolicy(

@@ -8,31 +8,35 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events, kinds
+from crewlite.attempt_hooks import AttemptInfo, hooked
 from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
+    ConfigError,
     DeadlineExceeded,
     InDoubt,
     NotCodable,
     Redacted,
     StepRaised,
-    StepTimeout,
     ends_run,
     text_of,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
+from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
+from crewlite.recovery.remedy import remedy_for
+from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.failures import written
 from crewlite.runtime.slots import Slots
-from crewlite.state.commit import CommitParts, StepRecord
-from crewlite.state.outcome import Attempt
+from crewlite.state.commit import CommitParts, RemedyRecord, StepRecord
 from crewlite.state.references import by_reference
 from crewlite.state.subscriber import Setting
 
@@ -87,24 +91,22 @@ class Execution(Generic[T]):
             clock = time.perf_counter()
             frame.past = tuple(past)
             try:
-                with durable.entered(frame):
+                with hooked(partial(self._info, number)), durable.entered(frame):
                     value = await self._attempt(frame)
             except durable.CONTROL_FLOW:
                 frame.cut()
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 frame.cut()
-                remedies = self._remedies(frame, error)
-                reason = _for_author(frame, error) or error
-                delay = remedies.delay(reason, past, address) if remedies else None
-                past.append(remedies.kind(reason) if remedies else "")
-                await self._fail(frame, error, number, _ms(clock), past[-1], delay)
+                failure, remedy, error = self._remedy(frame, error, past)
+                past.append(remedy)
+                await self._fail(frame, error, number, _ms(clock), failure, remedy)
             except BaseException:
                 frame.cut()  # what it has left behind begins nothing more
                 raise
             else:
                 return await self._succeed(value, number, _ms(clock), frame)
-            assert delay is not None, "the last failure was raised"
+            delay = remedy.after if isinstance(remedy, Retry) else 0.0
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
@@ -135,12 +137,29 @@ class Execution(Generic[T]):
             return branch
         return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now().isoformat())))
 
-    def _remedies(self, frame: Frame, error: Exception) -> durable.Remedies | None:
+    def _info(self, attempt: int) -> AttemptInfo:
+        """What hooks are told of an attempt."""
+        run, step = self.outer.run, self.step
+        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, name_of(step), attempt)
+
+    def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
+        """The kind of the failure, what follows it, and the error to tell: another one if the policy itself fails."""
+        policy = self._policy(frame, error)
+        if policy is None:
+            return "", Abort(), error
+        left = self.step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
+        failure = Failure.of(_for_author(frame, error) or error, self.address, left)
+        try:
+            return failure.kind, remedy_for(policy, failure, past), error
+        except ConfigError as misused:
+            return failure.kind, Abort(), misused
+
+    def _policy(self, frame: Frame, error: Exception) -> Policy | None:
         """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
-        if self.step.remedies or not self.step.inherits:
-            return self.step.remedies
+        if self.step.failure_policy or not self.step.inherits:
+            return self.step.failure_policy
         decided = any(kinds.at(at).holds_value for at in _causes(frame, error))
-        return None if decided else self.outer.inherited.policy
+        return None if decided else frame.inherited.policy
 
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""
@@ -197,10 +216,10 @@ class Execution(Generic[T]):
         return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
 
     async def _fail(
-        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, delay: float | None
+        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, remedy: Remedy
     ) -> None:
-        """Commit a failed attempt, and announce it. Without a delay until the next it is the last, and raised again."""
-        final = delay is None
+        """Commit a failed attempt with its remedy, and announce it. Of the last one, raise the error."""
+        final = isinstance(remedy, Abort)
         step, shown = self.step, self.outer.run.presentable(error)
         causes = _causes(frame, error)
         attempted: StepRecord = {
@@ -218,6 +237,8 @@ class Execution(Generic[T]):
                 "final": final,
             },
         }
+        if failure:
+            attempted["error"]["remedy"] = _recorded(remedy)
         if _for_author(frame, error):
             attempted["error"]["for_author"] = True
         if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
@@ -225,13 +246,15 @@ class Execution(Generic[T]):
             attempted["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
         told = {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
-        if delay is None:
+        if final:
             event: BaseEvent | None = step.voice.failed(self._stamp(), **told)
             if isinstance(event, events.StepFailedEvent):
                 event = event.model_copy(update=tried)
         else:
-            about = {"kind": step.kind.name, "name": name_of(step), "failure": failure, "delay": delay}
-            event = events.RecoveryStartedEvent(**self._stamp(), **about, **told, **tried)
+            chosen = _recorded(remedy)
+            about = {"kind": step.kind.name, "name": name_of(step), "failure": failure, "remedy": chosen["do"]}
+            delay = chosen.get("after", 0.0)
+            event = events.RecoveryStartedEvent(**self._stamp(), **about, delay=delay, **told, **tried)
         await self._commit({"steps": [attempted]}, event)
         if final:
             raise error if shown is error else shown from None
@@ -278,24 +301,6 @@ def type_of(error: Exception) -> str:
     return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
 
 
-def next_attempt(past: list[Attempt], base: int, *, once: bool) -> tuple[int, list[str]]:
-    """The number of the attempt to make, and the kinds of failure its budget has borne already.
-
-    A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
-    starts a new one. It goes on with the old attempt where a child step failed, which can run again, and where the
-    error was for the author of the program, as nothing that is paid is to blame. What failed on finished children needs
-    a new attempt, with new children. What is done `once` has but one: its children are the same in every life.
-    """
-    if not past or once:
-        return 1, []
-    last = past[-1]
-    late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
-    goes_on = last.cause is not None or last.for_author or late
-    number = last.number if last.final and goes_on else last.number + 1
-    given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
-    return number, [attempt.failure for attempt in past[given_up:] if attempt.seq > base]
-
-
 def _causes(frame: Frame, error: BaseException) -> list[str]:
     """The child steps that a failure came from: theirs is this very error, or one that led to it."""
     return list(dict.fromkeys(child for _, children in _led_to(frame, error) for child in children))
@@ -320,6 +325,13 @@ def _led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException,
             continue  # what was being handled when these were asked for led to no failure
         inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
+
+
+def _recorded(remedy: Remedy) -> RemedyRecord:
+    recorded: RemedyRecord = {"do": type(remedy).__name__.lower()}
+    if isinstance(remedy, Retry):
+        recorded["after"] = remedy.after
+    return recorded
 
 
 def _what(step: Step[Any]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events
-from crewlite.durable import Call, Limit, Remedies, Stamp, Step
+from crewlite.durable import Call, Limit, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
     ChangeUnused,
@@ -26,6 +26,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
+from crewlite.recovery import Policy, Remedy
 from crewlite.runtime import replay
 from crewlite.runtime.children import Children
 from crewlite.runtime.execution import Execution, name_of
@@ -51,7 +52,7 @@ class Inherited:
     """What this step and those around it say about checkpoints, from the inside out."""
     limits: tuple[Limit, ...] = ()
     """Limits for every step inside."""
-    policy: Remedies | None = None
+    policy: Policy | None = None
     """For steps inside that inherit."""
 
 
@@ -91,8 +92,8 @@ class Frame:
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
         """The digest of what is asked."""
-        self.past: tuple[str, ...] = ()
-        """The kinds of the failures of this step's attempts so far."""
+        self.past: tuple[Remedy, ...] = ()
+        """The remedies for this step's failed attempts so far."""
         self.started: str | None = None
         """The event of this step's start."""
         self.task: asyncio.Task[Any] | None = None

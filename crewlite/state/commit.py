@@ -229,8 +229,16 @@ class ErrorRecord(TypedDict):
     causes: NotRequired[list[Text]]
     failure: Text
     final: bool
+    remedy: NotRequired[RemedyRecord]
     for_author: NotRequired[bool]
     raised: NotRequired[RaisedError]
+
+
+class RemedyRecord(TypedDict):
+    """What followed a failed attempt."""
+
+    do: Text
+    after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
 
 class RaisedError(TypedDict):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crewlite.codec import Json
-from crewlite.state.commit import RaisedError, StepRecord
+from crewlite.recovery.remedy import Remedy, remedy_of
+from crewlite.state.commit import ErrorRecord, RaisedError, StepRecord
 from crewlite.usage import Usage, UsageRecord
 
 
@@ -62,6 +63,8 @@ class Attempt:
     """What it takes to raise its error again."""
     for_author: bool = False
     """Its error is for the author of the program, or came of one that is: the next try goes on inside this one."""
+    remedy: Remedy | None = None
+    """What followed it; None for a step that no policy decides on, and in what earlier releases recorded."""
     usage: Usage = field(default_factory=Usage)
     """In a history: what the steps paid that finished inside it."""
 
@@ -97,7 +100,13 @@ def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
         step.get("fingerprint"),
         error.get("raised"),
         error.get("for_author", False),
+        _remedy_of(error),
     )
+
+
+def _remedy_of(error: ErrorRecord) -> Remedy | None:
+    recorded = error.get("remedy")
+    return remedy_of(recorded["do"], recorded.get("after", 0.0), error["failure"]) if recorded else None
 
 
 def outcome_of(step: StepRecord, seq: int, at: str) -> Outcome:

@@ -21,8 +21,9 @@ ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {"background", "coming_from", "definition", "forked", "kinds", "permits", "project", "usage"},
-    "ports": {"events", "llm", "tools", "recovery"},
+    | {"attempt_hooks", "background", "coming_from", "definition", "forked", "kinds", "permits", "project", "recovery"}
+    | {"usage"},
+    "ports": {"events", "llm", "tools"},
     "record": {"state"},
     "engine": {"runtime"},
     "agents": {"agent"},

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, LLMUnavailable, StepTimeout
-from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Ladder, Retry, Rule
+from crewlite.recovery import DEFAULT, Abort, Failure, FailurePolicy, Fallback, Retry, Rule
+from crewlite.recovery.remedy import check_policy, remedy_for
 
 
 def unavailable(retry_after=None):
@@ -15,6 +16,12 @@ def unavailable(retry_after=None):
 
 def policy(*rules):
     return FailurePolicy(tuple(Rule(frozenset(kinds.split()), retries, **more) for kinds, retries, more in rules))
+
+
+def delay(policy, error, past, key="k"):
+    """Seconds until the next try after failures of these kinds; None if the policy gives up."""
+    remedy = policy.decide(Failure.of(error, key), [Retry(kind=kind) for kind in past])
+    return remedy.after if isinstance(remedy, Retry) else None
 
 
 class Throttled(Exception):
@@ -59,9 +66,9 @@ def test_the_first_rule_that_covers_the_failure_and_is_not_spent_decides():
     )
     first = mine.decide(unavailable(), ())
     assert isinstance(first, Retry)
-    assert first.delay >= 50
+    assert first.after >= 50
     second = mine.decide(unavailable(), (first,))
-    assert second.delay == 0.0
+    assert second.after == 0.0
     assert mine.decide(unavailable(), (first, second, second)) == Abort()
     assert mine.decide(Failure("bug", "KeyError", "x"), ()) == Abort()
 
@@ -75,23 +82,23 @@ def test_only_retries_count_as_tries():
 @pytest.mark.parametrize(("error", "tries"), [(LLMUnavailable("503"), 4), (TimeoutError(), 4), (LLMEmptyReply("m"), 2)])
 def test_the_default_tries_what_may_work_later_and_then_gives_up(error, tries):
     failed = []
-    while DEFAULT.delay(error, failed, "task:a/llm#1") is not None:
-        failed.append(DEFAULT.kind(error))
+    while delay(DEFAULT, error, failed, "task:a/llm#1") is not None:
+        failed.append(Failure.of(error).kind)
     assert len(failed) + 1 == tries
 
 
 @pytest.mark.parametrize("error", [ValueError(), LLMError("x"), ConfigError("x"), KeyError("x"), OSError()])
 def test_the_default_does_not_repeat_what_trying_again_cannot_mend(error):
-    assert DEFAULT.delay(error, [], "k") is None
+    assert delay(DEFAULT, error, [], "k") is None
 
 
 def test_an_empty_reply_is_asked_for_again_at_once():
-    assert DEFAULT.delay(LLMEmptyReply("m"), [], "k") == 0.0
+    assert delay(DEFAULT, LLMEmptyReply("m"), [], "k") == 0.0
 
 
 @pytest.mark.parametrize("asked", [7, 0, 0.25, 60])
 def test_what_the_other_side_asks_for_is_waited_and_never_less_or_a_tenth_more(asked):
-    waits = {DEFAULT.decide(unavailable(asked), (), key=str(n)).delay for n in range(200)}
+    waits = {delay(DEFAULT, LLMUnavailable("429", retry_after=asked), [], str(n)) for n in range(200)}
     assert min(waits) >= asked
     assert max(waits) <= min(asked * 1.1, 60)
     assert len(waits) > 100 or asked in (0, 60)
@@ -99,76 +106,123 @@ def test_what_the_other_side_asks_for_is_waited_and_never_less_or_a_tenth_more(a
 
 def test_a_wait_that_is_longer_than_a_run_should_last_is_not_begun():
     assert Failure.of(LLMUnavailable("429", retry_after=61)).kind == "later"
-    assert DEFAULT.delay(LLMUnavailable("429", retry_after=61), [], "task:a/llm#1") is None
+    assert delay(DEFAULT, LLMUnavailable("429", retry_after=61), [], "task:a/llm#1") is None
 
 
-LADDER = Ladder(3, DEFAULT)
-
-
-def failures(error, ways=LADDER):
-    """The way of each attempt, until none is left."""
+def ways(error, fallbacks=2, policy=DEFAULT):
+    """The way of each attempt, until none is left: 0, then the number of the fallback."""
     past, taken = [], []
-    while True:
-        taken.append(ways.way(past))
-        if ways.delay(error, past, "key") is None:
-            return taken
-        past.append(ways.kind(error))
+    while Abort() not in past:
+        way = past.count(Fallback())
+        taken.append(way)
+        past.append(remedy_for(policy, Failure.of(error, "key", fallbacks - way), past))
+    return taken
 
 
 def test_each_way_has_the_whole_budget_before_the_next_begins():
-    assert failures(LLMUnavailable("503")) == [0] * 4 + [1] * 4 + [2] * 4
-    assert failures(LLMEmptyReply("m")) == [0, 0, 1, 1, 2, 2]
-    assert failures(LLMError("no such model")) == [0, 1, 2]
-    assert failures(LLMUnavailable("429", retry_after=3600)) == [0, 1, 2]
-    assert failures(LLMError("no such model"), Ladder(1, DEFAULT)) == [0]
+    assert ways(LLMUnavailable("503")) == [0] * 4 + [1] * 4 + [2] * 4
+    assert ways(LLMEmptyReply("m")) == [0, 0, 1, 1, 2, 2]
+    assert ways(LLMError("no such model")) == [0, 1, 2]
+    assert ways(LLMUnavailable("429", retry_after=3600)) == [0, 1, 2]
+    assert ways(LLMError("no such model"), fallbacks=0) == [0]
 
 
 def test_a_bug_is_not_tried_another_way():
-    assert failures(KeyError("x")) == [0]
+    assert ways(KeyError("x")) == [0]
 
 
 @given(st.lists(st.sampled_from(["unavailable", "later", "timeout", "empty", "refused"]), max_size=20))
-def test_the_way_follows_from_the_failures_alone_and_never_goes_back(past):
-    ways = [LADDER.way(past[:n]) for n in range(len(past) + 1)]
-    assert ways == sorted(ways)
-    assert set(ways) <= {0, 1, 2}
+def test_a_policy_goes_on_with_a_fallback_only_while_one_is_left(kinds):
+    past = []
+    for kind in kinds:
+        past.append(remedy_for(DEFAULT, Failure(kind, "E", "x", fallbacks=2 - past.count(Fallback())), past))
+    assert past.count(Fallback()) <= 2
+
+
+class Own:
+    """A policy of the user's own."""
+
+    def __init__(self, *remedies):
+        self.remedies, self.asked = list(remedies), []
+
+    def decide(self, failure, past):
+        self.asked.append((failure, past))
+        return self.remedies.pop(0)
+
+
+def test_a_step_applies_the_remedy_that_a_policy_chooses_and_notes_what_it_answers():
+    failure = Failure("bug", "KeyError", "x", fallbacks=1)
+    assert remedy_for(Own(Retry(3)), failure, ()) == Retry(3, kind="bug")
+    assert remedy_for(Own(Fallback()), failure, ()) == Fallback()
+    assert remedy_for(Own(Fallback()), Failure("bug", "KeyError", "x"), ()) == Abort(), "there is none"
+    asked = Own(Abort())
+    assert remedy_for(asked, failure, [Retry(1)]) == Abort()
+    assert asked.asked == [(failure, (Retry(1),))]
+
+
+@pytest.mark.parametrize(
+    ("returned", "match"),
+    [
+        (None, r"Own.decide returned None; wanted Retry\(after\), Fallback\(\) or Abort\(\)"),
+        (3.0, "Own.decide returned 3.0"),
+        (Retry, "Own.decide returned <class"),
+    ],
+)
+def test_what_is_no_remedy_is_told(returned, match):
+    with pytest.raises(ConfigError, match=match):
+        remedy_for(Own(returned), unavailable(), ())
+
+
+def test_an_error_of_a_policy_is_told_with_its_cause():
+    with pytest.raises(ConfigError, match="Own.decide raised IndexError: pop from empty list") as caught:
+        remedy_for(Own(), unavailable(), ())
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+@pytest.mark.parametrize("after", [-1, "2", None, True, float("nan"), float("inf")])
+def test_a_retry_waits_a_number_of_seconds(after):
+    with pytest.raises(ConfigError, match="Retry: after is .*; wanted seconds, 0 or more"):
+        Retry(after)
+
+
+@pytest.mark.parametrize("policy", [3, "retry", Retry(1), Own, FailurePolicy])
+def test_what_cannot_decide_is_no_policy(policy):
+    with pytest.raises(ConfigError, match=r"X: failure_policy is .*; wanted a FailurePolicy, or an object with decide"):
+        check_policy(policy, "X")
+
+
+def test_whatever_can_decide_is_a_policy():
+    mine = Own()
+    assert [check_policy(one, "X") for one in (None, mine, DEFAULT)] == [None, mine, DEFAULT]
 
 
 @given(st.integers(0, 12), st.text(max_size=20), st.floats(0.001, 5), st.floats(0.001, 90))
 def test_delays_double_up_to_the_cap_with_half_of_it_left_to_jitter(past, key, base, cap):
     mine = policy(("unavailable", 99, {"base": base, "cap": cap}))
-    delay = mine.delay(LLMUnavailable("429"), ["unavailable"] * past, key)
+    wait = delay(mine, LLMUnavailable("429"), ["unavailable"] * past, key)
     whole = min(base * 2**past, cap)
-    assert whole * 0.5 <= delay <= whole
+    assert whole * 0.5 <= wait <= whole
 
 
 @given(st.integers(0, 2), st.text(max_size=20))
 def test_the_same_question_gets_the_same_answer(past, key):
-    assert DEFAULT.delay(LLMUnavailable("429"), ["unavailable"] * past, key) == DEFAULT.delay(
-        LLMUnavailable("429"), ["unavailable"] * past, key
+    assert delay(DEFAULT, LLMUnavailable("429"), ["unavailable"] * past, key) == delay(
+        DEFAULT, LLMUnavailable("429"), ["unavailable"] * past, key
     )
 
 
 def test_runs_that_failed_together_do_not_come_back_together():
-    delays = {DEFAULT.delay(LLMUnavailable("429"), [], f"task:t{n}/llm#1") for n in range(100)}
+    delays = {delay(DEFAULT, LLMUnavailable("429"), [], f"task:t{n}/llm#1") for n in range(100)}
     assert len(delays) == 100
-
-
-def test_deciding_and_delaying_are_one_decision():
-    for past in range(5):
-        remedy = DEFAULT.decide(unavailable(), (Retry(),) * past, key="k")
-        assert DEFAULT.delay(LLMUnavailable("429"), ["unavailable"] * past, "k") == (
-            remedy.delay if isinstance(remedy, Retry) else None
-        )
 
 
 def test_a_very_late_try_has_a_delay_all_the_same():
     mine = policy(("unavailable", 10_000, {}))
-    assert mine.delay(LLMUnavailable("429"), ["unavailable"] * 5_000, "k") <= 60
+    assert delay(mine, LLMUnavailable("429"), ["unavailable"] * 5_000, "k") <= 60
 
 
 def test_a_rule_without_retries_gives_up():
-    assert policy(("timeout", 0, {})).delay(TimeoutError(), [], "k") is None
+    assert delay(policy(("timeout", 0, {})), TimeoutError(), []) is None
 
 
 @pytest.mark.parametrize(
@@ -210,6 +264,6 @@ def test_policies_are_values():
 
 
 def test_each_kind_of_failure_has_a_budget_of_its_own():
-    assert DEFAULT.delay(LLMEmptyReply("m"), ["unavailable"] * 3, "k") == 0.0
-    assert DEFAULT.delay(LLMEmptyReply("m"), ["empty"], "k") is None
-    assert DEFAULT.delay(LLMUnavailable("429"), ["empty", "unavailable"], "k") is not None
+    assert delay(DEFAULT, LLMEmptyReply("m"), ["unavailable"] * 3, "k") == 0.0
+    assert delay(DEFAULT, LLMEmptyReply("m"), ["empty"], "k") is None
+    assert delay(DEFAULT, LLMUnavailable("429"), ["empty", "unavailable"], "k") is not None

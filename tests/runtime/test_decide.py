@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from crewlite import codec
-from crewlite.runtime.execution import next_attempt
+from crewlite.recovery import Fallback, Retry
+from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
 from crewlite.state.outcome import Attempt, Outcome
 from crewlite.state.record import Record
@@ -161,7 +162,8 @@ def test_the_result_of_a_run_answers_unless_it_is_superseded():
     ("past", "base", "number", "borne"),
     [
         ([], 0, 1, []),
-        ([failure(1, final=False, kind="timeout")], 0, 2, ["timeout"]),
+        ([failure(1, final=False, kind="timeout")], 0, 2, [Retry(kind="timeout")]),  # of an earlier release
+        ([replace(failure(1, final=False), remedy=Fallback())], 0, 2, [Fallback()]),
         ([failure(1, final=False, kind="timeout", seq=3)], 5, 2, []),  # a fork has a budget of its own
         ([failure(1, final=False, kind="timeout"), failure(2)], 0, 3, []),  # so has a resume after giving up
         ([failure(1, cause="step:go/step:in")], 0, 1, []),  # a child failed, which can run again

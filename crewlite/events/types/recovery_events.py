@@ -21,5 +21,7 @@ class RecoveryStartedEvent(BaseEvent):
     error_type: str
     failure: str
     """What sort of failure it is: "unavailable", "timeout", "empty", ..."""
+    remedy: Literal["retry", "fallback"] = "retry"
+    """What its policy chose: to try the same again, or to go on with the next fallback."""
     delay: float
     duration_ms: float = 0.0

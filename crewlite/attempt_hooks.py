@@ -1,0 +1,131 @@
+"""Hooks around every attempt at a step: for trace spans, log contexts and context variables of your own.
+
+Hooks are kept in a context variable, so a hook reaches the runs that its block starts, and no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from crewlite import durable
+from crewlite.errors import ConfigError, text_of
+
+log = logging.getLogger("crewlite.around")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptInfo:
+    """An attempt that is about to begin."""
+
+    run_id: str
+    branch: str
+    address: str
+    """Where the step is recorded; "" for the run as a whole."""
+    kind: str
+    """The kind of step: "crew", "flow", "task", "step", "llm", "tool", ..."""
+    name: str
+    """The step's name; its kind, if it has none."""
+    attempt: int
+    """Counted from 1."""
+
+
+Hook = Callable[[AttemptInfo], AbstractContextManager[Any] | None]
+_hooks: ContextVar[tuple[Hook, ...]] = ContextVar("crewlite_hooks", default=())
+
+
+@contextlib.contextmanager
+def around(hook: Hook) -> Iterator[None]:
+    """Call `hook` before every attempt at a step of the runs that are started in this block.
+
+    The hook may return a context manager, which is open while the attempt runs. A step that is answered from the
+    record has no attempt. An error of the hook before the attempt fails the attempt; a later one is logged, because
+    the work is done by then. The hook cannot swallow the attempt's own error. Of nested blocks the outer hook comes
+    first. Hooks run on the event loop, so they should not block. Raises ConfigError for what is no function.
+
+    ```python
+    import contextlib
+    from crewlite import Agent, around
+
+    @contextlib.contextmanager
+    def timed(attempt):
+        print("begin", attempt.kind, attempt.attempt)
+        yield  # the attempt runs here
+        print("end", attempt.kind)
+
+    with around(timed):
+        Agent(role="Pilot", goal="answer", llm="offline").kickoff("Who is there?")
+    ```
+    """
+    if not callable(hook):
+        raise ConfigError(f"around({hook!r}): wanted a function that takes an AttemptInfo")
+    token = _hooks.set((*_hooks.get(), hook))
+    try:
+        yield
+    finally:
+        _hooks.reset(token)
+
+
+def hooked(make: Callable[[], AttemptInfo]) -> AbstractContextManager[object]:
+    """The contexts that the hooks open around an attempt."""
+    hooks = _hooks.get()
+    return _Hooked(hooks, make()) if hooks else contextlib.nullcontext()
+
+
+class _Hooked:
+    def __init__(self, hooks: tuple[Hook, ...], info: AttemptInfo) -> None:
+        self._hooks, self._info = hooks, info
+        self._open: list[tuple[Hook, AbstractContextManager[Any]]] = []
+
+    def __enter__(self) -> None:
+        for hook in self._hooks:
+            try:
+                self._enter(hook)
+            except BaseException as error:
+                error.add_note(f"Raised by the hook {_name(hook)} before {self._what}")
+                self.__exit__(type(error), error, error.__traceback__)
+                if isinstance(error, Exception):
+                    raise
+                raise RuntimeError(f"the hook {_name(hook)} raised {type(error).__name__}") from error
+
+    def _enter(self, hook: Hook) -> None:
+        token = durable.detach()  # a hook is no part of the step around it
+        try:
+            context = hook(self._info)
+            if context is None:
+                return
+            if not isinstance(context, AbstractContextManager):
+                raise ConfigError(f"around: {_name(hook)} returned {context!r}; wanted a context manager, or None")
+            context.__enter__()
+            self._open.append((hook, context))
+        finally:
+            durable.reattach(token)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        token = durable.detach()
+        try:
+            for hook, context in reversed(self._open):
+                try:
+                    context.__exit__(kind, error, trace)
+                except BaseException as problem:  # noqa: BLE001 - the border: the attempt has ended, well or not
+                    if problem is not error:
+                        about = f"{type(problem).__name__}: {text_of(problem)}"
+                        log.warning("the hook %s raised after %s: %s", _name(hook), self._what, about)
+        finally:
+            durable.reattach(token)
+
+    @property
+    def _what(self) -> str:
+        return f"attempt {self._info.attempt} of {self._info.address or self._info.name}"
+
+
+def _name(hook: Hook) -> str:
+    return getattr(hook, "__name__", type(hook).__name__)

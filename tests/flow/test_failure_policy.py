@@ -1,0 +1,85 @@
+"""A policy of the user's own chooses the remedy; the record keeps it, so that a later life goes on with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, History
+from crewlite.errors import ConfigError, LLMRejected
+from crewlite.events import RecoveryStartedEvent
+from crewlite.flow import flow, step
+from crewlite.recovery import Abort, Fallback, Retry
+from crewlite.testing import EventRecorder, ScriptedLLM
+
+
+class Own:
+    """Applies what it is given, in order."""
+
+    def __init__(self, *remedies):
+        self.remedies, self.asked = list(remedies), []
+
+    def decide(self, failure, past):
+        self.asked.append((failure.kind, failure.address, past))
+        return self.remedies.pop(0)
+
+
+class Boom(Exception):
+    pass
+
+
+def shaky(policy):
+    @step
+    def work():
+        raise Boom
+
+    return flow(name="f", checkpoint=True, failure_policy=policy)(lambda: work()).kickoff(run_id="r")
+
+
+def attempts():
+    with History(".checkpoints") as history:
+        return history.run("r").attempts
+
+
+def test_its_remedies_are_applied_told_and_recorded_with_the_attempts():
+    mine = Own(Retry(0), Retry(0.01), Abort())
+    with EventRecorder() as events, pytest.raises(Boom):
+        shaky(mine)
+    first, second = Retry(0, "bug"), Retry(0.01, "bug")
+    assert mine.asked == [
+        ("bug", "step:work", ()),
+        ("bug", "step:work", (first,)),
+        ("bug", "step:work", (first, second)),
+    ]
+    assert [(e.remedy, e.delay) for e in events.of(RecoveryStartedEvent)] == [("retry", 0), ("retry", 0.01)]
+    assert [(one.remedy, one.final) for one in attempts() if one.address] == [
+        (first, False),
+        (second, False),
+        (Abort(), True),
+    ]
+
+
+def test_a_fallback_where_there_is_none_gives_up():
+    with pytest.raises(Boom):
+        shaky(Own(Fallback()))
+    assert attempts()[0].remedy == Abort()
+
+
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [(Own(None), "Own.decide returned None; wanted Retry"), (Own(), "Own.decide raised IndexError: pop from empty")],
+)
+def test_a_policy_that_fails_is_told_instead_of_the_error_that_it_was_asked_about(policy, match):
+    with pytest.raises(ConfigError, match=match):
+        shaky(policy)
+    failed = attempts()[0]
+    assert (failed.address, failed.error_type, failed.final) == ("step:work", "ConfigError", True)
+    assert "Boom" in failed.traceback
+
+
+def test_going_on_with_another_model_is_recorded_as_a_fallback():
+    llm = ScriptedLLM([LLMRejected("first", 400, "no")], model="first")
+    llm.fallbacks = (ScriptedLLM(["hello"], model="spare"),)
+    with EventRecorder() as events:
+        Agent(role="Pilot", goal="answer", llm=llm, checkpoint=True).kickoff("Who?", run_id="r")
+    assert [one.remedy for one in attempts()] == [Fallback()]
+    assert [e.remedy for e in events.of(RecoveryStartedEvent)] == ["fallback"]
