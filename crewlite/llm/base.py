@@ -21,6 +21,9 @@ from crewlite.usage import Usage
 
 Message = dict[str, Any]
 
+OFFLINE = "offline"
+"""The name of the model that needs no network and no key."""
+
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: in its replies' own tool calls, or in writing (see `protocol`)."""
 

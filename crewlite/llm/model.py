@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
@@ -24,10 +24,15 @@ from crewlite.errors import (
     an,
     meant,
 )
+from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
-from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
-from crewlite.llm.models import OFFLINE, named
+from crewlite.llm.base import OFFLINE, BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
 from crewlite.secrets import Secrets
+
+if TYPE_CHECKING:
+    from crewlite.llm import offline
+else:
+    offline = lazy("crewlite.llm.offline")  # only for those who ask for it
 
 log = logging.getLogger("crewlite.llm")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
@@ -111,7 +116,7 @@ class LLM(BaseLLM):
         self._decided = tool_protocol is not None
         self._provider: str | None = None
         self._login = keys.Login.of(base_url)
-        self._stand_in = named(model) if model == OFFLINE else None
+        self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
     def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
         """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
@@ -307,7 +312,7 @@ def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:
     for item in (listed := list(fallbacks)):
         if not isinstance(item, BaseLLM | str):
             raise ConfigError(f"LLM: fallbacks holds {an(type(item).__name__)}; {wanted}")
-    return tuple(named(item) if isinstance(item, str) else item for item in listed)
+    return tuple(LLM(item) if isinstance(item, str) else item for item in listed)
 
 
 def _number(value: object) -> bool:

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
-from crewlite.llm.base import BaseLLM
+from crewlite.llm.base import OFFLINE, BaseLLM
 
 if TYPE_CHECKING:
     from crewlite.llm import model, offline
 else:
     model = lazy("crewlite.llm.model")  # only for those who ask for one by name
     offline = lazy("crewlite.llm.offline")
-
-OFFLINE = "offline"
-"""The name of the model that needs no network and no key."""
 
 Model = BaseLLM | str | None
 

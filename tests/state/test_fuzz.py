@@ -33,14 +33,14 @@ def run(*options: object, environment: dict[str, str] | None = None) -> dict:
 
 @pytest.mark.parametrize(
     ("provider", "count", "more"),
-    [("json", 300, ()), ("sqlite", 300, ()), ("sqlite", 150, ("--pages",))],
+    [("json", 300, ()), ("sqlite", 300, ()), ("sqlite", 300, ("--pages",))],
     ids=["files", "rows", "pages"],
 )
 def test_damage_gives_typed_errors_or_the_truth(provider, count, more):
     found = run("--provider", provider, "--count", count, *more)
     assert found["violations"] == []
-    assert found["outcomes"]["run: answered"] > count / 10, "the damage was so great that nothing was seen"
-    assert found["outcomes"]["run: JournalCorrupt"] > count / 10, "the damage was so small that nothing was seen"
+    assert found["outcomes"]["run: answered"] > count / 20, "the damage was so great that nothing was seen"
+    assert found["outcomes"]["run: JournalCorrupt"] > count / 20, "the damage was so small that nothing was seen"
 
 
 @pytest.mark.soak
