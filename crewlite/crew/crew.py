@@ -21,6 +21,7 @@ from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOpti
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.task import Task
+from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
@@ -131,7 +132,8 @@ class Crew(Definition, Runnable[CrewOutput]):
         fails, the others still end before the failure is raised, with a note that names its inputs. Raises ConfigError
         for a crew that is bound to a run, and what `kickoff` raises.
         """
-        results: list[CrewOutput] = many.kickoff_for_each(self, inputs, run_id, max_concurrency)
+        with shortened():
+            results: list[CrewOutput] = many.kickoff_for_each(self, inputs, run_id, max_concurrency)
         return results
 
     def known_by(self) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from blinker import ANY
 
-from crewlite import durable
+from crewlite import durable, tracebacks
 from crewlite.events.base import BaseEvent
 
 log = logging.getLogger("crewlite.events")
@@ -135,4 +135,5 @@ def takes_state(handler: Handler) -> bool:
 
 def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:
     """Log what a handler raised."""
+    tracebacks.shorten(error)
     log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)

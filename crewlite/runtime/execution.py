@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-import traceback
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from crewlite import codec, durable, events, kinds
+from crewlite import codec, durable, events, kinds, tracebacks
 from crewlite.attempt_hooks import AttemptInfo, hooked
 from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
@@ -257,7 +256,9 @@ class Execution(Generic[T]):
             event = events.RecoveryStartedEvent(**self._stamp(), **about, delay=delay, **told, **tried)
         await self._commit({"steps": [attempted]}, event)
         if final:
-            raise error if shown is error else shown from None
+            if shown is error:
+                raise error  # with its own cause
+            raise shown from None
 
     async def _commit(self, facts: CommitParts, event: BaseEvent | None) -> None:
         """One commit, with the event that tells of it and the checkpoint that it may name; then emit."""
@@ -343,5 +344,5 @@ def _ms(since: float) -> float:
 
 
 def _traceback(error: Exception) -> str:
-    text = "".join(traceback.format_exception(error))
+    text = tracebacks.text(error)
     return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

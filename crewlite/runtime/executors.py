@@ -14,13 +14,12 @@ import multiprocessing
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, cast
 
-from crewlite import background, codec, durable
+from crewlite import background, codec, durable, tracebacks
 from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.frame import Frame
@@ -172,7 +171,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
         answer = {"value": codec.encode(value, f"the result of {name}")}
     except Exception as error:  # noqa: BLE001 - the border: told to the run, as its own
-        told = {"message": text_of(error), "traceback": traceback.format_exc(), "raised": written(error)}
+        told = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
         answer = {"error": {"error_type": type(error).__qualname__, **told}}
     pipe.send_bytes(codec.dumps(answer))
     pipe.close()

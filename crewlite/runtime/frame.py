@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewlite import codec, durable, events
+from crewlite import codec, durable, events, tracebacks
 from crewlite.durable import Call, Limit, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
@@ -250,6 +250,9 @@ class Frame:
             return await Execution(self, step, address, fingerprint, slots).run()
         except Exception as error:
             self.children.failed[address] = error
+            if not isinstance(error, durable.CONTROL_FLOW):
+                tracebacks.name_step(error, address)
+            tracebacks.shorten(error)
             if isinstance(error, Suspended | AnswerRefused):
                 self.children.suspended = error
             raise
@@ -313,6 +316,7 @@ class Frame:
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
         """The error that a step failed with before, noted as its failure here."""
         error = self.children.failed[failure.address] = raised(name_of(step), failure)
+        tracebacks.name_step(error, failure.address)
         return error
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:

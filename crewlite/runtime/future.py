@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from crewlite import codec
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
+from crewlite.tracebacks import shortened
 
 T = TypeVar("T")
 
@@ -37,7 +38,8 @@ class StepFuture(Generic[T]):
         if on(loop) and not self._done.done():
             raise OnLoopThread("result", "await the future itself")
         try:
-            return self._done.result(timeout)
+            with shortened():
+                return self._done.result(timeout)
         except TimeoutError:
             if self._done.done():  # the step itself has raised it
                 raise
@@ -58,7 +60,8 @@ class StepFuture(Generic[T]):
         loop = self._scope.loop
         task = self._task if loop and on(loop) else None  # a loop of somebody's own cannot await it
         try:
-            return await asyncio.shield(task or asyncio.wrap_future(self._done))
+            with shortened():
+                return await asyncio.shield(task or asyncio.wrap_future(self._done))
         finally:
             if loop and on(loop):
                 self._told()

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended
 from crewlite.runtime.request import Progress
+from crewlite.tracebacks import shortened
 from crewlite.usage import Usage
 
 R = TypeVar("R")
@@ -57,7 +58,8 @@ class RunHandle(Generic[R]):
         if background.running_loop() and not self._future.done():
             raise OnLoopThread("result", "await the handle itself")
         try:
-            return self._future.result(timeout)
+            with shortened():
+                return self._future.result(timeout)
         except TimeoutError:
             if self._future.done():  # the run itself has raised it
                 raise
@@ -70,7 +72,8 @@ class RunHandle(Generic[R]):
         return self._awaited().__await__()
 
     async def _awaited(self) -> R:
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        with shortened():
+            return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def cancel(self) -> None:
         """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""

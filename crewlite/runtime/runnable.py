@@ -18,6 +18,7 @@ from crewlite.codec import digest
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
     from crewlite.runtime.handle import RunHandle
@@ -137,12 +138,14 @@ class Runnable(ABC, Generic[R]):
             InDoubt: a call declared effect="once" was cut in the middle.
             StoreError: a save failed, with on_save_error="raise".
         """
-        result: R_co = engine.kickoff_here(self, self.as_request(*args, **kwargs))
+        with shortened():
+            result: R_co = engine.kickoff_here(self, self.as_request(*args, **kwargs))
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """`kickoff`, to await on a loop of your own."""
-        result: R_co = await engine.kickoff(self, self.as_request(*args, **kwargs))
+        with shortened():
+            result: R_co = await engine.kickoff(self, self.as_request(*args, **kwargs))
         return result
 
     def submit(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunHandle[R_co]:
@@ -150,7 +153,8 @@ class Runnable(ABC, Generic[R]):
 
         The handle has the run's id, status, usage and result, and can cancel it.
         """
-        begun: RunHandle[R_co] = engine.submit(self, self.as_request(*args, **kwargs))
+        with shortened():
+            begun: RunHandle[R_co] = engine.submit(self, self.as_request(*args, **kwargs))
         return begun
 
     def preview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
@@ -160,12 +164,14 @@ class Runnable(ABC, Generic[R]):
         no step and writes nothing; the run may be at work meanwhile. Of a flow, the code between the steps runs. Raises
         what kickoff raises before it pays for anything, and ConfigError if it is not told what to go on from.
         """
-        foreseen: Preview = engine.preview_here(self, self.as_request(*args, **kwargs))
+        with shortened():
+            foreseen: Preview = engine.preview_here(self, self.as_request(*args, **kwargs))
         return foreseen
 
     async def apreview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
         """`preview`, to await on a loop of your own."""
-        foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
+        with shortened():
+            foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
         return foreseen
 
     @on_class_too

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds
+from crewlite import background, codec, durable, events, kinds, tracebacks
 from crewlite.durable import Effect, Intent, Step, StepEvents
 from crewlite.errors import (
     InDoubt,
@@ -85,7 +84,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     except durable.CONTROL_FLOW:
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
-        await _announce(tool, error, traceback.format_exc(), about)
+        await _announce(tool, error, tracebacks.text(error), about)
         if ends_run(error):
             raise
         return _told(tool, error)
