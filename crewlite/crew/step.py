@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import durable, events, kinds
+from crewlite import durable, events, kinds, resources
 from crewlite.codec import decode
 from crewlite.crew.binding import compare, drifted_task, match
 from crewlite.crew.crew import Crew
@@ -83,7 +83,7 @@ class Kickoff:
         done = self.run.record.outcomes if self.run else {}
         left = [one.llm for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
         for model in {id(model): model for llm in left for model in with_fallbacks(llm)}.values():
-            await model.ready()
+            await resources.ready(model)
 
     def _addresses(self) -> list[str]:
         """Where the tasks are recorded; none if the crew is a step of somebody else's run."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from crewlite import background
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an
 from crewlite.lazy import asyncio
+from crewlite.resources import Resource
 from crewlite.usage import Usage
 
 Message = dict[str, Any]
@@ -103,7 +104,7 @@ class LLMReply(BaseModel):
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 
 
-class BaseLLM:
+class BaseLLM(Resource):
     """Bring your own model: subclass, and write `call` or `acall`. Events, retries and journalling come by themselves.
 
     ```python
@@ -156,7 +157,7 @@ class BaseLLM:
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
     async def ready(self) -> None:
-        """Make what calls need. Raises what would make every call fail; awaited before anything is paid."""
+        """Make what calls need. Raises what would make every call fail; awaited in a run before anything is paid."""
 
     def plain_settings(self) -> dict[str, Any] | None:
         """Plain data to make the same model from, without keys; None if that is not all of it."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crewlite import codec, durable, events, kinds
+from crewlite import codec, durable, events, kinds, resources
 from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
@@ -72,7 +72,7 @@ def ask(
     async def work() -> LLMReply:
         asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in durable.scope().past)]
         for model in models:  # also those that may never be asked: what they lack is told before anything is paid
-            await model.ready()
+            await resources.ready(model)
         chunks = _Chunks(asked, agent)
         context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
         try:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
+from crewlite.resources import InUse
 from crewlite.runtime.advice import answered_before, note_answered, tell_unused
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.request import Progress, Request
@@ -30,31 +31,39 @@ _TO_STOP = 1.0  # seconds that steps have to end when they are cut, before they 
 async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
     """Drive a run to its result and leave its journal in order, whatever happens.
 
-    A run that would wait for people who have answered meanwhile goes on.
+    A run that would wait for people who have answered meanwhile goes on. What tools and models hold open is closed
+    before another run may take the branch.
     """
     async with _listener(root, run, setting) as listener:
         try:
-            heard = frozenset[str]()
-            while True:
-                try:
-                    result = await _driven(root, run, inputs, setting, listener, progress)
-                except Suspended as waits:
-                    if waits.run_id != run.run_id:  # a run of its own, inside this one
-                        raise
-                    answered = unheard(run.record)
-                    if answered <= heard:
-                        raise await _paused(root, run, setting) from None
-                    heard, run = heard | answered, _going_on(root, run)
-                else:
-                    tell_unused(run)
-                    await run.journal.flush()
-                    return result
+            async with InUse():
+                return await _to_its_end(root, run, inputs, setting, listener, progress)
         finally:
             try:
                 await event_bus.aflush(listener.patience)
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
                 progress.end()
+
+
+async def _to_its_end(
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
+) -> T:
+    heard = frozenset[str]()
+    while True:
+        try:
+            result = await _driven(root, run, inputs, setting, listener, progress)
+        except Suspended as waits:
+            if waits.run_id != run.run_id:  # a run of its own, inside this one
+                raise
+            answered = unheard(run.record)
+            if answered <= heard:
+                raise await _paused(root, run, setting) from None
+            heard, run = heard | answered, _going_on(root, run)
+        else:
+            tell_unused(run)
+            await run.journal.flush()
+            return result
 
 
 async def _driven(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from crewlite import background, codec, disk, durable
+from crewlite import background, codec, disk, durable, resources
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, ToolCall, with_fallbacks
 from crewlite.llm.call import ask_once
@@ -72,7 +72,7 @@ class RecordedLLM(BaseLLM):
             return
         if self._source is None:
             raise RecordingMissing(str(self._tape.path), "", 0)
-        await self._source.ready()
+        await resources.ready(self._source)
 
     async def acall(
         self,
@@ -104,7 +104,7 @@ class RecordedLLM(BaseLLM):
         asked = _shown(messages)
         if self._source is None:
             raise RecordingMissing(str(self._tape.path), asked, self._tape.count, alike=self._tape.shows(asked))
-        await self._source.ready()
+        await resources.ready(self._source)
         told = _Told(on_chunk) if on_chunk else None
         context = context | {"response_schema": schema, "on_chunk": told}
         reply = await ask_once(self._source, messages, tools, context)

@@ -16,11 +16,12 @@ from crewlite import background
 from crewlite.definition import Described
 from crewlite.durable import Effect
 from crewlite.errors import ConfigError
+from crewlite.resources import Resource
 from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
 
 
-class BaseTool(Described):
+class BaseTool(Described, Resource):
     """Subclass with a `name`, a `description` and `_run` (blocking, in a thread of its own) or `_arun`.
 
     ```python
@@ -43,6 +44,9 @@ class BaseTool(Described):
 
     Attributes of your own may be set, in `__init__` too: they live in this process and are not recorded. What stands
     here is frozen.
+
+    What calls need open, such as a connection, `async def ready(self)` makes before the first call of a run and
+    `async def aclose(self)` lets go when the last run that uses it has ended.
     """
 
     model_config = ConfigDict(ignored_types=(cached_property,))
@@ -81,6 +85,11 @@ class BaseTool(Described):
         self._is_schema(self.args_schema)  # a default in the class is not validated as a field
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
+        for verb in ("ready", "aclose"):
+            if not inspect.iscoroutinefunction(getattr(type(self), verb, None)):
+                raise ConfigError(
+                    f"tool {self.name!r}: {verb} of {type(self).__name__} is awaited; write async def {verb}(self)"
+                )
         if self.cache_function and self.effect == "once":
             raise ConfigError(
                 f"tool {self.name!r} is declared effect='once' and has a cache_function, but a call that must happen "

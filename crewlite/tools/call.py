@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds, tracebacks
+from crewlite import background, codec, durable, events, kinds, resources, tracebacks
 from crewlite.durable import Effect, Intent, Step, StepEvents
 from crewlite.errors import (
     InDoubt,
@@ -77,8 +77,9 @@ def call_step(
 
 
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
-    """Call the tool. An error that `ends_run` is raised; the model is told of any other."""
+    """Call the tool, which is made ready before. An error that `ends_run` is raised; the model is told of any other."""
     try:
+        await resources.ready(tool, tool.timeout)
         result = await tool.arun(**call.arguments)
         text = as_text(result)
     except durable.CONTROL_FLOW:

@@ -22,7 +22,7 @@ ROOT = Path(crewlite.__file__).parent
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
     | {"attempt_hooks", "background", "coming_from", "definition", "forked", "kinds", "permits", "project", "recovery"}
-    | {"tracebacks", "usage"},
+    | {"resources", "tracebacks", "usage"},
     "ports": {"events", "llm", "tools"},
     "record": {"state"},
     "engine": {"runtime"},
