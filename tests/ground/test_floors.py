@@ -57,6 +57,7 @@ class Imports(ast.NodeVisitor):
         self.module, self.inside = module, 0
         self.loaded: set[str] = set()
         self.late: set[tuple[str, int]] = set()
+        self.lazy: set[str] = set()
 
     def visit_If(self, node: ast.If) -> None:
         test = node.test
@@ -74,6 +75,13 @@ class Imports(ast.NodeVisitor):
         self.inside -= 1
 
     visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id == "lazy":
+            (name,) = (argument.value for argument in node.args if is_text(argument))
+            if name.startswith("crewlite."):
+                self.lazy.add(name)
+        self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -135,6 +143,43 @@ def test_no_imports_go_in_circles():
 def test_no_module_imports_its_neighbours_inside_a_function():
     late = {module: sorted(imports(module).late) for module in modules() if imports(module).late}
     assert late == {}
+
+
+AGAINST_THE_ORDER = {
+    ("crewlite.runtime.engine", "crewlite.console.progress"): "verbose runs alone attach it",
+    ("crewlite.runtime.runnable", "crewlite.runtime.engine"): "a definition loads without the engine",
+    ("crewlite.runtime.runnable", "crewlite.runtime.fork"): "a definition loads without the engine",
+    ("crewlite.agent.agent", "crewlite.agent.root"): "a definition loads without the engine",
+    ("crewlite.crew.crew", "crewlite.crew.root"): "a definition loads without the engine",
+    ("crewlite.crew.crew", "crewlite.crew.rebuild"): "a definition loads without the engine",
+    ("crewlite.flow.function", "crewlite.flow.root"): "a definition loads without the engine",
+    (
+        "crewlite.llm.models",
+        "crewlite.llm.model",
+    ): "only those who name a model load its class, which has fallbacks by name",
+}
+"""Modules loaded at first use that are on a higher floor, or lead back to who names them, and why."""
+
+
+def test_what_loads_at_first_use_goes_downward_too_but_for_what_is_listed_here():
+    found = set()
+    for module in modules():
+        for name in imports(module).lazy:
+            assert name in modules(), f"{module} names {name}, which is not there"
+            upward = ORDER.index(floor(name)) > ORDER.index(floor(module))
+            if upward or module in reached(name):
+                found.add((module, name))
+    assert found == set(AGAINST_THE_ORDER)
+
+
+def reached(module: str) -> set[str]:
+    """All modules that load with this one."""
+    found, left = {module}, [module]
+    while left:
+        new = {name for name in imports(left.pop()).loaded if name in modules()} - found
+        found |= new
+        left += new
+    return found
 
 
 def test_only_providers_ask_which_provider_it_is():
