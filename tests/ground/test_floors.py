@@ -153,10 +153,6 @@ AGAINST_THE_ORDER = {
     ("crewlite.crew.crew", "crewlite.crew.root"): "a definition loads without the engine",
     ("crewlite.crew.crew", "crewlite.crew.rebuild"): "a definition loads without the engine",
     ("crewlite.flow.function", "crewlite.flow.root"): "a definition loads without the engine",
-    (
-        "crewlite.llm.models",
-        "crewlite.llm.model",
-    ): "only those who name a model load its class, which has fallbacks by name",
 }
 """Modules loaded at first use that are on a higher floor, or lead back to who names them, and why."""
 
