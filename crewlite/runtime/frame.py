@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewlite import codec, durable, events, tracebacks
-from crewlite.durable import Call, Limit, Stamp, Step
+from crewlite.durable import Call, Stamp, Step
 from crewlite.errors import (
     AnswerRefused,
     ChangeUnused,
@@ -26,13 +25,14 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.recovery import Policy, Remedy
+from crewlite.recovery import Remedy
 from crewlite.runtime import replay
 from crewlite.runtime.children import Children
 from crewlite.runtime.execution import Execution, name_of
 from crewlite.runtime.failures import raised
+from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.questions import Drifted
-from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse
+from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.state.outcome import Attempt, Outcome
@@ -41,19 +41,6 @@ from crewlite.usage import Usage
 
 T = TypeVar("T")
 _SHOWN = 200  # characters of plain JSON that an error shows
-
-
-@dataclass(frozen=True, slots=True)
-class Inherited:
-    """What a step hands down to the steps inside it."""
-
-    mode: Mode
-    settings: tuple[Setting, ...] = ()
-    """What this step and those around it say about checkpoints, from the inside out."""
-    limits: tuple[Limit, ...] = ()
-    """Limits for every step inside."""
-    policy: Policy | None = None
-    """For steps inside that inherit."""
 
 
 class Frame:
