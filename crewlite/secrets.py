@@ -133,7 +133,7 @@ class _Search:
         elif isinstance(value, str):
             if _bears(name):
                 self._add(value)
-        elif _is_headers(name) and isinstance(value, Mapping | list | tuple):
+        elif name.lower().endswith("headers") and isinstance(value, Mapping | list | tuple):
             self._headers(value)
         elif id(value) not in self._seen and depth <= _DEEPEST:
             self._seen.add(id(value))
@@ -151,10 +151,6 @@ class _Search:
 
     def _add(self, text: str) -> None:
         self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # "Bearer abc": also without Bearer
-
-
-def _is_headers(name: str) -> bool:
-    return name.lower().endswith("headers")
 
 
 def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, object, bool]]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
 from crewlite.console.text import encodable, printable
-from crewlite.console.underway import Underway, elapsed, spent, still_open
+from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
 from crewlite.forked import in_child, lock, rlock
 from crewlite.lazy import lazy
 
@@ -77,10 +77,7 @@ def _has_foot(console: Console) -> bool:
     """Whether this is a terminal whose cursor can be moved, whatever FORCE_COLOR says of a pipe."""
     if not console.is_interactive or console.is_dumb_terminal or console.legacy_windows:
         return False
-    try:
-        return console.file.isatty()
-    except (AttributeError, ValueError):
-        return False
+    return _is_terminal(console.file)
 
 
 class Foot:
@@ -183,7 +180,7 @@ class Foot:
         if room < 1 or width < 20:
             return ""
         found = still_open(self._runs)
-        lines = [self._line("  " * one.depth, *self._of(one), elapsed(since), width) for one, since in found[-room:]]
+        lines = [self._line(one, since, width) for one, since in found[-room:]]
         hidden = f", {len(found) - room} more open" if len(found) > room else ""
         lines.append(rich_text.Text(f"  {spent(self._runs)}{hidden}", style="dim"))
         with self.console.capture() as captured:
@@ -191,15 +188,12 @@ class Foot:
                 self.console.print(line, no_wrap=True, overflow="crop", width=width - 1)
         return "\n" + captured.get().rstrip("\n")
 
-    def _of(self, one: Any) -> tuple[str, str]:
-        sign = "▸" if encodable("▸", self.console) else ">"
-        streamed = f", {one.streamed:,} characters" if one.streamed else ""
-        return sign, printable(f"{one.title}{streamed}", self.console)
-
-    def _line(self, indent: str, sign: str, title: str, time: str, width: int) -> Text:
+    def _line(self, one: Open, since: float, width: int) -> Text:
         """A line that gives up the end of its title rather than its time."""
-        dots = "…" if encodable("…", self.console) else "..."
-        text = rich_text.Text(title)
+        sign, dots = ("▸", "…") if encodable("▸…", self.console) else (">", "...")
+        streamed = f", {one.streamed:,} characters" if one.streamed else ""
+        indent, time = "  " * one.depth, elapsed(since)
+        text = rich_text.Text(printable(f"{one.title}{streamed}", self.console))
         room = max(len(dots) + 1, width - 1 - len(indent) - len(time) - 4)
         if text.cell_len > room:
             text.truncate(room - len(dots))

@@ -40,16 +40,13 @@ def _tasks(
         address, number, context = fact["address"], fact.get("agent"), fact.get("context")
         if type(number) is not int or not 0 <= number < len(agents) or address in made:
             raise found.damaged(f"{address} is listed twice, or its agent is not listed")
-        if context is not None and not (isinstance(context, list) and all(_is_in(made, other) for other in context)):
+        known = isinstance(context, list) and all(isinstance(other, str) and other in made for other in context)
+        if context is not None and not known:
             raise found.damaged(f"{address} builds on what is not listed before it")
         made[address] = draft.make(
             agent=agents[number], context=None if context is None else [made[other] for other in context]
         )
     return list(made.values())
-
-
-def _is_in(made: dict[str, Task], address: object) -> bool:
-    return isinstance(address, str) and address in made
 
 
 def _listed(found: Found, name: str) -> list[JsonObject]:

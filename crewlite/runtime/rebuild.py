@@ -195,7 +195,8 @@ class Rebuild:
                         part.key, part.value = key, (bind or {})[key]
         used = {part.key for part in self._parts}
         unused = [self._hint(str(key)) for key in chosen if key not in used]
-        if missing := {part.name: part.wanted for part in self._parts if _is_missing(part)}:
+        open_ = [part for part in self._parts if part.wanted and part.key is None and part.value is _UNSET]
+        if missing := {part.name: part.wanted for part in open_}:
             raise BindMissing(self.found.where, missing, unused)
         if unused:
             raise ConfigError(f"bind: {'; '.join(unused)}")
@@ -209,10 +210,6 @@ class Rebuild:
         names = list(dict.fromkeys([*live, *(part.name for part in self._parts)]))
         known = meant(key, names) or f"it takes {', '.join(live[::2]) or 'nothing'}"
         return f"{key!r} is nothing to bind here; {known}"
-
-
-def _is_missing(part: Part) -> bool:
-    return bool(part.wanted) and part.key is None and part.value is _UNSET
 
 
 def _by_name(tools: list[Any] | tuple[Any, ...]) -> dict[str, BaseTool]:

@@ -79,9 +79,10 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
     if verb is None:
         raise ConfigError(f"tool {name!r} is {found} with nothing to call; wanted: {_WANTED}")
     schema = _schema(item, about, name)
+    most = _get(item, "max_usage_count")
     told = {
         "result_as_answer": any(_get(one, word) is True for one in (item, about) for word in _DIRECT),
-        "max_usage_count": _get(item, "max_usage_count") if _is_count(_get(item, "max_usage_count")) else None,
+        "max_usage_count": most if type(most) is int and most > 0 else None,
         "cache_function": _own_cache_function(item),
     }
     return ForeignTool(
@@ -104,11 +105,8 @@ class _Verb:
 
     async def call(self, arguments: dict[str, Any]) -> Any:
         args, kwargs = ((arguments,), {}) if self.takes_one else ((), arguments)
-        result = self.fn(*args, **kwargs) if is_async(self.fn) else await self._in_thread(args, kwargs)
+        result = self.fn(*args, **kwargs) if is_async(self.fn) else await background.blocking(self.fn, *args, **kwargs)
         return await result if isinstance(result, Awaitable) else result
-
-    async def _in_thread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return await background.blocking(self.fn, *args, **kwargs)
 
 
 def _verb(item: object) -> _Verb | None:
@@ -183,10 +181,6 @@ def _own_cache_function(item: object) -> Any:
         if usual is not None:
             return None if getattr(own, "__func__", own) is usual else own
     return own
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _get(item: object, word: str) -> Any:

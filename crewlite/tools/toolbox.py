@@ -14,7 +14,7 @@ def as_tools(value: object) -> object:
     """What was given as `tools=`, as tools: functions and tools of other frameworks become some. Raises ConfigError."""
     if isinstance(value, str | bytes):
         raise ConfigError(f"tools is {value!r}; wanted a list of tools: tools=[...]")
-    if isinstance(value, BaseTool) or callable(value) or _name_of(value):
+    if isinstance(value, BaseTool) or callable(value) or isinstance(getattr(value, "name", None), str):
         raise ConfigError("tools is one tool; wanted a list: tools=[...]")
     if not isinstance(value, list | tuple):
         return value
@@ -59,8 +59,3 @@ def _as_tool(item: object, number: int) -> BaseTool:
         f"tools[{number}] is {an(type(item).__name__)}; wanted a function with a docstring, a BaseTool, or a "
         f"tool of another framework (an object with a name, a description and a run or invoke)"
     )
-
-
-def _name_of(value: object) -> bool:
-    """Whether this is one tool of another framework."""
-    return isinstance(getattr(value, "name", None), str)

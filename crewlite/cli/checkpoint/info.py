@@ -43,9 +43,8 @@ def info(asked: Asked, what: str | None) -> None:
 def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) -> None:
     named = opened.ref or opened.location
     if not any(part in named for part in (found.id, short(found.id), "@", "~")):
-        screen.line(
-            (f"the newest checkpoint of {named}" if opened.ref else _newest_in(opened, found), "dim"), whole=True
-        )
+        where = f"of {named}" if opened.ref else f"in {opened.location}, {found.run_id}/{found.branch}"
+        screen.line((f"the newest checkpoint {where}", "dim"), whole=True)
         screen.line()
     now = f"at work ({run.at_work})" if run.at_work else run.status
     at = f" at {found.address}" if found.address else ""
@@ -77,10 +76,6 @@ def _newest(opened: Opened) -> str | None:
     """The newest checkpoint of all runs and branches at a location; None if there is none."""
     newest = opened.history.places(limit=1)
     return newest[0].id if newest else None
-
-
-def _newest_in(opened: Opened, found: Checkpoint) -> str:
-    return f"the newest checkpoint in {opened.location}, {found.run_id}/{found.branch}"
 
 
 def _tasks(screen: Screen, found: Checkpoint) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crewlite.cli.checkpoint import document
+from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, cost
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
 from crewlite.cli.exits import aside
@@ -128,7 +129,7 @@ def _run_row(screen: Screen, run: RunHistory) -> list[Part]:
         tasks = f"{len(run.tasks)}/{total}" if total else ""
         when: Part = (screen.when(run.started_at), "dim")
         paid: Part = cost(usage.cost) or ("" if screen.terminal else "unknown")
-        name = f"{run.definition['kind']} {run.definition['name']}".rstrip()
+        name = name_of(run.definition)
     except JournalCorrupt:
         return [run.run_id, run.branch, ("damaged", STYLES["damaged"]), "", "", "", "", "see: doctor"]
     return [run.run_id, run.branch, said, tasks, f"{usage.total_tokens:,}", paid, when, name]

@@ -224,9 +224,10 @@ def _report(screen: Screen, location: str, found: list[Finding]) -> None:
     for finding in found:
         mark = screen.mark("finished" if finding.repaired else "failed")
         screen.line(mark, " ", (finding.what, "bold"), f"  {finding.where}", whole=True)
+        remedy = finding.remedy.removeprefix("Done: ").replace("With repair=True", "With --repair")
         rows: list[tuple[str, Part]] = [
             ("found", finding.problem),
-            ("done", finding.remedy.removeprefix("Done: ")) if finding.repaired else ("to do", _with_repair(finding)),
+            ("done" if finding.repaired else "to do", remedy),
             ("sound up to", finding.sound or ""),
         ]
         screen.fields(rows, indent=2)
@@ -234,8 +235,3 @@ def _report(screen: Screen, location: str, found: list[Finding]) -> None:
     if left:
         screen.line()
         screen.line(f"{len(left)} of {len(found)} not mended" if len(left) < len(found) else f"{len(left)} found")
-
-
-def _with_repair(finding: Finding) -> str:
-    """What to do, in words of the command line."""
-    return finding.remedy.replace("With repair=True", "With --repair")

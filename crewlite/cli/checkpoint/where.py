@@ -68,7 +68,7 @@ class Asked:
         path, _, part = text.rpartition("#")
         if path and part and os.path.exists(path):
             return path, part
-        if sqlite.is_database(text) or (os.path.isdir(text) and not _bare(text)):
+        if sqlite.is_database(text) or (os.path.isdir(text) and (os.sep in text or text.startswith("."))):
             return text, None
         if os.path.isdir(text) and not self._names_something(text):
             return text, None
@@ -128,10 +128,6 @@ def _own_or_outer(ctx: click.Context, name: str) -> Any:
             return value
         at = at.parent
     return None
-
-
-def _bare(text: str) -> bool:
-    return os.sep not in text and not text.startswith(".")
 
 
 @contextlib.contextmanager
