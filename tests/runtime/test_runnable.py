@@ -130,7 +130,10 @@ def test_a_failure_of_one_of_many_says_which_inputs_it_had(tmp_path):
     task = Task(name="t", description="Do {what}", expected_output="x", agent=who)
     with pytest.raises(ZeroDivisionError) as raised:
         Crew(tasks=[task]).kickoff_for_each([{"what": "good"}, {"what": "bad"}])
-    assert raised.value.__notes__ == ["kickoff_for_each: this was inputs[1] of 2: {'what': 'bad'}"]
+    assert raised.value.__notes__ == [
+        "In step task:t/llm#1",
+        "kickoff_for_each: this was inputs[1] of 2: {'what': 'bad'}",
+    ]
 
 
 def test_a_run_is_previewed_by_its_id(tmp_path):

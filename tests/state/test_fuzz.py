@@ -62,7 +62,7 @@ SHAPE = (
         "commit: Any = data\n    except ValueError as misfit",
     ),
 )
-SEAL = (("state/entry.py", "if _sum(_base(body) if after is None else after, body) != total:", "if False:"),)
+SEAL = (("state/entry.py", "if _sum(after, body) != total:", "if False:"),)
 ROW = (("state/providers/sqlite.py", "total is not None and total != row_digest(row)", "False"),)
 CODEC = (
     (
