@@ -57,30 +57,58 @@ def mutant(directory: Path, *changes: tuple[str, str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(directory), str(HERE)]), "PYTHONSAFEPATH": "1"}
 
 
+LONG = pytest.mark.soak  # each kind of mutation has a quick one in `make test`
+
+
 @pytest.mark.parametrize(
     ("changes", "program", "options", "finding"),
     [
         pytest.param(
-            RENAME, "nursery.py", ("--provider", "json"), "torn: CheckpointMismatch", id="rename->plain write"
+            RENAME,
+            "nursery.py",
+            ("--provider", "json"),
+            "torn: CheckpointMismatch",
+            id="rename->plain write",
+            marks=LONG,
         ),
         pytest.param(SNAPSHOT, "nursery.py", ("--provider", "json"), "committed but lost", id="snapshot->thread, json"),
         pytest.param(
-            SNAPSHOT, "nursery.py", ("--provider", "sqlite"), "committed but lost", id="snapshot->thread, sqlite"
+            SNAPSHOT,
+            "nursery.py",
+            ("--provider", "sqlite"),
+            "committed but lost",
+            id="snapshot->thread, sqlite",
+            marks=LONG,
         ),
         pytest.param(INTENT, "nursery.py", ("--provider", "json"), "not known to be in doubt", id="no intent, json"),
         pytest.param(
-            INTENT, "nursery.py", ("--provider", "sqlite"), "not known to be in doubt", id="no intent, sqlite"
+            INTENT,
+            "nursery.py",
+            ("--provider", "sqlite"),
+            "not known to be in doubt",
+            id="no intent, sqlite",
+            marks=LONG,
         ),
         pytest.param(RECORD, "trees.py", ("--provider", "json"), "recorded, and done again", id="no record is heeded"),
         pytest.param(FSYNC, "powercut.py", ("--acts", "", "--disks", "lazy"), "lost", id="no fsync"),
         pytest.param(
-            REWRITE, "nth.py", ("--provider", "json", "--acts", "thin", "--share", "2"), "torn", id="rewrite in place"
+            REWRITE,
+            "nth.py",
+            ("--provider", "json", "--acts", "thin", "--share", "2"),
+            "torn",
+            id="rewrite in place",
+            marks=LONG,
         ),
         pytest.param(
             ASIDE, "nth.py", ("--provider", "json", "--acts", "import", "--share", "3"), "neither", id="run in place"
         ),
         pytest.param(
-            UNLINK, "powercut.py", ("--acts", "thin", "--disks", "lazy"), "torn", id="a removed file comes back"
+            UNLINK,
+            "powercut.py",
+            ("--acts", "thin", "--disks", "lazy"),
+            "torn",
+            id="a removed file comes back",
+            marks=LONG,
         ),
     ],
 )
