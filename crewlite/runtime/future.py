@@ -17,6 +17,16 @@ from crewlite.tracebacks import shortened
 T = TypeVar("T")
 
 
+def wait_for(future: concurrent.futures.Future[T], timeout: float | None, what: str, advice: str) -> T:
+    """The result of work that goes on elsewhere. Raises what it raised, or TimeoutError after `timeout` seconds."""
+    try:
+        return future.result(timeout)
+    except TimeoutError:
+        if future.done():  # the work itself has raised it
+            raise
+    raise TimeoutError(f"{what} has not ended within {timeout:g} s; it goes on. {advice}")
+
+
 class StepFuture(Generic[T]):
     """The result of a step that was begun: `await` it, or, in code that is no coroutine, ask for its `result()`."""
 
@@ -39,13 +49,7 @@ class StepFuture(Generic[T]):
             raise OnLoopThread("result", "await the future itself")
         try:
             with shortened():
-                return self._done.result(timeout)
-        except TimeoutError:
-            if self._done.done():  # the step itself has raised it
-                raise
-            raise TimeoutError(
-                f"{self._name} has not ended within {timeout:g} s; it goes on. Wait longer with result()"
-            ) from None
+                return wait_for(self._done, timeout, self._name, "Wait longer with result()")
         finally:
             loop.call_soon_threadsafe(self._told)
 

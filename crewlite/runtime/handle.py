@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
 from crewlite.errors import OnLoopThread, RunCancelled, Suspended
+from crewlite.runtime.future import wait_for
 from crewlite.runtime.request import Progress
 from crewlite.tracebacks import shortened
 from crewlite.usage import Usage
@@ -57,16 +58,9 @@ class RunHandle(Generic[R]):
         """
         if background.running_loop() and not self._future.done():
             raise OnLoopThread("result", "await the handle itself")
-        try:
-            with shortened():
-                return self._future.result(timeout)
-        except TimeoutError:
-            if self._future.done():  # the run itself has raised it
-                raise
-        raise TimeoutError(
-            f"Run {self.run_id!r} of {self._name} has not ended within {timeout:g} s; it goes on. Wait longer with "
-            f"result(), or stop it with cancel()"
-        )
+        what = f"Run {self.run_id!r} of {self._name}"
+        with shortened():
+            return wait_for(self._future, timeout, what, "Wait longer with result(), or stop it with cancel()")
 
     def __await__(self) -> Generator[Any, None, R]:
         return self._awaited().__await__()
