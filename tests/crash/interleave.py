@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import dataclasses
 import json
-import random
 import shutil
 import sys
 import threading
@@ -26,7 +25,8 @@ from typing import Any
 
 import jsonschema  # noqa: F401 - loaded before the forks, once
 import sqlite_utils  # noqa: F401
-from interleavings.acts import INPUTS, VERBS, Said, act_of, kick, pairs
+from interleavings.acts import INPUTS, VERBS, Pair, Said, act_of, kick, pairs
+from interleavings.explorer import spots
 from interleavings.judge import Outcome, Seen, go_on, judge, look, release
 from interleavings.scenes import LONG, RUN, TASKS, Site, buys, crew, flow, lay_out, traced
 from points import LONGEST, PATIENT, Child, FileTrace, Points
@@ -39,7 +39,6 @@ AT_WORK = ("stays at work", "goes on")
 """Acts that only another process can do: it claims the branch, and goes on after the verb; or has done so before, and
 goes on where the verb is interrupted."""
 LEAVES_ALONE = ("fork", "prune", "delete", "export", "import", "doctor", "repair", "list", "rebuild", "preview")
-Pair = tuple[str, str, str]
 
 
 def tasks_of(scene: str) -> int:
@@ -92,6 +91,9 @@ class Explorer:
         self._sound: set[str] = set()
         """Shapes of sites on which every run went on as it ought to."""
         self.told = False
+
+    def of_pair(self, pair: Pair) -> range:
+        return self.thread_positions(*pair) if pair[2] in IN_A_PROCESS else self.positions(*pair[:2])
 
     def positions(self, scene: str, verb: str) -> range:
         if (scene, verb) not in self._counts:
@@ -287,22 +289,18 @@ def main() -> int:
     parser.add_argument("--verb", default="*")
     parser.add_argument("--act", default="*")
     parser.add_argument("--at", type=int, help="this point alone; tell what came of it")
-    parser.add_argument("--share", type=int, default=1, help="one trial of so many")
+    parser.add_argument("--trials", type=int, help="so many, of any of them")
     parser.add_argument("--seed", type=int, default=1, help="which")
     parser.add_argument("--seconds", type=float, default=1e9, help="no new trial after so many")
     options = parser.parse_args()
-    explorer, chance = Explorer(options.provider, options.directory), random.Random(options.seed)
+    explorer = Explorer(options.provider, options.directory)
     warm_up(options.directory / "warm")
     explorer.told = options.at is not None
     verbs, acts, trials, violations = set(), set(), 0, dict[str, list[str]]()
     began = time.monotonic()
-    spots = [
-        (pair, at)
-        for pair in chosen(options.scene, options.verb, options.act)
-        for at in (explorer.thread_positions(*pair) if pair[2] in IN_A_PROCESS else explorer.positions(*pair[:2]))
-    ]
-    spots = chance.sample(spots, -(-len(spots) // options.share))  # in no order, so that --seconds leaves a fair sample
-    for (scene, verb, act), at in spots:
+    pairs = list(chosen(options.scene, options.verb, options.act))
+    wanted = spots(pairs, explorer.of_pair, options.trials, options.seed)
+    for (scene, verb, act), at in wanted:
         if options.at not in (None, at) or time.monotonic() - began > options.seconds:
             continue
         trials += 1
@@ -312,7 +310,7 @@ def main() -> int:
         for text in explorer.thread_trial(scene, verb, act, at) if in_thread else explorer.trial(scene, verb, act, at):
             where = f"{scene}: {verb}, {act} before {at}"
             violations.setdefault(text.replace(str(options.directory / "trial"), ""), []).append(where)
-    said = {"provider": options.provider, "verbs": len(verbs), "acts": len(acts), "trials": trials, "of": len(spots)}
+    said = {"provider": options.provider, "verbs": len(verbs), "acts": len(acts), "trials": trials, "of": len(wanted)}
     print(json.dumps({**said, "seconds": round(time.monotonic() - began), "violations": violations}))
     return 1 if violations else 0
 

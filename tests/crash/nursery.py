@@ -273,6 +273,7 @@ def main() -> int:
     parser.add_argument("--separate", action="store_true", help="processes of their own instead of forks")
     parser.add_argument("--live", type=int, help="be the life of that number, in a yard that exists")
     parser.add_argument("--random", type=int, default=100, help="trials killed at random instants")
+    parser.add_argument("--share", type=int, default=1, help="kill at every so many-th operation")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--until", help="stop at the first violation that says this")
     parser.add_argument("--mode", choices=list(MODES), default="sync")
@@ -298,9 +299,12 @@ def main() -> int:
     violations: list[str] = []
     plans = [([], [chance.uniform(length * 0.5 * SEPARATE, length)]) for _ in range(options.random)]
     if not SEPARATE and (MODE == "sync" or options.operations):
-        plans += [([CrashInjector(n, torn=n % 2 == 0)], []) for n in range(1, operations + 1)]
+        plans += [
+            ([CrashInjector(n, torn=bool(chance.getrandbits(1)))], []) for n in range(1, operations + 1, options.share)
+        ]
         twice = [(chance.randrange(1, operations), chance.randrange(1, operations)) for _ in range(options.random // 4)]
         plans += [([CrashInjector(first), CrashInjector(second, torn=True)], []) for first, second in twice]
+    chance.shuffle(plans)  # in no order, so that --until is soon there
     for number, (injectors, patience) in enumerate(plans):
         yard = Yard(options.directory / f"trial{number}")
         died, broken = trial(yard, options.provider, injectors, patience, expected, chance)

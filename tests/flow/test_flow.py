@@ -660,7 +660,7 @@ def test_a_timer_waits_once_over_all_lives(config):
 
     @flow(checkpoint=config())
     def pipeline():
-        sleep_for(0.2)
+        sleep_for(2)
         if broken:
             raise Boom
         return "rested"
@@ -668,11 +668,11 @@ def test_a_timer_waits_once_over_all_lives(config):
     began = time.monotonic()
     with pytest.raises(Boom):
         pipeline.kickoff(run_id="one")
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - began >= 2
     broken.clear()
     began = time.monotonic()
     assert pipeline.kickoff(run_id="one") == "rested"
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 2
 
 
 def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():

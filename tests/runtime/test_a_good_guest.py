@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -152,21 +153,21 @@ def test_no_async_verb_stalls_the_callers_loop_on_a_store_that_is_slow(make_crew
 
 
 def test_a_store_that_opens_slowly_holds_up_nobody_elses_kickoff(make_crew, memory):
-    slow, began, took = Slow(), threading.Event(), []
+    opening, go = threading.Event(), threading.Event()
 
-    def first():
-        began.set()
-        make_crew(["x"], 1, checkpoint=CheckpointConfig(location="slow", provider=slow)).kickoff()
+    class Connecting(InMemoryProvider):
+        def open(self, location):
+            opening.set()
+            assert go.wait(60), "the other kickoff waited for this one"
+            return super().open(location)
 
-    thread = threading.Thread(target=first)
-    thread.start()
-    began.wait()
-    time.sleep(0.02)
-    clock = time.perf_counter()
-    make_crew(["x"], 1, checkpoint=memory()).kickoff()
-    took.append(time.perf_counter() - clock)
-    thread.join()
-    assert took[0] < DELAY
+    crew = make_crew(["x"], 1, checkpoint=CheckpointConfig(location="slow", provider=Connecting()))
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(crew.kickoff)
+        assert opening.wait(60)
+        assert make_crew(["y"], 1, checkpoint=memory()).kickoff().raw == "y"
+        go.set()
+        assert first.result().raw == "x"
 
 
 def test_kickoffs_that_open_one_location_at_once_share_one_store(make_crew):

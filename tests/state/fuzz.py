@@ -277,15 +277,18 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the one mutant of that number")
+    parser.add_argument("--until", help="stop at the first violation that says this")
     parser.add_argument("--pages", action="store_true", help="only flip bytes of database pages")
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, _hang)
     with tempfile.TemporaryDirectory() as name:
         fuzz = Fuzz(options.provider, Path(name), options.seed, pages=options.pages)
         numbers = range(options.count) if options.only is None else [options.only]
-        for number in numbers:
+        for tried, number in enumerate(numbers, 1):
             fuzz.trial(number)
-    found = {"seed": options.seed, "mutants": len(numbers), "outcomes": dict(sorted(fuzz.outcomes.items()))}
+            if options.until and any(options.until in violation for violation in fuzz.violations):
+                break
+    found = {"seed": options.seed, "mutants": tried, "outcomes": dict(sorted(fuzz.outcomes.items()))}
     print(json.dumps(found | {"broken": len(fuzz.violations), "violations": fuzz.violations[:20]}))
     return 1 if fuzz.violations else 0
 

@@ -33,7 +33,7 @@ def run(*options: object, environment: dict[str, str] | None = None) -> dict:
 
 @pytest.mark.parametrize(
     ("provider", "count", "more"),
-    [("json", 300, ()), ("sqlite", 300, ()), ("sqlite", 300, ("--pages",))],
+    [("json", 150, ()), ("sqlite", 150, ()), ("sqlite", 150, ("--pages",))],
     ids=["files", "rows", "pages"],
 )
 def test_damage_gives_typed_errors_or_the_truth(provider, count, more):
@@ -89,5 +89,5 @@ IMPORT = (
 def test_the_fuzzer_finds_a_check_that_was_taken_out(changes, options, finding, tmp_path):
     environment = mutant(tmp_path / "mutant", *changes)
     provider, count = options
-    found = run("--provider", provider, "--count", count, environment=environment)
+    found = run("--provider", provider, "--count", count, "--until", finding, environment=environment)
     assert any(finding in violation for violation in found["violations"]), found

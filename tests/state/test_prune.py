@@ -240,9 +240,9 @@ def test_a_long_run_with_max_checkpoints_stays_small_and_says_the_same(on_disk, 
         result = looking(loop(), count, config).kickoff(run_id="r")
         return size(lambda: config) / count, result, config
 
-    few, _, _ = bytes_per_task(40, max_checkpoints=2)
-    many, result, config = bytes_per_task(120, max_checkpoints=2)
-    whole, other, plain = bytes_per_task(120)
+    few, _, _ = bytes_per_task(20, max_checkpoints=2)
+    many, result, config = bytes_per_task(60, max_checkpoints=2)
+    whole, other, plain = bytes_per_task(60)
     assert outputs(result) == outputs(other)
     assert result.token_usage == other.token_usage
     assert many <= 1.6 * few, "at most half of it is still to be folded, and where that ends is chance"
@@ -252,19 +252,19 @@ def test_a_long_run_with_max_checkpoints_stays_small_and_says_the_same(on_disk, 
             event.type for event in large.run("r").events() if not event.type.startswith("checkpoint")
         ]
         assert small.run("r").usage == large.run("r").usage
-        assert [place.address for place in small.run("r").checkpoints()] == ["task:t118", "task:t119"]
+        assert [place.address for place in small.run("r").checkpoints()] == ["task:t58", "task:t59"]
 
 
 def test_a_run_that_folds_itself_and_is_cut_goes_on(config):
-    llm = loop(stops=[150, 301, 377])
-    crew = looking(llm, 140, config(max_checkpoints=1))
+    llm = loop(stops=[60, 121, 157])
+    crew = looking(llm, 60, config(max_checkpoints=1))
     for _ in range(3):
         with pytest.raises(Stop):
             crew.kickoff(run_id="r")
-    assert outputs(crew.kickoff(run_id="r")) == [f"answer {n}" for n in range(140)]
-    assert len(llm.calls) == 3 * 140 + 3
+    assert outputs(crew.kickoff(run_id="r")) == [f"answer {n}" for n in range(60)]
+    assert len(llm.calls) == 3 * 60 + 3
     with history(config) as found:
-        assert found.run("r").usage.requests == 3 * 140
+        assert found.run("r").usage.requests == 3 * 60
 
 
 # What stays whatever is said.

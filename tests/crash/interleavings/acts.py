@@ -36,6 +36,8 @@ from crewlite.testing.scripted import ScriptedLLM
 
 Said = dict[str, Any]
 Act = Callable[[Site], Said]
+Pair = tuple[str, str, str]
+"""A scene, a verb, and the act that comes in between."""
 INPUTS = {"who": "x"}
 
 
@@ -310,7 +312,7 @@ ACTS: dict[str, tuple[tuple[str, ...], Act]] = {
 SAME = "the same"
 
 
-def pairs() -> list[tuple[str, str, str]]:
+def pairs() -> list[Pair]:
     """Every scene, verb and act that go together."""
     found = []
     for verb, (scenes, _) in VERBS.items():

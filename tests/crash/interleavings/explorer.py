@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from interleavings.acts import VERBS, act_of, pairs
+from interleavings.acts import VERBS, Pair, act_of, pairs
 from interleavings.judge import Outcome, Seen, go_on, judge, look, release
 from interleavings.scenes import Site, lay_out
 
@@ -25,18 +25,24 @@ PATIENT = 2.0
 """Seconds that an act is waited for which may need what the one it interrupts holds."""
 
 
-def explore(
-    make: Make, *, share: int = 1, seed: int = 1, chosen: Iterable[tuple[str, str, str]] | None = None
-) -> Explored:
-    """Try every position of the chosen (scene, verb, act), or one of so many, and say what is broken."""
-    found, chance = Explored(), random.Random(seed)  # noqa: S311 - a sample, not a secret
-    explorer = Explorer(make)
-    for scene, verb, act in pairs() if chosen is None else chosen:
-        for at in explorer.positions(scene, verb):
-            if share > 1 and chance.randrange(share):
-                continue
-            found.add((f"{scene}: {verb}", act, at), explorer.trial(scene, verb, act, at))
+def explore(make: Make, *, trials: int | None = None, seed: int = 1, chosen: Iterable[Pair] | None = None) -> Explored:
+    """Try every position of the chosen (scene, verb, act), or so many of any of them, and say what is broken."""
+    found, explorer = Explored(), Explorer(make)
+    for (scene, verb, act), at in spots(list(pairs() if chosen is None else chosen), explorer.of_pair, trials, seed):
+        found.add((f"{scene}: {verb}", act, at), explorer.trial(scene, verb, act, at))
     return found
+
+
+def spots(
+    chosen: list[Pair], positions: Callable[[Pair], range], trials: int | None, seed: int
+) -> list[tuple[Pair, int]]:
+    """Every position of the pairs, in any order, so that a part of them is a fair sample; or so many trials."""
+    chance = random.Random(seed)  # noqa: S311 - a sample, not a secret
+    if trials is not None:
+        drawn = [pair for pair in chance.choices(chosen, k=2 * trials) if positions(pair)][:trials]
+        return [(pair, chance.choice(positions(pair))) for pair in drawn]
+    every = [(pair, at) for pair in chosen for at in positions(pair)]
+    return chance.sample(every, len(every))
 
 
 class Explorer:
@@ -50,6 +56,9 @@ class Explorer:
         """Shapes of sites on which every run went on as it ought to."""
         self.last = ("", "", "")
         """How the last trial went: what the verb raised, what the act raised, and what was there afterwards."""
+
+    def of_pair(self, pair: Pair) -> range:
+        return self.positions(*pair[:2])
 
     def positions(self, scene: str, verb: str) -> range:
         """Where a verb can be interrupted, and one beyond: after its end."""
