@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.crew import flatness
 from benchmarks.measure import Row, in_turns, median_ms, ratio, scratch, seconds
 from benchmarks.scenes import KINDS, Kind, answering, crew_of, stored
-from crewlite.state.entry import Entry
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers import Store
 
 _TASKS = 100

@@ -14,8 +14,8 @@ from crewlite.agent.shape import Misshapen, Shape
 from crewlite.llm.base import LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.runtime.numbering import Numbering
-from crewlite.state.addresses import leaf
-from crewlite.state.record import Record
+from crewlite.state.format.addresses import leaf
+from crewlite.state.format.record import Record
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult
 

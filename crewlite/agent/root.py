@@ -26,7 +26,7 @@ from crewlite.runtime.rebuild import Rebuild, find
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.state.record import Record
+from crewlite.state.format.record import Record
 
 A = TypeVar("A", bound=Agent)
 _OTHERS = ("task_", "crew_", "agent_execution_")

@@ -20,7 +20,7 @@ from crewlite.cli.shell import Again
 from crewlite.llm.models import named
 from crewlite.runtime.fork import forked_in_memory
 from crewlite.runtime.preview import Preview
-from crewlite.state.entry import STATE
+from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from crewlite.cli.checkpoint.where import Asked, options
-from crewlite.state.addresses import is_question
-from crewlite.state.answer import Typed
+from crewlite.state.format.addresses import is_question
+from crewlite.state.verbs.answer import Typed
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from crewlite.codec import JsonObject
 from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison, Drifted, drifted, have_in_common
-from crewlite.state.record import Record
+from crewlite.state.format.record import Record
 from crewlite.task.step import ContextItem, FilledTask
 from crewlite.task.task import Task
 

@@ -19,9 +19,9 @@ from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.state.commit import RunStart
-from crewlite.state.fork import asked_for
-from crewlite.state.record import Record
+from crewlite.state.format.commit import RunStart
+from crewlite.state.format.record import Record
+from crewlite.state.verbs.fork import asked_for
 from crewlite.task.step import Assignment, FilledTask
 
 

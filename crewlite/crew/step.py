@@ -17,7 +17,7 @@ from crewlite.llm.base import with_fallbacks
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
-from crewlite.state.addresses import around
+from crewlite.state.format.addresses import around
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Assignment, ContextItem, FilledTask, task_step
 from crewlite.task.task import Task

@@ -11,7 +11,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.code import Version
 from crewlite.recovery import FailureKind, FailurePolicy, Rule
-from crewlite.state.addresses import can_be_name
+from crewlite.state.format.addresses import can_be_name
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """What a retry may mend: not what crewlite itself refuses."""

@@ -8,7 +8,7 @@ from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised
 from crewlite.runtime.human import tell_unasked
 from crewlite.runtime.run import Run
-from crewlite.state.addresses import is_right_below
+from crewlite.state.format.addresses import is_right_below
 
 _NAMED = 3  # steps that a note names
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crewlite.errors import DeadlineExceeded, StepTimeout
 from crewlite.recovery import Remedy, Retry
-from crewlite.state.outcome import Attempt
+from crewlite.state.format.outcome import Attempt
 
 
 def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int, list[Remedy]]:

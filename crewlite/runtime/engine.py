@@ -42,15 +42,15 @@ from crewlite.runtime.runnable import Runnable
 from crewlite.runtime.sync_bridge import run_sync
 from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
-from crewlite.state.bring import brought
-from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.journal import Journal
-from crewlite.state.lineage import gone
-from crewlite.state.locate import Located
-from crewlite.state.record import Record
+from crewlite.state.format.commit import RunStart
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.lineage import gone
+from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
-from crewlite.state.take import claimed, taken, taken_new
+from crewlite.state.verbs.acquire import claimed, taken, taken_new
+from crewlite.state.verbs.bring import brought
 
 progress_lines = lazy("crewlite.console.progress")  # a subscriber on the roof, which verbose runs alone attach
 

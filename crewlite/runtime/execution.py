@@ -35,8 +35,8 @@ from crewlite.recovery.remedy import remedy_for
 from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.failures import written
 from crewlite.runtime.slots import Slots
-from crewlite.state.commit import CommitParts, RemedyRecord, StepRecord
-from crewlite.state.references import by_reference
+from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
+from crewlite.state.format.references import by_reference
 from crewlite.state.subscriber import Setting
 
 if TYPE_CHECKING:

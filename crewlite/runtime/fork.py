@@ -10,10 +10,10 @@ from crewlite.errors import ConfigError
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
-from crewlite.state.bring import brought
 from crewlite.state.config import CheckpointConfig, defaults
-from crewlite.state.fork import Changes, fork, tried
-from crewlite.state.locate import Located, locate
+from crewlite.state.reading.locate import Located, locate
+from crewlite.state.verbs.bring import brought
+from crewlite.state.verbs.fork import Changes, fork, tried
 
 D = TypeVar("D", bound=Runnable[Any])
 

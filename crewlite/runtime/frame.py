@@ -35,7 +35,7 @@ from crewlite.runtime.questions import Drifted
 from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
-from crewlite.state.outcome import Attempt, Outcome
+from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 

@@ -28,9 +28,9 @@ from crewlite.ids import now
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
-from crewlite.state.addresses import can_be_name, is_question
-from crewlite.state.answer import refusal, said, typed
-from crewlite.state.commit import AskedQuestion
+from crewlite.state.format.addresses import can_be_name, is_question
+from crewlite.state.format.commit import AskedQuestion
+from crewlite.state.verbs.answer import refusal, said, typed
 
 _LATE: Any = object()
 _asking = lock()

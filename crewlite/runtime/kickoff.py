@@ -19,9 +19,9 @@ from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
-from crewlite.state.answer import unheard
-from crewlite.state.journal import Journal
+from crewlite.state.journal.journal import Journal
 from crewlite.state.subscriber import Setting
+from crewlite.state.verbs.answer import unheard
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

@@ -36,15 +36,15 @@ from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.runtime.traces import Traces
-from crewlite.state.addresses import around, is_right_below, outers
-from crewlite.state.answer import said
-from crewlite.state.entry import Entry
-from crewlite.state.journal import Journal
-from crewlite.state.lineage import read_lineage
-from crewlite.state.locate import Located
-from crewlite.state.outcome import Outcome
-from crewlite.state.record import Record
+from crewlite.state.format.addresses import around, is_right_below, outers
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.lineage import read_lineage
+from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
+from crewlite.state.verbs.answer import said
 
 T = TypeVar("T")
 Verdict = Literal["reused", "runs", "may run", "dropped"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from crewlite.state.record import Record
+from crewlite.state.format.record import Record
 
 OnDrift = Literal["keep", "rerun", "error"]
 Verdict = Literal["stored", "go on", "refused", "drifted"]

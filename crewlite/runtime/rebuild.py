@@ -19,11 +19,11 @@ from crewlite.llm.models import of_settings
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.secrets import MASK
-from crewlite.state.bring import is_elsewhere
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.lineage import recorded
-from crewlite.state.locate import Located, locate
-from crewlite.state.record import Record
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.reading.locate import Located, locate
+from crewlite.state.verbs.bring import is_elsewhere
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
 

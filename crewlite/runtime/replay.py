@@ -14,9 +14,9 @@ from crewlite import codec
 from crewlite.codec import Json
 from crewlite.durable import Drift
 from crewlite.runtime.numbering import is_counted
-from crewlite.state.addresses import is_right_below
-from crewlite.state.outcome import Attempt, Outcome
-from crewlite.state.record import Record
+from crewlite.state.format.addresses import is_right_below
+from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.record import Record
 
 
 @dataclass(frozen=True, slots=True)

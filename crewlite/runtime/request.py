@@ -21,7 +21,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.state.journal import Journal
+    from crewlite.state.journal.journal import Journal
 
 T = TypeVar("T")
 FromCheckpoint = CheckpointConfig | str | UUID | os.PathLike[str] | None

@@ -22,15 +22,15 @@ from crewlite.runtime.questions import Drifted, decide_result, is_another
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
-from crewlite.state.addresses import is_question, outers
-from crewlite.state.answer import given
-from crewlite.state.commit import CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.fork import asked_for, check_taken
-from crewlite.state.journal import Journal
-from crewlite.state.locate import Located, locate
+from crewlite.state.format.addresses import is_question, outers
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import provider_for
-from crewlite.state.record import Record
+from crewlite.state.reading.locate import Located, locate
+from crewlite.state.verbs.answer import given
+from crewlite.state.verbs.fork import asked_for, check_taken
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:

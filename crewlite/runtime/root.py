@@ -12,9 +12,9 @@ from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
-from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.record import Record
+from crewlite.state.format.commit import RunStart
+from crewlite.state.format.record import Record
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")

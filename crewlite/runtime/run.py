@@ -15,12 +15,12 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.replay import Mode
 from crewlite.runtime.slots import Pools
-from crewlite.state.addresses import leaf
 from crewlite.state.cache import Cache
-from crewlite.state.commit import CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.journal import Journal
-from crewlite.state.record import Record
+from crewlite.state.format.addresses import leaf
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
 from crewlite.state.runtime import Moment, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
 

@@ -11,10 +11,10 @@ from crewlite.errors import JournalCorrupt
 from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.lineage import whole
-from crewlite.state.locate import Located
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import whole
 from crewlite.state.providers import exists, provider_for
-from crewlite.state.record import Record
+from crewlite.state.reading.locate import Located
 
 log = logging.getLogger("crewlite.run")
 

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoints.checkpoint import Checkpoint as Checkpoint
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
     from crewlite.state.providers import (
@@ -15,11 +14,12 @@ if TYPE_CHECKING:
         JsonProvider as JsonProvider,
         SqliteProvider as SqliteProvider,
     )
+    from crewlite.state.reading.checkpoint import Checkpoint as Checkpoint
     from crewlite.state.runtime import RuntimeState as RuntimeState
 
 _HOMES = {
     "BaseProvider": "crewlite.state.providers",
-    "Checkpoint": "crewlite.state.checkpoints.checkpoint",
+    "Checkpoint": "crewlite.state.reading.checkpoint",
     "CheckpointConfig": "crewlite.state.config",
     "History": "crewlite.state.history",
     "InMemoryProvider": "crewlite.state.providers",

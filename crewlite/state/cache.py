@@ -16,8 +16,8 @@ from crewlite.codec import Json, digest
 from crewlite.durable import Cached, Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
-from crewlite.state.entry import Unsound, parse
-from crewlite.state.journal import Journal
+from crewlite.state.format.entry import Unsound, parse
+from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import results_of
 
 T = TypeVar("T")

@@ -25,21 +25,21 @@ from uuid import UUID
 from crewlite.codec import JsonObject, decode
 from crewlite.errors import CrewliteError, RefError, StoreError
 from crewlite.refs import as_run_id
-from crewlite.state.answer import answer
-from crewlite.state.cancel import cancel
-from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints
-from crewlite.state.doctor import Finding, doctor
-from crewlite.state.entry import Entry
-from crewlite.state.fork import Changes, fork
-from crewlite.state.holder import holder
-from crewlite.state.lineage import gone, trace
-from crewlite.state.locate import Located, locate
-from crewlite.state.outcome import Attempt, LightEvent
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.outcome import Attempt, LightEvent
+from crewlite.state.format.record import Record
+from crewlite.state.journal.cancel import cancel
+from crewlite.state.journal.holder import holder
+from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import BaseProvider, PlaceInfo, Store, exists, provider_for
-from crewlite.state.prune import Pruned, delete, prune
-from crewlite.state.record import Record
-from crewlite.state.steps import StepView, attempts_of, steps_of
-from crewlite.state.transfer import digest, export_run, import_run
+from crewlite.state.reading.checkpoint import Checkpoint, checkpoints
+from crewlite.state.reading.locate import Located, locate
+from crewlite.state.reading.steps import StepView, attempts_of, steps_of
+from crewlite.state.verbs.answer import answer
+from crewlite.state.verbs.doctor import Finding, doctor
+from crewlite.state.verbs.fork import Changes, fork
+from crewlite.state.verbs.prune import Pruned, delete, prune
+from crewlite.state.verbs.transfer import digest, export_run, import_run
 from crewlite.usage import Usage
 
 

@@ -10,15 +10,15 @@ from uuid import UUID
 
 from crewlite import background
 from crewlite.codec import decode
-from crewlite.state import by_hand
-from crewlite.state.commit import CommitParts
-from crewlite.state.journal import Journal
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.record import SNAPSHOT, Record
+from crewlite.state.journal import manual as by_hand
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider
-from crewlite.state.record import SNAPSHOT, Record
 from crewlite.state.subscriber import new_place
 from crewlite.state.values.bag import Bag
 from crewlite.state.values.opened import opened, wait_for
-from crewlite.state.writer import Writer
 from crewlite.usage import Usage
 
 

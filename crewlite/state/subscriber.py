@@ -12,9 +12,9 @@ from typing import Any, cast
 from crewlite.codec import JsonObject
 from crewlite.events.base import BaseEvent
 from crewlite.ids import new_id
-from crewlite.state.commit import CheckpointRecord, CommitParts
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.record import SNAPSHOT, Record
+from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.record import SNAPSHOT, Record
 
 Setting = CheckpointConfig | bool | None
 _PREVIEW = 160  # characters of an output that a place shows; the whole is in the journal

@@ -7,10 +7,10 @@ from typing import Any
 
 from crewlite.codec import digest
 from crewlite.ids import new_id, now
-from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
-from crewlite.state.entry import SCHEMA, Entry, seal
-from crewlite.state.locate import Located, locate
+from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
+from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.providers import BaseProvider, Commit, ResultCache, Store, results_of
+from crewlite.state.reading.locate import Located, locate
 
 
 class NotOffered(Exception):

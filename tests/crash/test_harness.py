@@ -23,7 +23,7 @@ RENAME = (
     ("disk.py", "os.replace(temporary, path)", "pass"),
 )
 
-SNAPSHOT = (("state/journal.py", "await waiting", "pass"),)
+SNAPSHOT = (("state/journal/journal.py", "await waiting", "pass"),)
 
 INTENT = (("runtime/execution.py", 'commit["intents"] = intents', "pass"),)
 

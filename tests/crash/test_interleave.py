@@ -17,7 +17,7 @@ from crewlite import event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.journal import Journal, naming
+from crewlite.state.journal.journal import Journal, naming
 from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved, check_interleavings
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
 from crewlite.errors import BranchExists, ChangeUnused, ConfigError, OutputInvalid, RefError, RunMismatch
 from crewlite.flow import ask, flow, step
-from crewlite.state.answer import Typed
+from crewlite.state.verbs.answer import Typed
 from crewlite.testing import ScriptedLLM
 
 

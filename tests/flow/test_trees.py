@@ -13,8 +13,8 @@ from crewlite import CheckpointConfig, durable
 from crewlite.errors import InDoubt
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
+from crewlite.state.format.record import Record
 from crewlite.state.providers.base import Commit
-from crewlite.state.record import Record
 
 RUN = "tree"
 

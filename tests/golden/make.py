@@ -25,7 +25,7 @@ from typing import Any
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.events import TaskCompletedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.entry import SCHEMA, Entry, seal
+from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.providers import Commit
 from crewlite.testing import ScriptedLLM
 

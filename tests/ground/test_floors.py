@@ -218,7 +218,9 @@ def test_commits_are_typed_wherever_they_are_made_or_read():
             hint = getattr(node, "annotation", None)
             if name in parts and hint is not None:
                 found = ast.unparse(hint).removesuffix(" | None")
-                assert found not in untyped, f"{module}:{node.lineno}: {name} is {found}; see crewlite/state/commit.py"
+                assert found not in untyped, (
+                    f"{module}:{node.lineno}: {name} is {found}; see crewlite/state/format/commit.py"
+                )
 
 
 def ask(code: str) -> object:

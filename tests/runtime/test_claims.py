@@ -17,12 +17,12 @@ import pytest
 from crewlite import Agent, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError
 from crewlite.ids import now
-from crewlite.state.claim import SILENCE, claim, holds
-from crewlite.state.entry import SCHEMA, seal
-from crewlite.state.lineage import whole
+from crewlite.state.format.entry import SCHEMA, seal
+from crewlite.state.format.record import Record
+from crewlite.state.journal.claim import SILENCE, claim, holds
+from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
-from crewlite.state.record import Record
-from crewlite.state.writer import Writer
 from crewlite.testing import ScriptedLLM
 from tests import children
 

@@ -11,8 +11,8 @@ from crewlite import codec
 from crewlite.recovery import Fallback, Retry
 from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.replay import Mode, Question, Refuse, Reraise, Reuse, Run, decide, missed
-from crewlite.state.outcome import Attempt, Outcome
-from crewlite.state.record import Record
+from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.record import Record
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED, OTHER = codec.digest(["step", "Rome"]), codec.digest(["step", "Berlin"])

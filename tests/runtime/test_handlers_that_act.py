@@ -9,9 +9,9 @@ import pytest
 from crewlite import Agent, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointCompletedEvent, CheckpointStartedEvent, CrewKickoffStartedEvent
-from crewlite.state.entry import Unsound, seal
-from crewlite.state.lineage import whole
-from crewlite.state.record import Record
+from crewlite.state.format.entry import Unsound, seal
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import whole
 from crewlite.testing import ScriptedLLM
 
 

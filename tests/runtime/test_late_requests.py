@@ -11,8 +11,8 @@ import pytest
 from crewlite import CheckpointConfig, event_bus
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.events import CrewKickoffStartedEvent, TaskCompletedEvent
+from crewlite.state.journal.writer import open_writer
 from crewlite.state.providers import JsonProvider
-from crewlite.state.writer import open_writer
 from crewlite.testing import ScriptedLLM
 
 

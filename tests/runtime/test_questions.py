@@ -15,8 +15,8 @@ from crewlite.runtime.questions import (
     have_in_common,
     is_another,
 )
-from crewlite.state.outcome import Outcome
-from crewlite.state.record import Record
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
 
 PLAN = Drifted("task:plan", {"description": "Plan Rome"}, {"description": "Plan Berlin"})
 SAME = Comparison()

@@ -11,8 +11,8 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError, CrewliteError, RefError, RunEnded
 from crewlite.state import InMemoryProvider, RuntimeState
-from crewlite.state.lineage import journals_of_run, recorded
-from crewlite.state.transfer import commits
+from crewlite.state.journal.lineage import journals_of_run, recorded
+from crewlite.state.verbs.transfer import commits
 from crewlite.testing import Interleaved, ScriptedLLM
 
 from .wrapped import ReadOnce

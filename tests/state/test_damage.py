@@ -15,9 +15,9 @@ from crewlite.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.ids import new_id, now
 from crewlite.state import JsonProvider, SqliteProvider
-from crewlite.state.entry import SCHEMA, Unsound, seal, unseal
-from crewlite.state.locate import locate
-from crewlite.state.record import Record
+from crewlite.state.format.entry import SCHEMA, Unsound, seal, unseal
+from crewlite.state.format.record import Record
+from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Branch
 
 

@@ -19,11 +19,11 @@ from crewlite.codec import dumps
 from crewlite.errors import CheckpointMismatch, JournalCorrupt
 from crewlite.events import TaskStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.doctor import doctor
-from crewlite.state.entry import SCHEMA, Entry, seal
-from crewlite.state.lineage import whole
-from crewlite.state.record import Record
-from crewlite.state.tidy import tidy
+from crewlite.state.format.entry import SCHEMA, Entry, seal
+from crewlite.state.format.record import Record
+from crewlite.state.journal.compact import tidy
+from crewlite.state.journal.lineage import whole
+from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children

@@ -57,12 +57,12 @@ def test_twenty_thousand_mutants(provider, count, more):
 
 SHAPE = (
     (
-        "state/entry.py",
+        "state/format/entry.py",
         "commit = read_commit(data)\n    except ValueError as misfit",
         "commit: Any = data\n    except ValueError as misfit",
     ),
 )
-SEAL = (("state/entry.py", "if _sum(after, body) != total:", "if False:"),)
+SEAL = (("state/format/entry.py", "if _sum(after, body) != total:", "if False:"),)
 ROW = (("state/providers/sqlite.py", "total is not None and total != row_digest(row)", "False"),)
 CODEC = (
     (

@@ -16,11 +16,11 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.errors import BranchConflictError, JournalCorrupt
 from crewlite.state import JsonProvider
-from crewlite.state.cancel import cancel
-from crewlite.state.claim import claim
-from crewlite.state.doctor import doctor
-from crewlite.state.fold import fold
-from crewlite.state.transfer import export_run, import_run
+from crewlite.state.journal.cancel import cancel
+from crewlite.state.journal.claim import claim
+from crewlite.state.journal.fold import fold
+from crewlite.state.verbs.doctor import doctor
+from crewlite.state.verbs.transfer import export_run, import_run
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 

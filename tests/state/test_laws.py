@@ -11,8 +11,8 @@ import pytest
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.entry import seal
-from crewlite.state.lineage import whole
+from crewlite.state.format.entry import seal
+from crewlite.state.journal.lineage import whole
 from crewlite.testing import check_provider
 from crewlite.testing.laws import LAWS
 from crewlite.testing.providers import check_law

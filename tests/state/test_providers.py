@@ -24,10 +24,10 @@ from crewlite.errors import (
 )
 from crewlite.ids import now
 from crewlite.state import JsonProvider, SqliteProvider
-from crewlite.state.entry import SCHEMA, seal
-from crewlite.state.fold import fold
-from crewlite.state.locate import locate
+from crewlite.state.format.entry import SCHEMA, seal
+from crewlite.state.journal.fold import fold
 from crewlite.state.providers import provider_for
+from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Branch
 
 # Locations that cannot work are refused by opening them or by the first commit, before anything is paid.

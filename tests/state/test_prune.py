@@ -12,7 +12,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError
 from crewlite.events import TaskCompletedEvent
-from crewlite.state.fold import fold
+from crewlite.state.journal.fold import fold
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children

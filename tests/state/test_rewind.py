@@ -9,10 +9,10 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, idempotency_key, tool
 from crewlite.errors import JournalCorrupt
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.entry import next_entry
-from crewlite.state.lineage import read_lineage
+from crewlite.state.format.entry import next_entry
+from crewlite.state.format.record import Record, replay
+from crewlite.state.journal.lineage import read_lineage
 from crewlite.state.providers import Commit
-from crewlite.state.record import Record, replay
 from crewlite.testing import ScriptedLLM
 
 PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}

@@ -10,7 +10,7 @@ import pytest
 
 from crewlite import disk
 from crewlite.state import SqliteProvider
-from crewlite.state.doctor import doctor
+from crewlite.state.verbs.doctor import doctor
 from crewlite.testing.bench import Branch
 
 

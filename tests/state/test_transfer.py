@@ -13,8 +13,8 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.errors import JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.entry import SCHEMA, seal
-from crewlite.state.tidy import tidy
+from crewlite.state.format.entry import SCHEMA, seal
+from crewlite.state.journal.compact import tidy
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 

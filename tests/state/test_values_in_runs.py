@@ -12,9 +12,9 @@ from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, eve
 from crewlite.errors import NotCodable, StoreError
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import RuntimeState
-from crewlite.state.lineage import whole
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import whole
 from crewlite.state.providers import provider_for
-from crewlite.state.record import Record
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
 

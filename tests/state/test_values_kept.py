@@ -26,8 +26,8 @@ from crewlite.errors import (
     StoreError,
 )
 from crewlite.state import RuntimeState
-from crewlite.state.entry import seal
-from crewlite.state.fold import size
+from crewlite.state.format.entry import seal
+from crewlite.state.journal.fold import size
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import CrashInjector
 from crewlite.usage import Usage

@@ -13,10 +13,10 @@ from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, ref_argument
 from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
-from crewlite.state.addresses import is_question
+from crewlite.state.format.addresses import is_question
 from crewlite.state.history import RunHistory, Waiting
 
-recorded = lazy("crewlite.state.answer")
+recorded = lazy("crewlite.state.verbs.answer")
 _NEGATIVE = re.compile(r"-\.?\d")
 
 

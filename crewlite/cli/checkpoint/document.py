@@ -18,8 +18,8 @@ from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
+    from crewlite.state.reading.checkpoint import Checkpoint
 
 Json = Any
 

@@ -11,11 +11,11 @@ from crewlite.cli.checkpoint.where import Opened
 from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.state.entry import STATE
+from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
+    from crewlite.state.reading.checkpoint import Checkpoint
 
 definitions = lazy("crewlite.cli.definitions")
 

@@ -17,9 +17,9 @@ from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.checkpoints.checkpoint import Checkpoint
     from crewlite.state.history import RunHistory
     from crewlite.state.providers import PlaceInfo
+    from crewlite.state.reading.checkpoint import Checkpoint
 
 _PLACES = (
     Column("id"),

@@ -20,9 +20,9 @@ from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.state.doctor import Finding
     from crewlite.state.history import History, RunHistory
-    from crewlite.state.prune import Pruned
+    from crewlite.state.verbs.doctor import Finding
+    from crewlite.state.verbs.prune import Pruned
 
 history = lazy("crewlite.state.history")
 

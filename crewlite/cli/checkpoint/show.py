@@ -14,13 +14,13 @@ from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, co
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.exits import Failed, aside
 from crewlite.ids import short
-from crewlite.state.addresses import leaf, outer
-from crewlite.state.entry import STATE
+from crewlite.state.format.addresses import leaf, outer
+from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
+    from crewlite.state.format.outcome import Attempt
     from crewlite.state.history import RunHistory
-    from crewlite.state.outcome import Attempt
-    from crewlite.state.steps import StepView
+    from crewlite.state.reading.steps import StepView
 
 _STEPS = (
     Column("step", least=16),

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from crewlite.refs import check_name
-from crewlite.state.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
-from crewlite.state.entry import Entry, next_entry
+from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
+from crewlite.state.format.entry import Entry, next_entry
 
 Head = tuple[int, str]
 """Where a branch is: the seq and the sum of its last entry."""

@@ -25,8 +25,8 @@ from crewlite import disk
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
-from crewlite.state.commit import CheckpointRecord
-from crewlite.state.entry import Entry
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.json_heads import HeadFiles, lacking
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn

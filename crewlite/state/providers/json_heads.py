@@ -15,7 +15,7 @@ from typing import Any
 from crewlite import disk
 from crewlite.codec import JsonObject
 from crewlite.ids import short
-from crewlite.state.entry import Entry
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers.json_paths import Paths
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
-from crewlite.state.commit import CheckpointRecord
-from crewlite.state.entry import Entry, Unsound, chained, parse, unseal_line
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal_line
 from crewlite.state.providers.base import BranchInfo, PlaceInfo
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_place

@@ -15,8 +15,8 @@ from crewlite import disk
 from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.commit import CheckpointRecord
-from crewlite.state.entry import SCHEMA, Entry, Unsound, parse
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import SCHEMA, Entry, Unsound, parse
 from crewlite.state.providers.base import PlaceInfo
 from crewlite.state.providers.json_paths import Paths
 

@@ -20,7 +20,7 @@ from crewlite import disk
 from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.entry import SCHEMA, Entry, parts
+from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.json_heads import HeadFiles, lacking
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from crewlite.state.entry import Entry
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.reading import ends_claim
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from crewlite.errors import BranchConflictError
 from crewlite.forked import lock
-from crewlite.state.commit import CheckpointRecord
-from crewlite.state.entry import Entry
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
     branch_info,

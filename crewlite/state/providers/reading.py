@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.commit import CheckpointRecord, Rewind
-from crewlite.state.entry import Entry, Unsound, unseal
+from crewlite.state.format.commit import CheckpointRecord, Rewind
+from crewlite.state.format.entry import Entry, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 
 

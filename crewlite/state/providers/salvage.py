@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from crewlite.state.entry import Entry
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers.base import Head
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.commit import CheckpointRecord, ForkBase
-from crewlite.state.entry import Entry, Unsound, chained, parse, unseal
+from crewlite.state.format.commit import CheckpointRecord, ForkBase
+from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal
 from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 from crewlite.state.providers.reading import (
     branch_info,

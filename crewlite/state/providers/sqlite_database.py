@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA
+from crewlite.state.format.entry import SCHEMA
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crewlite.codec import digest
-from crewlite.state.commit import CheckpointRecord
+from crewlite.state.format.commit import CheckpointRecord
 
 PLACE = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
 PUT_PLACE = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(PLACE)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608

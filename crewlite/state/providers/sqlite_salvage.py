@@ -19,7 +19,7 @@ from crewlite import disk
 from crewlite.errors import SchemaTooNew, StoreBusy, StoreError
 from crewlite.ids import now
 from crewlite.lazy import lazy
-from crewlite.state.entry import SCHEMA, Entry
+from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.base import Head
 from crewlite.state.providers.reading import live_places
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely

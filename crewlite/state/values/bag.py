@@ -13,13 +13,13 @@ from typing import Any, Self
 from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
-from crewlite.state import by_hand
-from crewlite.state.checkpoints.checkpoint import Checkpoint, checkpoints, newest
-from crewlite.state.checkpoints.choose import chosen
-from crewlite.state.commit import CheckpointRecord, CommitParts
-from crewlite.state.journal import Journal
-from crewlite.state.lineage import trace
-from crewlite.state.record import SNAPSHOT
+from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.record import SNAPSHOT
+from crewlite.state.journal import manual as by_hand
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.lineage import trace
+from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
+from crewlite.state.reading.choose import chosen
 from crewlite.state.subscriber import new_place
 from crewlite.usage import Usage
 

@@ -13,14 +13,14 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, RefE
 from crewlite.ids import new_id
 from crewlite.refs import check_name
 from crewlite.secrets import Secrets
-from crewlite.state.commit import RunStart
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.entry import STATE
-from crewlite.state.journal import Journal
-from crewlite.state.locate import Located
+from crewlite.state.format.commit import RunStart
+from crewlite.state.format.entry import STATE
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import BaseProvider, provider_for
-from crewlite.state.record import Record
-from crewlite.state.take import claimed, taken
+from crewlite.state.reading.locate import Located
+from crewlite.state.verbs.acquire import claimed, taken
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.ids import new_id
-from crewlite.state.claim import claim
-from crewlite.state.entry import Entry, seal
-from crewlite.state.fold import fold
+from crewlite.state.format.entry import Entry, seal
+from crewlite.state.format.record import Record
+from crewlite.state.journal.claim import claim
+from crewlite.state.journal.fold import fold
 from crewlite.state.providers import Commit, Store
-from crewlite.state.record import Record
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, reads_as, same
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors import BranchConflictError
-from crewlite.state.lineage import whole
+from crewlite.state.journal.lineage import whole
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, same
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crewlite.errors import RefError
-from crewlite.state.locate import locate
 from crewlite.state.providers import PlaceInfo
+from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, journal_is, place_line, raises, same
 

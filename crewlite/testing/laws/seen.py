@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from crewlite.codec import dumps
 from crewlite.errors import BranchConflictError
-from crewlite.state.commit import CheckpointRecord
-from crewlite.state.entry import Entry
+from crewlite.state.format.commit import CheckpointRecord
+from crewlite.state.format.entry import Entry
 from crewlite.state.providers import BranchInfo, Commit, PlaceInfo, Store
 from crewlite.state.providers.reading import branch_info, place_info
 from crewlite.testing.bench import Branch

@@ -30,7 +30,7 @@ from crewlite.errors import CrewliteError, RefError, Suspended
 from crewlite.events import TaskCompletedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.state import RuntimeState
-from crewlite.state.claim import claim
+from crewlite.state.journal.claim import claim
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing.scripted import ScriptedLLM
 

@@ -1,1 +1,0 @@
-"""Checkpoints: what one tells, which of several is meant, what is different between two, and one as plain data."""

@@ -1,0 +1,365 @@
+"""What a run knows of itself: its entries, indexed by the address of each step.
+
+The record is only ever changed by applying an entry, so that a run that was read back knows exactly what the run that
+wrote it knew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from crewlite import kinds
+from crewlite.codec import Json, JsonObject
+from crewlite.errors import JournalCorrupt
+from crewlite.state.format.addresses import around, is_in_a_task_or_call, outer, outers
+from crewlite.state.format.commit import (
+    AskedQuestion,
+    CheckpointRecord,
+    Claim,
+    Commit,
+    GivenAnswer,
+    RunStart,
+    StepRecord,
+)
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
+from crewlite.state.format.paid import Paid
+from crewlite.state.format.references import resolved
+from crewlite.usage import Usage
+
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
+_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
+SNAPSHOT = "snapshot"
+"""The trigger of a place that was named for the values."""
+
+
+@dataclass
+class Record:
+    """An index over the entries of one branch."""
+
+    seq: int = 0
+    sum: str = ""
+    run: RunStart = field(default_factory=lambda: cast(RunStart, {}))
+    started_at: str = ""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    failures: dict[str, Attempt] = field(default_factory=dict)
+    """What steps came to that failed for good, and did not fail what is around them: they answer with it."""
+    intents: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, AskedQuestion] = field(default_factory=dict)
+    """Questions to people, by address."""
+    answers: dict[str, GivenAnswer] = field(default_factory=dict)
+    """What people answered while the run was not at work, or ahead."""
+    places: dict[str, CheckpointRecord] = field(default_factory=dict)
+    newest_place: CheckpointRecord | None = None
+    """The place furthest along the branch."""
+    named: int = 0
+    """The number of the last place that was named, dropped ones counted."""
+    values: Mapping[str, Json] = field(default_factory=dict)
+    """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """How often each of these has changed, those that are gone included."""
+    restored: str | None = None
+    """The place whose values were restored, until there is a snapshot after it."""
+    events: list[LightEvent] = field(default_factory=list)
+    paid: Paid = field(default_factory=Paid)
+    claim: Claim | None = None
+    """Who writes; None if nobody does, as the run has ended or was given back."""
+    cancelled: bool = False
+    """Somebody stopped the run, and nobody has taken it up since."""
+    failed: bool = False
+    """The run has given up, and nobody has taken it up since."""
+    edited: frozenset[str] = frozenset()
+    """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
+    inherited: frozenset[str] = frozenset()
+    """Places that belong to the branches this one was forked from."""
+    fresh: bool = False
+    """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
+    earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
+    """Definitions that were changed since, each with the number of the commit that did."""
+    earlier_inputs: tuple[tuple[int, Json], ...] = ()
+    """Inputs that forks have changed, each with the number of the commit that did."""
+    dropped: dict[str, str | None] = field(default_factory=dict)
+    """Places that were taken away, each with its parent."""
+    left: tuple[tuple[int, int], ...] = ()
+    """What was left behind by going back to an earlier entry: the numbers around it, which still count."""
+    epoch: int = 0
+    """How often the run has gone back to an earlier entry of a branch."""
+    tasks: dict[str, None] = field(default_factory=dict)
+    """Addresses of finished tasks, in the order they finished first; not of what a task or a tool kicked off."""
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Record:
+        """Index a journal that was read. Raises JournalCorrupt if a checkpoint in it is of a commit that is not."""
+        record, sums = cls(), dict[int, str]()
+        for entry, record in replay(entries):  # noqa: B007 - the last one is asked for
+            sums[entry.seq] = entry.sum
+        record.check_places(sums)
+        return record
+
+    @property
+    def head(self) -> tuple[int, str]:
+        """The seq and the sum of the last entry."""
+        return self.seq, self.sum
+
+    @property
+    def usage(self) -> Usage:
+        """What the whole run has paid."""
+        return self.paid.total
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its result."""
+        return "" in self.outcomes
+
+    @property
+    def waiting(self) -> list[AskedQuestion]:
+        """Questions that nobody has answered yet."""
+        return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
+
+    def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
+        """What was answered to this very question, or ahead of it, and was not refused."""
+        answer = self.answers.get(asked["address"])
+        if answer is None or "refused" in answer:
+            return None
+        return answer if answer.get("ahead") or answer.get("digest") == asked.get("digest") else None
+
+    def settled(self, address: str) -> bool:
+        """Whether a step has its outcome, or is part of one that has."""
+        return address in self.outcomes or self.is_inside(address)
+
+    def is_inside(self, address: str) -> bool:
+        """Whether a step is part of one that has its outcome."""
+        return not self.outcomes.keys().isdisjoint(outers(address))
+
+    @property
+    def base(self) -> int:
+        """The number of the commit that this branch was forked from; 0 if it was not."""
+        base = self.run.get("base")
+        return base["seq"] if base else 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its result, or has given up."""
+        return self.finished or self.failed
+
+    def counts(self, seq: int) -> bool:
+        """Whether a commit has not been left behind."""
+        return not any(before < seq < after for before, after in self.left)
+
+    def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
+        """The record that the next entry adds to: this one, or one that stands where the entry goes back to.
+
+        `read` are the entries so far. What has been paid, named, dropped and claimed stays so. This record is used no
+        more once there is another. Raises JournalCorrupt if there is no such entry.
+        """
+        if (back := entry.facts.get("rewind")) is None:
+            return self
+        then = Record.of(each for each in read if each.seq <= back["seq"])
+        if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
+            raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is not there")
+        left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
+        then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
+        then.places, then.dropped, then.named, then.cancelled = self.places, self.dropped, self.named, self.cancelled
+        then.newest_place = then._newest()
+        return then
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry. Of one that may go back, `before` tells what record it adds to."""
+        commit, self.seq, self.sum = entry.facts, entry.seq, entry.sum
+        self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
+        self.paid.take(commit)
+        if not commit.keys().isdisjoint(_OF_THE_RUN):
+            self._life(commit)
+        steps = commit.get("steps", ())
+        if edited := {step["address"] for step in steps if step.get("edited")}:
+            self._take_back(edited)
+        for step in steps:
+            self._step(step, step.get("at", commit["at"]))
+        for address, effect in commit.get("intents", ()):
+            self.intents[address] = effect
+            self._replace(address)
+        self._people(commit)
+        self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
+        if drops := commit.get("drops"):
+            self.forget(dict(drops))
+        if place := commit.get("place"):
+            self._place(place)
+            self.restored = None if place["trigger"] == SNAPSHOT else self.restored
+        if "claim" in commit:
+            self.failed = False
+        elif self.ended:
+            self.claim = None
+
+    def forget(self, dropped: Mapping[str, str | None]) -> None:
+        """Take places away, each given with its parent."""
+        for gone, parent in dropped.items():
+            self.places.pop(gone, None)
+            self.dropped[gone] = parent
+        if self.newest_place and self.newest_place["id"] in dropped:
+            self.newest_place = self._newest()
+
+    def check_places(self, sums: Mapping[int, str]) -> None:
+        """Raises JournalCorrupt if a place is not at a commit that there is; `sums` has all of them, by their seq."""
+        for place in self.places.values():
+            found = sums.get(place["seq"])
+            if found is None or place.get("sum", found) != found:
+                raise self._damaged(f"checkpoint {place['id']} is of commit {place['seq']}, which is not there")
+
+    def value(self, address: str) -> Json:
+        """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
+        try:
+            return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
+        except (LookupError, TypeError, RecursionError) as error:
+            problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
+            raise self._damaged(problem) from error
+
+    def inputs_of(self, address: str) -> Json:
+        """The inputs with which a step was asked, if it is finished; those that hold now if it is not."""
+        outcome = self.outcomes.get(address)
+        changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
+        return changed[0] if changed else self.run["inputs"]
+
+    def definition_of(self, address: str) -> JsonObject:
+        """The definition as it stood when a step finished; as it stands if it has not."""
+        outcome = self.outcomes.get(address)
+        changed = [definition for until, definition in self.earlier_definitions if outcome and outcome.seq < until]
+        return changed[0] if changed else self.run["definition"]
+
+    def parent(self, place: CheckpointRecord) -> str | None:
+        """The id of the nearest place before this one that is still there."""
+        parent = place["parent"]
+        for _ in range(len(self.dropped) + 1):
+            if parent is None or parent in self.places:
+                return parent
+            parent = self.dropped.get(parent)
+        return None  # they were dropped in a circle, which no crewlite wrote
+
+    def _damaged(self, problem: str) -> JournalCorrupt:
+        return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
+
+    def _life(self, commit: Commit) -> None:
+        """What an entry says of the run itself."""
+        if run := commit.get("run"):
+            self._begin(run, commit["at"])
+        if definition := commit.get("definition"):
+            self.earlier_definitions = (*self.earlier_definitions, (self.seq, self.run["definition"]))
+            self.run = {**self.run, "definition": definition}
+        if "inputs" in commit:
+            self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
+            self.run = {**self.run, "inputs": commit["inputs"]}
+        if "claim" in commit or "released" in commit:
+            self.claim = commit.get("claim")
+            self.cancelled = commit.get("cancelled", False)
+        if changed := commit.get("values"):
+            gone = frozenset(changed.get("gone", ()))
+            kept = {name: value for name, value in self.values.items() if name not in gone}
+            self.values = kept | changed.get("set", {})
+            self.versions = {**self.versions, **changed.get("versions", {})}
+            self.restored = changed.get("restored", self.restored)
+
+    def _begin(self, run: RunStart, at: str) -> None:
+        """A new run; or a branch of the run that was read so far, up to its base."""
+        self.started_at = at
+        base = run.get("base")
+        if base is None:
+            self.run = run
+            return
+        self.run = {**self.run, "branch": run["branch"], "base": base}
+        self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
+        if place := base["place"]:
+            self._place(self.places.get(place["id"], place))
+        self.inherited = frozenset(self.places)
+
+    def _place(self, place: CheckpointRecord) -> None:
+        if "version" not in place:  # as an earlier crewlite wrote it, or as the base of a fork
+            place = {**place, "version": self.named + 1}
+        self.named = max(self.named, place["version"])
+        self.places[place["id"]] = place
+        newest = self.newest_place
+        if self.counts(place["seq"]) and (newest is None or _along(place) > _along(newest)):
+            self.newest_place = place
+
+    def _newest(self) -> CheckpointRecord | None:
+        return max((p for p in self.places.values() if self.counts(p["seq"])), key=_along, default=None)
+
+    def _people(self, commit: Commit) -> None:
+        """What people are asked, and what they answer."""
+        for asked in commit.get("asked", ()):
+            self.asked[asked["address"]] = asked
+            self._replace(asked["address"])
+            self._bind(asked["address"])
+        for answer in commit.get("answers", ()):
+            self.answers[answer["address"]] = answer
+
+    def _step(self, step: StepRecord, at: str) -> None:
+        address = step["address"]
+        if step.get("again"):
+            self._replace(address)
+            self.failures.pop(address, None)
+            return
+        if error := step.get("error"):
+            attempt = attempt_of(step, self.seq, at)
+            self.attempts.setdefault(address, []).append(attempt)
+            self.failed |= attempt.final and not address
+            for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
+                self.failures.pop(cause or "", None)
+            if attempt.final and attempt.fingerprint:
+                self.failures[address] = attempt
+            return
+        kind = kinds.of(step["kind"])
+        if kind.is_task and not is_in_a_task_or_call(address):
+            self.tasks[address] = None
+        self._replace(address)
+        self.failures.pop(address, None)
+        self.outcomes[address] = outcome_of(step, self.seq, at)
+        if kind.asks_person:
+            self._bind(address)
+
+    def _bind(self, address: str) -> None:
+        """An answer that was given ahead is to the first question that hears it, and to no later one at its place."""
+        answer = self.answers.get(address)
+        if answer and answer.get("ahead"):
+            bound: GivenAnswer = {**answer}
+            del bound["ahead"]
+            if (asked := self.asked.get(address)) and "digest" in asked:
+                bound["digest"] = asked["digest"]
+            self.answers[address] = bound
+
+    def _take_back(self, edited: set[str]) -> None:
+        """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
+        self.edited |= edited
+        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers):
+            for at in [at for at in known if not edited.isdisjoint(outers(at))]:
+                del known[at]
+            if known is not self.outcomes:  # which go with those around them
+                for at in edited:
+                    known.pop(at, None)
+        for at in ("", *around(edited)):  # also where a prune has left out what was inside them
+            self.outcomes.pop(at, None)
+            self.intents.pop(at, None)
+
+    def _replace(self, address: str) -> None:
+        """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
+        while self.outcomes.pop(address, None):
+            address = outer(address)
+
+
+def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
+    """Each entry with the record as it leaves it. One record grows; where an entry goes back, another takes its place.
+
+    Raises JournalCorrupt.
+    """
+    record, read = Record(), list[Entry]()
+    for entry in entries:
+        if "rewind" in entry.facts:
+            record = record.before(entry, read)
+        record.apply(entry)
+        read.append(entry)
+        yield entry, record
+
+
+def _along(place: CheckpointRecord) -> tuple[int, str]:
+    return place["seq"], place["id"]

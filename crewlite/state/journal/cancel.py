@@ -1,0 +1,51 @@
+"""Stopping a run from anywhere: one commit at the head of its branch, which whoever is at work on it is refused by."""
+
+from __future__ import annotations
+
+import time
+
+from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
+from crewlite.state.format.entry import STATE
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.providers import Store
+from crewlite.state.providers.base import Commit, Head
+
+_PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
+
+
+def cancel(store: Store, run_id: str, branch: str) -> None:
+    """Mark a branch as cancelled. Raises RefError, RunMismatch, RunEnded; StoreBusy if it commits without a pause."""
+    until = time.monotonic() + _PATIENCE
+    head, looked = _head(store, run_id, branch), True
+    while head:
+        try:
+            store.append([Commit.saying(run_id, branch, head, {"released": True, "cancelled": True})])
+        except BranchConflictError as faster:
+            if time.monotonic() > until:
+                raise StoreBusy(store.location, _PATIENCE) from faster
+            total = store.sum_at(run_id, branch, faster.found) if isinstance(faster.found, int) else None
+            looked = not total
+            head = (faster.found, total) if total and isinstance(faster.found, int) else _head(store, run_id, branch)
+        else:
+            if not looked:
+                _head(store, run_id, branch)  # it may have ended meanwhile
+            return
+
+
+def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
+    """What to tell a run whose commit after the one numbered `after` was refused: RunCancelled, if that is why."""
+    if isinstance(error, BranchConflictError) and any(
+        entry.seq > after and "cancelled" in entry.facts for entry in store.read(run_id, branch)
+    ):
+        return RunCancelled(run_id, branch)
+    return error
+
+
+def _head(store: Store, run_id: str, branch: str) -> Head | None:
+    """Where to cancel a branch; None if that is done already. Raises RefError, RunMismatch, RunEnded."""
+    record = recorded(store, run_id, branch)
+    if record.run["definition"]["kind"] == STATE:
+        raise RunMismatch(f"{run_id}/{branch} is a state, which nobody runs, so there is nothing to cancel")
+    if record.ended:
+        raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
+    return None if record.cancelled else record.head

@@ -1,0 +1,156 @@
+"""Folding a journal: the inner detail that no checkpoint needs is left out.
+
+A finished step answers without a look inside, so what its children said is needed only by checkpoints that lie in the
+middle of it. Every outcome that counts, all usage and every event stay. The commits between two kept checkpoints become
+one, which keeps the sum that the next one, and every fork, is chained to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+from crewlite.errors import JournalCorrupt
+from crewlite.state.format.addresses import around
+from crewlite.state.format.commit import Commit, CommitParts, StepRecord, invalidated
+from crewlite.state.format.entry import SCHEMA, Entry, seal
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.paid import Paid
+from crewlite.state.format.record import Record
+from crewlite.state.format.references import resolved
+from crewlite.state.journal.values import merged_changes
+
+
+def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
+    """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
+
+    `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
+    stays too, as it tells when the branch was begun. Raises JournalCorrupt if one is missing between two others.
+    """
+    _check_contiguous([*before, *own])
+    record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
+    ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
+    ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
+    for entry in own:
+        if back := entry.facts.get("rewind"):  # what is left behind is folded by itself
+            ends |= {back["seq"], entry.first - 1}
+    base, read = own[0].facts["run"].get("base"), list(before)
+    after = base["sum"] if base else ""
+    for part in _parts(own, ends):
+        live = live.before(part[0], read)
+        held, restored = _held(part, live), live.restored
+        for entry in part:
+            live.apply(entry)
+        commit = _merged(part, held, live, record)
+        if changed := merged_changes(part, restored, live):
+            commit["values"] = changed
+        merged = seal(commit, after=after)
+        folded += [merged] if len(merged.line) < size(part) else part
+        after = part[-1].sum
+        read += part
+    return folded
+
+
+def _check_contiguous(entries: Sequence[Entry]) -> None:
+    """A fold over a hole looks whole, and nobody could tell any more what was lost."""
+    seq = 0
+    for entry in entries:
+        if entry.first != seq + 1:
+            raise JournalCorrupt(f"folding before commit {entry.seq}", f"commit {seq + 1} is missing", None)
+        seq = entry.seq
+
+
+def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
+    """The entries in parts, each up to one whose number is among `ends`."""
+    part: list[Entry] = []
+    for entry in entries:
+        part.append(entry)
+        if entry.seq in ends:
+            yield part
+            part = []
+
+
+def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
+    """The outcomes before these entries of the steps that they are about, or are inside of."""
+    about = {step["address"] for entry in part for step in entry.facts.get("steps", ())}
+    about |= {address for entry in part for address, _ in entry.facts.get("intents", ())}
+    return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
+
+
+def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
+    """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
+    last, paid = part[-1], Paid()
+    begins, ends = CommitParts(), CommitParts()
+    steps = [step for entry in part for step in _dated(entry, last)]
+    gone = {step["address"] for step in steps if live.is_inside(step["address"])}
+    for entry in part:
+        begins |= cast(
+            CommitParts,
+            {name: entry.facts[name] for name in ("run", "rewind", "definition", "inputs") if name in entry.facts},
+        )
+        paid.take_totals(entry.facts)
+    paid.take_steps(step for step in steps if step["address"] in gone)
+    kept = [_resolved(step, gone, live) for step in steps if step["address"] not in gone]
+    if live.claim:
+        ends["claim"] = live.claim
+    else:
+        ends["released"] = True
+    if live.cancelled:
+        ends["cancelled"] = True
+    if (place := last.facts.get("place")) and place["id"] in record.places:
+        ends["place"] = place
+    return {
+        "schema": SCHEMA,
+        "seq": last.seq,
+        "at": last.facts["at"],
+        **begins,
+        "folded": {"first": part[0].first, "sum": last.sum},
+        **_kept(part, [*_tombstones(held, live), *kept], live),
+        **paid.parts(left_out=live.is_inside),
+        **ends,
+    }
+
+
+def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
+    """Steps that ran again inside others and are left out now: they must not answer as they did before."""
+    return [
+        invalidated(address, outcome.kind)
+        for address, outcome in held.items()
+        if live.is_inside(address) and live.outcomes.get(address) is not outcome
+    ]
+
+
+def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
+    """What stays of the lists that these entries hold."""
+    commits = [entry.facts for entry in part]
+    answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
+    lists: CommitParts = {
+        "steps": steps,
+        # an intent left standing would take away the outcome of its call again
+        "intents": [call for commit in commits for call in commit.get("intents", ()) if not live.settled(call[0])],
+        "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
+        # as the questions in here have bound them
+        "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
+        "events": [event for commit in commits for event in commit.get("events", ())],
+        "drops": [drop for commit in commits for drop in commit.get("drops", ())],
+    }
+    return cast(CommitParts, {name: items for name, items in lists.items() if items})
+
+
+def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
+    """The steps of an entry, with their time where it is not that of the commit they go into."""
+    steps = entry.facts.get("steps", [])
+    at = entry.facts["at"]
+    return steps if at == last.facts["at"] else [{"at": at, **step} for step in steps]
+
+
+def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
+    """A step with the texts in it that it shared with steps that are gone."""
+    if "value" not in step:
+        return step
+    return {**step, "value": resolved(step["value"], lambda at: live.outcomes[at].value["text"], gone)}
+
+
+def size(entries: Iterable[Entry]) -> int:
+    """Bytes of these entries, without their newlines."""
+    return sum(len(entry.line) for entry in entries)

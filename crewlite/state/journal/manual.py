@@ -1,0 +1,169 @@
+"""What is asked of a journal by hand, from any thread: to name a place, to record a change, to flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple, TypeVar
+
+from crewlite.errors import BranchConflictError, StoreError
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.entry import Entry, seal
+from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.writer import Lane, Writer, open_writer
+from crewlite.state.providers import BaseProvider, provider_for
+
+T = TypeVar("T")
+
+
+class Named(NamedTuple):
+    """A place that is durable."""
+
+    facts: CommitParts
+    lane: Lane
+
+
+def opened_at(location: str, provider: BaseProvider | None) -> Writer:
+    """What `name_place` is given to keep a run at a location from now on. Waits for the store to open."""
+    return open_writer(provider_for(location, provider), location)
+
+
+def name_place(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[Named]:
+    """Name a place. The future tells of it once it is durable, or raises.
+
+    A run without a store is kept by `at` from now on, if that is given; this lets go of it for the caller.
+    """
+
+    def act(named: Future[Named]) -> None:
+        if at:
+            _attach(journal, at)
+        if (lane := journal.lane) is None:
+            raise StoreError(
+                "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
+            )
+        facts = make()
+        place = facts["place"]
+        lane.pinned.add(place["seq"])  # before it is looked whether it is folded: one of the two sees the other
+        if place["seq"] < lane.tidied and place["seq"] not in {each["seq"] for each in journal.record.places.values()}:
+            lane.pinned.discard(place["seq"])
+            raise StoreError(lane.store.location, "this moment is too long ago: what was recorded since is compacted")
+
+        def done(error: BaseException | None) -> None:
+            lane.pinned.discard(place["seq"])
+            if error:
+                named.set_exception(StoreError(lane.store.location, f"the checkpoint was not saved: {error}"))
+            else:
+                named.set_result(Named(facts, lane))
+
+        journal.unsettled += 1
+        journal.commit(facts, done)
+
+    naming = _on_its_thread(journal, act)
+    if at:
+        naming.add_done_callback(lambda _: at.release())
+    return naming
+
+
+def change(
+    journal: Journal, make: Callable[[], CommitParts], seen: Callable[[CommitParts], T], what: str = "the values were"
+) -> Future[T]:
+    """Commit; a run without a store keeps it in memory.
+
+    `seen` is called with the facts while the record is as they leave it. What it returns is the future's, once they are
+    durable. `what` begins the error that says that they are not saved.
+    """
+
+    def act(changed: Future[T]) -> None:
+        facts, found, failed = make(), list[T](), list[Exception]()
+
+        def look() -> None:
+            try:
+                found.append(seen(facts))
+            except Exception as error:  # noqa: BLE001 - the commit is made; an error here would leave it out of the store
+                failed.append(error)
+
+        def done(error: BaseException | None) -> None:
+            if isinstance(error, BranchConflictError):
+                changed.set_exception(error)
+            elif error:
+                changed.set_exception(StoreError(journal.location or "", f"{what} not saved: {error}"))
+            elif failed:
+                changed.set_exception(failed[0])
+            else:
+                changed.set_result(found[0])
+
+        if journal.commit(facts, done, sealed=look):
+            journal.unsettled += 1
+        else:
+            done(None)
+
+    return _on_its_thread(journal, act)
+
+
+def flush(journal: Journal) -> Future[int]:
+    """The future gives the number of the last commit once all is durable, or raises StoreError."""
+    flushed: Future[int] = Future()
+    flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
+    lane = journal.lane
+    if journal.closed:
+        flushed.set_exception(journal.ended())
+        return flushed
+    if lane is None:
+        flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
+        return flushed
+
+    def settle(error: BaseException | None) -> None:
+        if error and lane.writer.over:
+            flushed.set_exception(journal.ended())
+        elif error:
+            flushed.set_exception(StoreError(lane.store.location, f"not everything is saved: {error}"))
+        else:
+            flushed.set_result(lane.seq)
+
+    lane.put((), settle)
+    return flushed
+
+
+def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:
+    """Let `act` settle a future, on the thread that a journal belongs to."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def whole() -> None:
+        try:
+            if journal.closed:
+                raise journal.ended()
+            act(done)
+        except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
+            done.set_exception(error)
+
+    try:
+        journal.mailbox.do(whole)
+    except RuntimeError:  # the loop was closed before the run had ended
+        done.set_exception(journal.ended())
+    return done
+
+
+def _attach(journal: Journal, at: Writer) -> None:
+    """Keep a run there from now on. The entries so far are written before any later one."""
+    if journal.lane is None:
+        entries = _in_full(journal)
+        journal.lane = at.use().enter(journal.run_id, journal.branch)
+        journal.lane.backlog, journal.entries = entries, []
+        journal.listen()
+    elif journal.lane.writer is not at:
+        raise StoreError(
+            at.store.location,
+            f"this run is kept in {journal.location}, and one run has one store: call state.checkpoint()",
+        )
+
+
+def _in_full(journal: Journal) -> tuple[Entry, ...]:
+    """The entries of a run without a store, with their bytes. Raises StoreError if one is not what it was."""
+    entries, after = list[Entry](), ""
+    for entry in journal.entries:
+        entries.append(seal(entry.facts, after=after))
+        after = entry.sum
+        if entries[-1].sum != after:
+            raise StoreError(journal.run_id, f"commit {entry.seq} was changed since it was made in memory")
+    return tuple(entries)

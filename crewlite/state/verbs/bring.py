@@ -1,0 +1,56 @@
+"""Copying a run to another location to go on with it there. The original stays as it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from crewlite.errors import BranchConflictError, RunExists
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.providers import Commit, Store, provider_for
+from crewlite.state.reading.locate import Located
+from crewlite.state.verbs.transfer import commits
+
+
+def is_elsewhere(found: Located, given: object) -> bool:
+    """Whether `given` has an explicit location, other than the one where the run was found."""
+    if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
+        return False
+    return os.path.realpath(found.location) != os.path.realpath(given.location)
+
+
+def brought(found: Located, given: object) -> Located:
+    """Copy the branch, with what it stands on, to the explicit location of `given`, if it has another one.
+
+    A run that was copied before and went on there is left as it is. Raises RunExists if the run there is not a
+    continuation of what was found, StoreError, OSError.
+    """
+    if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
+        return found
+    kept = found.provider.open(found.location)
+    try:
+        copied = commits(kept, found.run_id, found.branch)
+    finally:
+        kept.close()
+    provider = provider_for(given.location, given.provider)
+    store = provider.open(given.location)
+    try:
+        _copy(store, copied, found)
+    finally:
+        store.close()
+    return replace(found, provider=provider, location=given.location)
+
+
+def _copy(store: Store, copied: list[Commit], found: Located) -> None:
+    try:
+        store.append(copied)
+    except BranchConflictError:
+        there = {info.branch: info.uid for info in store.branches(found.run_id)}
+        for commit in copied:
+            seq, total = commit.head
+            same = commit.run and there.get(commit.branch) == commit.run["uid"]
+            ahead = store.sum_at(commit.run_id, commit.branch, seq) == total
+            named = found.place and any(place.run_id == found.run_id for place in store.places(found.place))
+            if not same or not (ahead or named):
+                known = there.get(commit.branch, "nothing")
+                raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None

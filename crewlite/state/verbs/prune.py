@@ -1,0 +1,183 @@
+"""Forgetting: inner detail that no checkpoint needs, checkpoints, and whole runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+
+from crewlite.errors import BranchConflictError, ConfigError
+from crewlite.ids import now
+from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.entry import Entry
+from crewlite.state.format.record import Record
+from crewlite.state.journal.compact import bases, folded
+from crewlite.state.journal.fold import size
+from crewlite.state.journal.holder import holder
+from crewlite.state.journal.lineage import gone, journals_of_run, standing_on
+from crewlite.state.providers import Commit, Store, results_of
+from crewlite.state.providers.base import Head
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was taken away, or would be."""
+
+    runs: tuple[str, ...] = ()
+    """Whole runs, by id."""
+    checkpoints: tuple[str, ...] = ()
+    """Checkpoints of runs that stay, by id."""
+    freed: int = 0
+    """Bytes of journals."""
+    results: int = 0
+    """Results of steps that were kept for other runs."""
+    busy: tuple[str, ...] = ()
+    """Branches, as `run/branch`, that were left alone because somebody is at work on them."""
+
+    def __add__(self, other: Pruned) -> Pruned:
+        return Pruned(
+            self.runs + other.runs,
+            self.checkpoints + other.checkpoints,
+            self.freed + other.freed,
+            self.results + other.results,
+            self.busy + other.busy,
+        )
+
+
+def prune(
+    store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
+) -> Pruned:
+    """Take away finished runs not heard of since `older_than`, and all but the newest checkpoints of the others.
+
+    What steps left for other runs before `older_than` goes too.
+
+    Raises ConfigError if it is told nothing, JournalCorrupt for a run that cannot be read, OSError if storage fails;
+    what was cut in the middle can be done again.
+    """
+    if keep_last is None and older_than is None:
+        raise ConfigError("prune what? keep_last=5 keeps five checkpoints a branch, older_than=timedelta(days=30) runs")
+    if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
+        raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
+    limit = _seconds(older_than) if older_than is not None else None
+    done = Pruned()
+    if limit is not None and (results := results_of(store)):
+        done += Pruned(results=results.forget(limit, dry_run=dry_run))
+    for run_id in dict.fromkeys(info.run_id for info in store.branches()):
+        run = _Run(store, run_id)  # without branches, if it was deleted meanwhile
+        if limit is not None and run.journals and run.finished and run.touched < limit:
+            done += run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
+        elif keep_last is not None:
+            for branch in run.journals:
+                done += run.unless_busy(partial(run.thinned, branch, keep_last, dry_run=dry_run), branch)
+    return done
+
+
+def delete(store: Store, run_id: str) -> Pruned:
+    """Take a whole run away, finished or not. Raises RefError, and BranchConflictError if somebody is at work on it."""
+    run = _Run(store, run_id)
+    if not run.journals:
+        raise gone(store, run_id, "run")
+    for branch in run.journals:
+        if by := run.holder(branch):
+            raise BranchConflictError(run_id, branch, holder=by)
+    try:
+        return run.removed(dry_run=False)
+    except BranchConflictError:
+        if store.branches(run_id):
+            raise
+        raise gone(store, run_id, "run") from None
+
+
+class _Run:
+    """A run, read once. Every decision and every commit is made from these entries."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self.store, self.run_id = store, run_id
+        self.journals = journals_of_run(store, run_id)
+        self.records = {b: Record.of([*standing_on(self.journals, b), *own]) for b, own in self.journals.items()}
+
+    @cached_property
+    def touched(self) -> float:
+        return max(self.store.touched(self.run_id, branch) for branch in self.journals)
+
+    @property
+    def finished(self) -> bool:
+        return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
+
+    def holder(self, branch: str) -> str | None:
+        """Who, alive, is at work on a branch."""
+        return holder(self.store, self.run_id, branch, self.records[branch].claim)
+
+    def unless_busy(self, act: Callable[[], Pruned], *branches: str) -> Pruned:
+        """Act; or leave alone what has begun to move since it was looked at, or was deleted."""
+        try:
+            return act()
+        except (BranchConflictError, OSError) as error:
+            if not self.store.branches(self.run_id):
+                return Pruned()
+            if isinstance(error, OSError):
+                raise
+            return Pruned(busy=tuple(f"{self.run_id}/{branch}" for branch in branches))
+
+    def removed(self, *, dry_run: bool) -> Pruned:
+        if not dry_run:
+            self.store.remove(self.run_id, {branch: _head(own) for branch, own in self.journals.items()})
+        return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
+
+    def thinned(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
+        """Drop all but the newest places of a branch, but for labelled ones and those that forks stand on."""
+        if self.holder(branch):
+            return Pruned(busy=(f"{self.run_id}/{branch}",))
+        store, own, record = self.store, self.journals[branch], self.records[branch]
+        branches = store.branches(self.run_id)  # forks may have been made since it was read
+        kept = bases(branches, branch) | record.inherited
+        places = [p for p in record.places.values() if not p.get("label") and p["id"] not in kept]
+        gone = places[:-keep_last]
+        if gone:
+            commit = _dropping(gone, record)
+            if not dry_run:
+                store.append([commit])
+            own = [*own, *commit.entries]
+        elif record.dropped and not dry_run:
+            store.append([_end(self.run_id, branch, own)])
+        done = Pruned(checkpoints=tuple(place["id"] for place in gone))
+        kept_entries = folded(branch, standing_on(self.journals, branch), own, branches)
+        if size(kept_entries) >= size(own):
+            self.journals[branch] = own
+            return done
+        fold = partial(self._fold, branch, own, kept_entries, dry_run=dry_run)
+        return done + self.unless_busy(fold, branch)
+
+    def _fold(self, branch: str, own: list[Entry], kept: list[Entry], *, dry_run: bool) -> Pruned:
+        before, self.journals[branch] = self.journals[branch], own
+        if not dry_run:
+            self.store.rewrite(self.run_id, branch, own, kept)
+        self.journals[branch] = kept  # what forks stand on from here on, also if this is only a rehearsal
+        return Pruned(freed=max(0, size(before) - size(kept)))
+
+
+def _dropping(places: Iterable[CheckpointRecord], record: Record) -> Commit:
+    facts: CommitParts = {"drops": [(place["id"], place["parent"]) for place in places]}
+    facts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
+    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, facts)
+
+
+def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:
+    """The end of a branch once more. It is no news; but a store that has it looks after what an earlier try left."""
+    base = own[0].facts["run"].get("base")
+    before: Head = _head(own[:-1]) if own[1:] else (base["seq"], base["sum"]) if base else (0, "")
+    return Commit(run_id, branch, *before, (own[-1],))
+
+
+def _head(own: list[Entry]) -> Head:
+    return own[-1].seq, own[-1].sum
+
+
+def _seconds(older_than: timedelta | datetime) -> float:
+    if isinstance(older_than, timedelta) and not timedelta(0) <= older_than < timedelta(days=365_000):
+        raise ConfigError(f"older_than is {older_than!r}; wanted how long ago, such as timedelta(days=30)")
+    moment = now() - older_than if isinstance(older_than, timedelta) else older_than
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(f"older_than is {older_than!r}; wanted a timedelta, or a datetime with a time zone")
+    return moment.timestamp()
