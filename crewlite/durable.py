@@ -170,9 +170,16 @@ class Step(Generic[T]):
     checkpoint_settings: tuple[Any, ...] = ()
     """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
 
+    @property
+    def title(self) -> str:
+        """What it is called where an address would be too long."""
+        return self.name or self.kind.name
+
 
 class Scope(Protocol):
     """What encloses the running code."""
+
+    __slots__ = ()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

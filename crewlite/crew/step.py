@@ -14,9 +14,9 @@ from crewlite.crew.output import CrewOutput
 from crewlite.durable import Drift, Scope, Stamp, Step
 from crewlite.errors import MissingInput
 from crewlite.llm.base import with_fallbacks
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
+from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import around
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Assignment, ContextItem, FilledTask, task_step
@@ -73,10 +73,10 @@ class Kickoff:
             output = await scope.step(task_step(filled, context, address=address, drift=drift))
             done[task] = ContextItem(address, task.title, output.raw)
             was = None
-            if isinstance(scope, Frame) and address in scope.children.drifted:
+            if isinstance(scope, StepScope) and address in scope.children.drifted:
                 was = drifted_task(scope.run.record, address, filled, context)
             outputs.append(_answered(output, was))
-        return self._result(outputs, scope.children.drifted if isinstance(scope, Frame) else ())
+        return self._result(outputs, scope.children.drifted if isinstance(scope, StepScope) else ())
 
     async def _ready(self, addresses: Sequence[str]) -> None:
         """See that every model which is still to be asked can be, before the first one is paid."""
@@ -159,7 +159,7 @@ def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
 
     Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
     """
-    if not isinstance(scope, Frame) or not changed:
+    if not isinstance(scope, StepScope) or not changed:
         return "configured"
     record = scope.run.record
     if address in record.edited:

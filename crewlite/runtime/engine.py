@@ -15,7 +15,6 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plan import Plan, check_one_store, plan
@@ -39,6 +38,7 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.sync_bridge import run_sync
 from crewlite.runtime.unfinished import newest_unfinished
 from crewlite.secrets import Secrets
@@ -101,7 +101,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope = durable.scope()
-    if not isinstance(scope, Frame):
+    if not isinstance(scope, StepScope):
         return await _run(root, request, plan(root, request))
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         check_one_store((root.setting, *root.inner), scope.run.config)
@@ -110,7 +110,7 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
     return await _of_its_own(scope, root, request, decided)
 
 
-async def _of_its_own(scope: Frame, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
+async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """A kickoff with a store, inside a run without one: a run of its own, whose usage the outer run counts."""
     ended: list[Finished[T]] = []
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from crewlite import codec, durable, events, kinds, tracebacks
 from crewlite.attempt_hooks import AttemptInfo, hooked
@@ -34,13 +34,11 @@ from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
 from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.failures import written
+from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
 from crewlite.state.format.references import by_reference
 from crewlite.state.subscriber import Setting
-
-if TYPE_CHECKING:
-    from crewlite.runtime.frame import Frame
 
 T = TypeVar("T")
 _LONGEST_TRACEBACK = 4000  # characters
@@ -86,7 +84,7 @@ class Execution(Generic[T]):
         number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
         await self._begin()
         while True:
-            frame = self.outer.child(self, 1 if once else number)
+            frame = self._frame(1 if once else number)
             clock = time.perf_counter()
             frame.past = tuple(past)
             try:
@@ -110,6 +108,12 @@ class Execution(Generic[T]):
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
             number += 1
+
+    def _frame(self, attempt: int) -> Frame:
+        """The frame of one attempt."""
+        frame = self.outer.child(self.step, self.address, self.settings, attempt)
+        frame.started, frame.slots, frame.fingerprint = self.started, self.slots, self.fingerprint
+        return frame
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
         """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
@@ -139,7 +143,7 @@ class Execution(Generic[T]):
     def _info(self, attempt: int) -> AttemptInfo:
         """What hooks are told of an attempt."""
         run, step = self.outer.run, self.step
-        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, name_of(step), attempt)
+        return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
     def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
         """The kind of the failure, what follows it, and the error to tell: another one if the policy itself fails."""
@@ -163,7 +167,7 @@ class Execution(Generic[T]):
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
-        stamp = self.outer.stamp(self.address, name_of(self.step), resumed=resumed)
+        stamp = self.outer.stamp(self.address, self.step.title, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return
@@ -251,7 +255,7 @@ class Execution(Generic[T]):
                 event = event.model_copy(update=tried)
         else:
             chosen = _recorded(remedy)
-            about = {"kind": step.kind.name, "name": name_of(step), "failure": failure, "remedy": chosen["do"]}
+            about = {"kind": step.kind.name, "name": step.title, "failure": failure, "remedy": chosen["do"]}
             delay = chosen.get("after", 0.0)
             event = events.RecoveryStartedEvent(**self._stamp(), **about, delay=delay, **told, **tried)
         await self._commit({"steps": [attempted]}, event)
@@ -273,7 +277,7 @@ class Execution(Generic[T]):
 
     def _stamp(self, **more: Any) -> durable.Stamp:
         seq = self.outer.run.journal.next_seq
-        return self.outer.stamp(self.address, name_of(self.step), seq=seq, started_event_id=self.started, **more)
+        return self.outer.stamp(self.address, self.step.title, seq=seq, started_event_id=self.started, **more)
 
 
 async def _whole(step: Step[T], frame: Frame) -> T:
@@ -290,11 +294,6 @@ async def _whole(step: Step[T], frame: Frame) -> T:
     frame.go_on()
     frame.complete()
     return value
-
-
-def name_of(step: Step[Any]) -> str:
-    """What a step is called where an address would be too long."""
-    return step.name or step.kind.name
 
 
 def type_of(error: Exception) -> str:

@@ -22,8 +22,8 @@ from typing import Any, Literal, Protocol, cast
 from crewlite import background, codec, durable, tracebacks
 from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import settled
+from crewlite.runtime.step_scope import StepScope
 
 Runtime = Literal["inline", "isolated"]
 
@@ -62,7 +62,7 @@ class Inline:
     async def run(self, job: Job) -> Any:
         """Make the call."""
         if job.is_async:
-            if isinstance(frame := durable.scope(), Frame):
+            if isinstance(frame := durable.scope(), StepScope):
                 frame.task = asyncio.current_task()
             value = await job.func(*job.args, **job.kwargs)
         else:

@@ -1,49 +1,29 @@
-"""A running step, as the code inside it sees it: where child steps take addresses and are answered or executed.
-
-asked for ─► recorded, same question? ── yes ─► answer: no call, no cost, no side effect
-                 │ no
-                 └─► execute (execution.py): attempt ─► commit ─► emit
-"""
+"""One attempt at one step: who it is, what it inherits, what its children did, and what all its events share."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
-from crewlite import codec, durable, events, tracebacks
-from crewlite.durable import Call, Stamp, Step
-from crewlite.errors import (
-    AnswerRefused,
-    ChangeUnused,
-    ConfigError,
-    CrewliteError,
-    JournalCorrupt,
-    NonDeterminism,
-    Suspended,
-    TaskDrifted,
-)
+from crewlite import codec
+from crewlite.durable import Scope, Stamp, Step
+from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.recovery import Remedy
 from crewlite.runtime import replay
 from crewlite.runtime.children import Children
-from crewlite.runtime.execution import Execution, name_of
-from crewlite.runtime.failures import raised
 from crewlite.runtime.inherited import Inherited
-from crewlite.runtime.questions import Drifted
-from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
 T = TypeVar("T")
-_SHOWN = 200  # characters of plain JSON that an error shows
 
 
-class Frame:
+class Frame(Scope):
     """One attempt of one step. What encloses the root is a frame with no address."""
 
     __slots__ = (
@@ -59,6 +39,8 @@ class Frame:
         "task",
     )
 
+    address: str
+    past: tuple[Remedy, ...]
     dry = False
 
     def __init__(
@@ -79,7 +61,7 @@ class Frame:
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
         """The digest of what is asked."""
-        self.past: tuple[Remedy, ...] = ()
+        self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.started: str | None = None
         """The event of this step's start."""
@@ -93,89 +75,27 @@ class Frame:
         """The same for every try of this step, another for every other step."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
-    def child(self, execution: Execution[Any], attempt: int) -> Frame:
+    def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
         """The frame of an attempt at a child step."""
-        step, own = execution.step, self.inherited
+        own = self.inherited
         mode = own.mode
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
         limits = own.limits + step.inherited_limits
-        inherited = Inherited(mode, execution.settings, limits, step.child_policy or own.policy)
-        inner = type(self)(self.run, execution.address, name_of(step), inherited=inherited, attempt=attempt)
-        inner.started, inner.slots, inner.fingerprint = execution.started, execution.slots, execution.fingerprint
-        return inner
-
-    def reserve_address(self, kind: str, name: str | None = None) -> str:
-        """The address of the next child step of this kind and name, in call order."""
-        return self.children.numbering.next(kind, name)
-
-    def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
-        """The address and the question of a step that is asked for now, and what it must not be begun behind."""
-        fingerprint, children = self._question(step), self.children
-        if step.address is not None:
-            address = step.address
-        elif self._in_order(step):
-            address = children.numbering.next(step.kind.name, step.name)
-        else:
-            address = children.numbering.beside(step.kind.name, step.name, fingerprint)
-        children.asked[address] = ""
-        children.unasked.discard(address)
-        self.run.unused.discard(address)
-        return address, fingerprint, None if step.kind.asks_person else children.suspended
-
-    def _in_order(self, step: Step[Any]) -> bool:
-        """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
-        if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
-            return True
-        return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
-
-    def addressed(self, step: Step[T]) -> Step[T]:
-        """The step with the address that it has when it is asked for next."""
-        return dataclasses.replace(step, address=self._asked(step)[0])
-
-    def step(self, step: Step[T]) -> Awaitable[T]:
-        """Ask for a step. The address is taken now; the work happens when awaited."""
-        return self._drive(step, *self._asked(step))
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The run's."""
-        return self.run.journal.loop
-
-    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
-        """Ask for a step and have it begin. The running step ends only when it has."""
-        address, fingerprint, behind = self._asked(step)
-        work = self._drive(step, address, fingerprint, behind, own_task=True)
-        return self.children.siblings().begin(work, address)
+        inherited = Inherited(mode, settings, limits, step.child_policy or own.policy)
+        return type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
 
     def cut(self) -> None:
         """Cut what was begun here and has not ended. Nothing more is begun."""
         self.children.siblings().cut()
 
-    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
-        if self.children.spawned:
-            self.children.spawned.mark_awaited(task)
-
     def in_doubt(self, address: str) -> bool:
         """Whether an earlier life of the run may have made this call already."""
         return address in self.run.doubts
 
-    def calls(self, kind: str, names: Collection[str]) -> list[Call]:
-        """The steps of this kind and one of these names that were begun anywhere in the run, unfinished ones last."""
-        record = self.run.record
-        begun = self.run.begun_calls.of(record, kind, names)
-        ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
-        found = [Call(at, record.value(at)) for _, at in ended]
-        return found + [Call(at) for at in begun if at not in record.outcomes]
-
     def mask(self, text: str) -> str:
         """`text` without the secrets the run knows."""
         return self.run.journal.secrets.mask(text)
-
-    def hears(self, event: type[BaseEvent]) -> bool:
-        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
-        return self.run.hears(event, self.inherited.settings)
 
     async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Setting, ...] = ()) -> str:
         """Say something that is no step's outcome. It rides with the next commit, unless it names a checkpoint."""
@@ -210,125 +130,6 @@ class Frame:
             **more,
         }
 
-    async def _drive(
-        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
-    ) -> T:
-        """Answer a step from the record, or do it."""
-        if self.task is not None and not own_task and self.task is not asyncio.current_task():
-            return await self._beside(step, address, fingerprint, behind)
-        if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
-            raise self.run.journal.ended()
-        self.children.driven.add(address)
-        decision = self._decide(step, address, fingerprint)
-        if isinstance(decision, Reuse):
-            value = self._reused(step, decision)
-            await self._announce_reused(step, decision, fingerprint)
-            return value
-        if isinstance(decision, Reraise):
-            await self._announce_failed(step, decision.failure)
-            raise self._raised(step, decision.failure)
-        if behind:  # nothing is begun behind a question that waits
-            raise behind
-        if address in self.run.record.outcomes:
-            self.run.journal.again(address, step.kind.name)
-        slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
-        try:
-            await slots.take()
-            return await Execution(self, step, address, fingerprint, slots).run()
-        except Exception as error:
-            self.children.failed[address] = error
-            if not isinstance(error, durable.CONTROL_FLOW):
-                tracebacks.name_step(error, address)
-            tracebacks.shorten(error)
-            if isinstance(error, Suspended | AnswerRefused):
-                self.children.suspended = error
-            raise
-        finally:
-            slots.leave()
-
-    async def _beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
-        """Drive a step that another task than this step's own awaits: this step ends only when that has."""
-        work = self._drive(step, address, fingerprint, behind, own_task=True)
-        part = self.children.siblings().begin(work, address)
-        try:
-            return await part
-        finally:
-            self.mark_awaited(part)
-
-    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
-        """What becomes of a step that is asked for. Raises TaskDrifted and NonDeterminism."""
-        late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
-        question = Question(
-            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late
-        )
-        record, children = self.run.record, self.children
-        beside = self.run.inside.get(children.numbering.prefix, ())
-        decision = replay.decide(record, question, self.inherited.mode, children.unasked, beside)
-        if isinstance(decision, Refuse):
-            raise self._refusal(step, question, decision)
-        if isinstance(decision, replay.Run) and decision.diverges:
-            mode = dataclasses.replace(self.inherited.mode, diverged=True)
-            self.inherited = dataclasses.replace(self.inherited, mode=mode)
-        return decision
-
-    def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
-        """What to raise for a step that must not be begun."""
-        record, run_id = self.run.record, self.run.run_id
-        match refused.why:
-            case "drifted":
-                own = refused.addresses == (question.address,)
-                how = self._how_drifted(step, record.outcomes[question.address]) if own else ""
-                return TaskDrifted(run_id, refused.addresses[0], how)
-            case "other question":
-                came_to = self._shown(record.value(question.address))
-                found = self._shown(question.asked)
-                found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
-                expected = f"what {question.address} was asked, which came to {came_to}"
-                return NonDeterminism(run_id, question.address, expected, found)
-        return NonDeterminism(
-            run_id, self.address, ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
-        )
-
-    def _shown(self, data: Any) -> str:
-        text = self.mask(codec.dumps(data).decode())
-        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-    def _reused(self, step: Step[T], decision: Reuse) -> T:
-        """The recorded outcome of a step, as whoever asks is given it."""
-        outcome = decision.outcome
-        value = self.run.record.value(outcome.address)
-        self.children.record_child(outcome.address, outcome.digest, value, decision.drifted)
-        return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
-
-    def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
-        """The error that a step failed with before, noted as its failure here."""
-        error = self.children.failed[failure.address] = raised(name_of(step), failure)
-        tracebacks.name_step(error, failure.address)
-        return error
-
-    def _decoded(self, step: Step[T], address: str, value: Any) -> T:
-        """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
-        try:
-            return step.decode(value)
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, CrewliteError):
-                raise
-            problem = f"the outcome of {address!r} is none of a {step.kind} ({type(error).__name__}: {error})"
-            raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
-
-    def _question(self, step: Step[Any]) -> str:
-        """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
-        if not step.chained:
-            return codec.digest([step.kind.name, step.question])
-        return codec.digest(
-            [
-                step.kind.name,
-                step.question,
-                self.fingerprint,
-                [digest for digest in self.children.asked.values() if digest],
-            ]
-        )
-
     def go_on(self) -> None:
         """Raises what makes this wait for a person, also where the code in between would not hear of it."""
         if self.children.suspended:
@@ -354,40 +155,3 @@ class Frame:
         if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unasked):
             asked = ", ".join(list(children.asked)[-3:]) or "none"
             raise NonDeterminism(self.run.run_id, self.address, ", ".join(left[:3]), f"{asked}, and no more")
-
-    async def _announce_failed(self, step: Step[Any], failure: Attempt) -> None:
-        self.run.journal.warn(
-            f"{failure.address} has failed before, which was handled, and is not tried again "
-            f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
-        )
-        await self._announce_replay(step, failure.address, failed=True)
-
-    async def _announce_reused(self, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
-        recorded, before = decision.outcome, decision.outcome.means
-        changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
-        if recorded.fingerprint != fingerprint and not self.inherited.mode.strict_replay and recorded.address:
-            changed.insert(0, "question")
-            how = self._how_drifted(step, recorded)
-            self.run.journal.warn(
-                f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep'): it {how}"
-            )
-        drifted = decision.drifted if recorded.address else self.run.drifted
-        if drifted and "question" not in changed:
-            changed.insert(0, "question")
-        addresses = tuple(filter(None, drifted))
-        await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
-
-    def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
-        """How what a step is asked now differs from what it answered."""
-        asked = {name: self.mask(text) for name, text in step.texts.items()}
-        return str(Drifted(recorded.address, recorded.question, asked))
-
-    async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
-        name = name_of(step)
-        about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
-        more = {"address": address, "source_id": address, "source_name": name}
-        await self.announce(
-            step.voice.source,
-            lambda stamp: events.StepReplayedEvent(**(stamp | more), **about),
-            step.checkpoint_settings,
-        )

@@ -6,6 +6,7 @@ does next to nothing, as it interrupts the main thread anywhere: it tells the li
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import queue
 import signal
@@ -14,12 +15,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from crewlite.forked import in_child, lock
-
-if TYPE_CHECKING:
-    from crewlite.runtime.signals import Listener
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to leave its journal in order
@@ -79,6 +77,29 @@ def end_process(name: str) -> BaseException:
     if name != "SIGINT":
         _pass_on(name)
     return _exit(name)
+
+
+class Listener(Protocol):
+    """Who hears signals: a run, on its own loop."""
+
+    loop: asyncio.AbstractEventLoop
+    asked: dict[str, Any]
+    """By the names of the signals that it hears."""
+    waiting: Waiting | None
+    """The main thread, if it waits for the run."""
+    ended_by: str
+    """The signal that ends the run."""
+    over: asyncio.Future[None]
+    """Done when the run has ended and its journal is in order."""
+
+    def end(self, name: str) -> None:
+        """From any thread: end the run."""
+
+    def tell(self, name: str, then: Callable[[Self], None]) -> None:
+        """From any thread: tell of a signal that does not end the run; then call `then` on the run's loop."""
+
+    def on_main_thread(self, act: Callable[[], None]) -> None:
+        """On the run's loop: have the main thread do something."""
 
 
 class Waiting:

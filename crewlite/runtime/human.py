@@ -25,9 +25,9 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.forked import lock
 from crewlite.ids import now
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
+from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion
 from crewlite.state.verbs.answer import refusal, said, typed
@@ -63,7 +63,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
     codec.declare(schema)
     scope = durable.scope()
     asked = Question(question, schema, timeout)
-    if not isinstance(scope, Frame):
+    if not isinstance(scope, StepScope):
         try:
             return asked.at_terminal()
         except EOFError:
@@ -205,7 +205,7 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
 
     async def work() -> Any:
         frame = durable.scope()
-        assert isinstance(frame, Frame)
+        assert isinstance(frame, StepScope)
         return await _answer(frame, asked, schema, name)
 
     return Step(
@@ -219,7 +219,7 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
     )
 
 
-async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) -> Any:
+async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
     """The answer that was given, or is given now. Raises Suspended if it has to be waited for."""
     run, address = frame.run, frame.address
     facts = run.record.asked.get(address)
@@ -250,7 +250,7 @@ async def _answer(frame: Frame, asked: Question, schema: Any, name: str | None) 
     raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch)
 
 
-async def _put(frame: Frame, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
+async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
     """Record the question; say that it is asked, unless it was answered ahead."""
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     facts: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}

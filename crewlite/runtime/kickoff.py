@@ -13,12 +13,12 @@ from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
 from crewlite.runtime.advice import answered_before, note_answered, tell_unused
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.request import Progress, Request
 from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, named
+from crewlite.runtime.step_scope import StepScope
 from crewlite.state.journal.journal import Journal
 from crewlite.state.subscriber import Setting
 from crewlite.state.verbs.answer import unheard
@@ -70,7 +70,7 @@ async def _driven(
     root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
 ) -> T:
     step = dataclasses.replace(root.step(inputs, run), address="")
-    frame = Frame(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, "", root.name, settings=(setting,))
     try:
         return await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
     except Suspended:
@@ -119,7 +119,7 @@ def _going_on(root: Root[Any], run: Run) -> Run:
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     """The run waits for people. What to raise, with all their questions."""
-    frame = Frame(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):
         await frame.announce(root.source, event)
@@ -128,7 +128,7 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
 
-async def inside(scope: Frame, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
+async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
     """A kickoff in the middle of another run is a step of that run, on that run's loop.
 
     `own`: the step drives a run of its own.
@@ -164,5 +164,5 @@ def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
     """Hears the signals that definitions of this run name. One that has its result already needs none."""
     asked = {} if run.subscriber.asleep else named((setting, *root.inner))
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    frame = Frame(run, "", root.name, settings=(setting,))
+    frame = StepScope(run, "", root.name, settings=(setting,))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

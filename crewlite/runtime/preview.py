@@ -18,8 +18,6 @@ from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
 from crewlite.kinds import Kind
-from crewlite.runtime.execution import Execution
-from crewlite.runtime.frame import Frame
 from crewlite.runtime.plan import plan
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
@@ -35,6 +33,7 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
+from crewlite.runtime.step_scope import StepScope
 from crewlite.runtime.traces import Traces
 from crewlite.state.format.addresses import around, is_right_below, outers
 from crewlite.state.format.entry import Entry
@@ -123,7 +122,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
     """Drive it; why that came to an end too early, or ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
-        await DryFrame(run, "", root.name).enter(step)
+        await DryScope(run, "", root.name).enter(step)
     except _Unknown:
         behind = ", ".join(run.unknown)
         return f"What comes behind {behind} is not known: no outcome of it was ever recorded."
@@ -155,7 +154,7 @@ class Drive(Run):
         self.steps.append(PreviewStep(address, kind, verdict, why))
 
 
-class DryFrame(Frame):
+class DryScope(StepScope):
     """A crew or flow whose steps are looked at, and not done."""
 
     __slots__ = ("blind",)
@@ -198,9 +197,8 @@ class DryFrame(Frame):
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
-        nothing_taken = Slots(self.run.pools, address, (), self.slots)
-        inner = self.child(Execution(self, step, address, fingerprint, nothing_taken), 1)
-        assert isinstance(inner, DryFrame)
+        inner = self.child(step, address, (*step.checkpoint_settings, *self.inherited.settings))
+        inner.slots, inner.fingerprint = Slots(self.run.pools, address, (), self.slots), fingerprint
         lines = len(self.run.steps)
         try:
             with durable.entered(inner):

@@ -24,7 +24,13 @@ FLOORS = {
     | {"attempt_hooks", "background", "coming_from", "definition", "forked", "kinds", "permits", "project", "recovery"}
     | {"resources", "tracebacks", "usage"},
     "ports": {"events", "llm", "tools"},
-    "record": {"state"},
+    "what is recorded": {"state.format"},
+    "where it is kept": {"state.providers", "state.config"},
+    "writing it": {"state.journal"},
+    "reading it": {"state.reading", "state.subscriber", "state.cache"},
+    "changing it": {"state.verbs", "state.values"},
+    "a run's state": {"state.runtime"},
+    "all runs": {"state.history", "state"},
     "engine": {"runtime"},
     "agents": {"agent"},
     "tasks": {"task"},
@@ -46,7 +52,8 @@ def modules() -> dict[str, Path]:
 
 
 def floor(module: str) -> str:
-    room = module.split(".")[1]
+    parts = module.split(".")
+    room = ".".join(parts[1:3]) if parts[1] == "state" else parts[1]
     return next((name for name, rooms in FLOORS.items() if room in rooms), f"no floor ({room})")
 
 
@@ -58,16 +65,6 @@ class Imports(ast.NodeVisitor):
         self.loaded: set[str] = set()
         self.late: set[tuple[str, int]] = set()
         self.lazy: set[str] = set()
-
-    def visit_If(self, node: ast.If) -> None:
-        test = node.test
-        if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-            isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-        ):
-            for other in node.orelse:
-                self.visit(other)
-        else:
-            self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         self.inside += 1

@@ -1,0 +1,258 @@
+"""A running step, as the code inside it sees it: where child steps take addresses and are answered or executed.
+
+asked for ─► recorded, same question? ── yes ─► answer: no call, no cost, no side effect
+                 │ no
+                 └─► execute (execution.py): attempt ─► commit ─► emit
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Collection
+from typing import Any, TypeVar
+
+from crewlite import codec, durable, events, tracebacks
+from crewlite.durable import Call, Step
+from crewlite.errors import (
+    AnswerRefused,
+    CrewliteError,
+    JournalCorrupt,
+    NonDeterminism,
+    Suspended,
+    TaskDrifted,
+)
+from crewlite.events.base import BaseEvent
+from crewlite.runtime import replay
+from crewlite.runtime.execution import Execution
+from crewlite.runtime.failures import raised
+from crewlite.runtime.frame import Frame
+from crewlite.runtime.questions import Drifted
+from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
+from crewlite.runtime.slots import Slots
+from crewlite.state.format.outcome import Attempt, Outcome
+
+T = TypeVar("T")
+_SHOWN = 200  # characters of plain JSON that an error shows
+
+
+class StepScope(Frame):
+    """A frame whose code asks for steps."""
+
+    __slots__ = ()
+
+    def reserve_address(self, kind: str, name: str | None = None) -> str:
+        """The address of the next child step of this kind and name, in call order."""
+        return self.children.numbering.next(kind, name)
+
+    def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
+        """The address and the question of a step that is asked for now, and what it must not be begun behind."""
+        fingerprint, children = self._question(step), self.children
+        if step.address is not None:
+            address = step.address
+        elif self._in_order(step):
+            address = children.numbering.next(step.kind.name, step.name)
+        else:
+            address = children.numbering.beside(step.kind.name, step.name, fingerprint)
+        children.asked[address] = ""
+        children.unasked.discard(address)
+        self.run.unused.discard(address)
+        return address, fingerprint, None if step.kind.asks_person else children.suspended
+
+    def _in_order(self, step: Step[Any]) -> bool:
+        """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
+        if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
+            return True
+        return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
+
+    def addressed(self, step: Step[T]) -> Step[T]:
+        """The step with the address that it has when it is asked for next."""
+        return dataclasses.replace(step, address=self._asked(step)[0])
+
+    def step(self, step: Step[T]) -> Awaitable[T]:
+        """Ask for a step. The address is taken now; the work happens when awaited."""
+        return self._drive(step, *self._asked(step))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The run's."""
+        return self.run.journal.loop
+
+    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+        """Ask for a step and have it begin. The running step ends only when it has."""
+        address, fingerprint, behind = self._asked(step)
+        work = self._drive(step, address, fingerprint, behind, own_task=True)
+        return self.children.siblings().begin(work, address)
+
+    def mark_awaited(self, task: asyncio.Task[Any]) -> None:
+        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
+        if self.children.spawned:
+            self.children.spawned.mark_awaited(task)
+
+    def calls(self, kind: str, names: Collection[str]) -> list[Call]:
+        """The steps of this kind and one of these names that were begun anywhere in the run, unfinished ones last."""
+        record = self.run.record
+        begun = self.run.begun_calls.of(record, kind, names)
+        ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
+        found = [Call(at, record.value(at)) for _, at in ended]
+        return found + [Call(at) for at in begun if at not in record.outcomes]
+
+    def hears(self, event: type[BaseEvent]) -> bool:
+        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
+        return self.run.hears(event, self.inherited.settings)
+
+    async def _drive(
+        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
+    ) -> T:
+        """Answer a step from the record, or do it."""
+        if self.task is not None and not own_task and self.task is not asyncio.current_task():
+            return await self._beside(step, address, fingerprint, behind)
+        if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
+            raise self.run.journal.ended()
+        self.children.driven.add(address)
+        decision = self._decide(step, address, fingerprint)
+        if isinstance(decision, Reuse):
+            value = self._reused(step, decision)
+            await self._announce_reused(step, decision, fingerprint)
+            return value
+        if isinstance(decision, Reraise):
+            await self._announce_failed(step, decision.failure)
+            raise self._raised(step, decision.failure)
+        if behind:  # nothing is begun behind a question that waits
+            raise behind
+        if address in self.run.record.outcomes:
+            self.run.journal.again(address, step.kind.name)
+        slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
+        try:
+            await slots.take()
+            return await Execution(self, step, address, fingerprint, slots).run()
+        except Exception as error:
+            self.children.failed[address] = error
+            if not isinstance(error, durable.CONTROL_FLOW):
+                tracebacks.name_step(error, address)
+            tracebacks.shorten(error)
+            if isinstance(error, Suspended | AnswerRefused):
+                self.children.suspended = error
+            raise
+        finally:
+            slots.leave()
+
+    async def _beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+        """Drive a step that another task than this step's own awaits: this step ends only when that has."""
+        work = self._drive(step, address, fingerprint, behind, own_task=True)
+        part = self.children.siblings().begin(work, address)
+        try:
+            return await part
+        finally:
+            self.mark_awaited(part)
+
+    def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
+        """What becomes of a step that is asked for. Raises TaskDrifted and NonDeterminism."""
+        late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
+        question = Question(
+            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late
+        )
+        record, children = self.run.record, self.children
+        beside = self.run.inside.get(children.numbering.prefix, ())
+        decision = replay.decide(record, question, self.inherited.mode, children.unasked, beside)
+        if isinstance(decision, Refuse):
+            raise self._refusal(step, question, decision)
+        if isinstance(decision, replay.Run) and decision.diverges:
+            mode = dataclasses.replace(self.inherited.mode, diverged=True)
+            self.inherited = dataclasses.replace(self.inherited, mode=mode)
+        return decision
+
+    def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
+        """What to raise for a step that must not be begun."""
+        record, run_id = self.run.record, self.run.run_id
+        match refused.why:
+            case "drifted":
+                own = refused.addresses == (question.address,)
+                how = self._how_drifted(step, record.outcomes[question.address]) if own else ""
+                return TaskDrifted(run_id, refused.addresses[0], how)
+            case "other question":
+                came_to = self._shown(record.value(question.address))
+                found = self._shown(question.asked)
+                found += f", which {refused.addresses[0]} was asked" if refused.addresses else ""
+                expected = f"what {question.address} was asked, which came to {came_to}"
+                return NonDeterminism(run_id, question.address, expected, found)
+        return NonDeterminism(
+            run_id, self.address, ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
+        )
+
+    def _shown(self, data: Any) -> str:
+        text = self.mask(codec.dumps(data).decode())
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+    def _reused(self, step: Step[T], decision: Reuse) -> T:
+        """The recorded outcome of a step, as whoever asks is given it."""
+        outcome = decision.outcome
+        value = self.run.record.value(outcome.address)
+        self.children.record_child(outcome.address, outcome.digest, value, decision.drifted)
+        return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
+
+    def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
+        """The error that a step failed with before, noted as its failure here."""
+        error = self.children.failed[failure.address] = raised(step.title, failure)
+        tracebacks.name_step(error, failure.address)
+        return error
+
+    def _decoded(self, step: Step[T], address: str, value: Any) -> T:
+        """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
+        try:
+            return step.decode(value)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, CrewliteError):
+                raise
+            problem = f"the outcome of {address!r} is none of a {step.kind} ({type(error).__name__}: {error})"
+            raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
+
+    def _question(self, step: Step[Any]) -> str:
+        """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
+        if not step.chained:
+            return codec.digest([step.kind.name, step.question])
+        return codec.digest(
+            [
+                step.kind.name,
+                step.question,
+                self.fingerprint,
+                [digest for digest in self.children.asked.values() if digest],
+            ]
+        )
+
+    async def _announce_failed(self, step: Step[Any], failure: Attempt) -> None:
+        self.run.journal.warn(
+            f"{failure.address} has failed before, which was handled, and is not tried again "
+            f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
+        )
+        await self._announce_replay(step, failure.address, failed=True)
+
+    async def _announce_reused(self, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
+        recorded, before = decision.outcome, decision.outcome.means
+        changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
+        if recorded.fingerprint != fingerprint and not self.inherited.mode.strict_replay and recorded.address:
+            changed.insert(0, "question")
+            how = self._how_drifted(step, recorded)
+            self.run.journal.warn(
+                f"{recorded.address} is finished and kept, though what it asks has changed (on_drift='keep'): it {how}"
+            )
+        drifted = decision.drifted if recorded.address else self.run.drifted
+        if drifted and "question" not in changed:
+            changed.insert(0, "question")
+        addresses = tuple(filter(None, drifted))
+        await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
+
+    def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
+        """How what a step is asked now differs from what it answered."""
+        asked = {name: self.mask(text) for name, text in step.texts.items()}
+        return str(Drifted(recorded.address, recorded.question, asked))
+
+    async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
+        name = step.title
+        about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
+        more = {"address": address, "source_id": address, "source_name": name}
+        await self.announce(
+            step.voice.source,
+            lambda stamp: events.StepReplayedEvent(**(stamp | more), **about),
+            step.checkpoint_settings,
+        )
