@@ -19,11 +19,9 @@ pytestmark = [
 ]
 
 
-def run(
-    program: str, *arguments: object, environment: dict[str, str] | None = None, patience: float | None = 1500
-) -> tuple[int, dict]:
+def run(program: str, *arguments: object, patience: float | None = 1500) -> tuple[int, dict]:
     command = [sys.executable, str(HERE / program), *map(str, arguments)]
-    done = children.run(command, capture_output=True, text=True, timeout=patience, env=environment)
+    done = children.run(command, capture_output=True, text=True, timeout=patience)
     assert done.stdout, done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
