@@ -70,7 +70,7 @@ class _Commit:
     """A commit of the journal, and the checkpoint file that went with it."""
 
     def __init__(self, entry: Entry, store: Store) -> None:
-        self.entry, self.place = entry, entry.facts.get("place")
+        self.entry, self.place = entry, entry.commit.get("place")
         file = Path(store.ref(self.place)) if self.place else None
         self.document = file.read_bytes() if file and file.exists() else None
 

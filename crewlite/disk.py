@@ -73,7 +73,7 @@ def tell(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> No
         watcher(Operation(verb, str(path), data, offset))
 
 
-class Together:
+class SyncBatch:
     """Writes that are synced when the block ends without an error, all at once: a file system joins such requests.
 
     Until then their files stay locked. Of `append` and `make_directory`; what is written counts only after the block.
@@ -85,7 +85,7 @@ class Together:
         self._files: dict[Path, IO[bytes]] = {}
         self._directories: dict[Path, None] = {}
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> SyncBatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -114,16 +114,16 @@ class Together:
         self._directories[path] = None
 
 
-def make_directory(path: Path, *, mode: int = 0o700, together: Together | None = None) -> None:
+def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = None) -> None:
     """Make `path` and its parents, by default for the owner alone. An existing directory is left as it is."""
     if path.is_dir():
         return
-    make_directory(path.parent, mode=mode, together=together)
+    make_directory(path.parent, mode=mode, batch=batch)
     tell("mkdir", path)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=mode)
-    if together:
-        together.sync_directory(path.parent)
+    if batch:
+        batch.sync_directory(path.parent)
     else:
         _sync_directory(path.parent)
 
@@ -140,12 +140,12 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
     """`replace` for several files, each whole or not at all. What they have in common is synced once."""
     beside = [(path.with_name(f".{path.name}.{new_id()[-12:]}.tmp"), path, data) for path, data in files]
     try:
-        with Together() as together:
+        with SyncBatch() as batch:
             for temporary, _, data in beside:
-                file = together.make(temporary, mode)
+                file = batch.make(temporary, mode)
                 _write(file, temporary, data, 0)
                 if durable:
-                    together.sync(file, temporary)
+                    batch.sync(file, temporary)
         for temporary, path, _ in beside:  # closed by now: Windows renames no open file
             tell("rename", temporary, str(path).encode())
             os.replace(temporary, path)
@@ -163,7 +163,7 @@ def append(
     at: int,
     torn: Callable[[bytes], bool],
     mark: tuple[int, bytes] = (0, b""),
-    together: Together | None = None,
+    batch: SyncBatch | None = None,
 ) -> None:
     """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
 
@@ -172,11 +172,11 @@ def append(
     stand where it says: then the file is another one than the caller knows.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
-    if together is None:
-        with Together() as alone:
-            append(path, data, at=at, torn=torn, mark=mark, together=alone)
+    if batch is None:
+        with SyncBatch() as alone:
+            append(path, data, at=at, torn=torn, mark=mark, batch=alone)
         return
-    file = together.hold(path, flags)
+    file = batch.hold(path, flags)
     file.seek(mark[0])
     if file.read(len(mark[1])) != mark[1]:
         raise FileExistsError(f"{path} was rewritten")
@@ -191,9 +191,9 @@ def append(
         file.truncate(at)
     file.seek(at)
     _write(file, path, data, at)
-    together.sync(file, path)
+    batch.sync(file, path)
     if at == 0:
-        together.sync_directory(path.parent)
+        batch.sync_directory(path.parent)
 
 
 @contextlib.contextmanager
@@ -239,7 +239,7 @@ def touch(path: Path, at: float) -> None:
     os.utime(path, (at, at))
 
 
-def rename(path: Path, target: Path, *, together: Together | None = None) -> None:
+def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
     """Give `path`, whose content is synced, the name `target`. Raises FileExistsError if a directory has it."""
     tell("rename", path, str(target).encode())
     try:
@@ -248,8 +248,8 @@ def rename(path: Path, target: Path, *, together: Together | None = None) -> Non
         if error.errno == errno.ENOTEMPTY:  # what POSIX may say as well
             raise FileExistsError(f"{target} exists") from error
         raise
-    if together:
-        together.sync_directory(target.parent)
+    if batch:
+        batch.sync_directory(target.parent)
     else:
         _sync_directory(target.parent)
 

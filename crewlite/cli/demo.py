@@ -92,8 +92,8 @@ def demo(directory: str | None, kill_after: int, model: str) -> None:
     _head(console, "5. The brief.")
     _show(console, where / "brief.md")
     _head(console, "To do it by hand: press Ctrl-C anywhere, and run the same line again.")
-    by_hand = [*module[:4], "--run-id", "by-hand", *(() if model == "offline" else ("--model", model))]
-    console.print(printable(f"  {_by_hand(by_hand)}", console), markup=False, soft_wrap=True)
+    command = [*module[:4], "--run-id", "by-hand", *(() if model == "offline" else ("--model", model))]
+    console.print(printable(f"  {_command(command)}", console), markup=False, soft_wrap=True)
     sys.exit(0 if sound else 1)
 
 
@@ -119,7 +119,7 @@ def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _L
     elif not life.killed:
         raise Failed(
             f"the crew stopped by itself, with exit code {child.returncode}; what it said is above. "
-            f"What it recorded is kept; to go on with it: {_by_hand(module)}"
+            f"What it recorded is kept; to go on with it: {_command(module)}"
         )
     if life.killed:
         cut = ", ".join(sorted(life.begun - life.ran)) or "nothing"
@@ -127,7 +127,7 @@ def _live(console: Console, module: Sequence[str], kill_after: int | None) -> _L
     return life
 
 
-def _by_hand(module: Sequence[str]) -> str:
+def _command(module: Sequence[str]) -> str:
     """The line that runs the crew, to be copied."""
     return shell_line([sys.executable, *module])
 

@@ -36,10 +36,10 @@ class Failed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print `Error: <text>` on stderr."""
-        aside(f"Error: {self.message}", file)
+        notice(f"Error: {self.message}", file)
 
 
-def aside(text: str, file: IO[Any] | None = None) -> None:
+def notice(text: str, file: IO[Any] | None = None) -> None:
     """Say something on stderr. Whatever it holds is shown as text only."""
     console = rich.Console(stderr=file is None, file=file)
     click.echo(console_text.printable(text, console), file=file, err=file is None)

@@ -86,7 +86,7 @@ def fork(
     recorded before is shared and not paid again, except what --input, --edit or --rerun changes and what is made from
     that. The run itself stays as it is.
     """
-    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True, by_hand=True)
+    given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True, typed=True)
     only = "--preview" if preview else "--no-run" if no_run else None
     if preview and no_run:
         raise click.UsageError("--preview makes no branch, and --no-run makes only that; wanted one of the two")

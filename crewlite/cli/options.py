@@ -56,11 +56,11 @@ _ANSWER = "The answer to a question, or the result of a call in doubt."
 
 
 def pairs(
-    words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False, by_hand: bool = False
+    words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False, typed: bool = False
 ) -> dict[str, Any]:
     """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError.
 
-    `of` is how an error writes the first; `by_hand`, whether its text is to be read as what is wanted there.
+    `of` is how an error writes the first; `typed`, whether its text is to be read as what is wanted there.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -70,7 +70,7 @@ def pairs(
         if files and value.startswith("@"):
             value = _read(value[1:], option, word)
         if not name.endswith(":"):
-            found[name] = Typed(value) if by_hand else value
+            found[name] = Typed(value) if typed else value
             continue
         try:
             found[name[:-1]] = json.loads(value)

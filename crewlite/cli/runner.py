@@ -13,7 +13,7 @@ import click
 from crewlite import CheckpointConfig
 from crewlite.cli import questions, stream
 from crewlite.cli.error_text import said, without_advice
-from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, aside
+from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, notice
 from crewlite.cli.interrupts import ended_by_signals
 from crewlite.cli.kinds import Definition
 from crewlite.cli.options import RunOptions
@@ -98,7 +98,7 @@ class Runner:
             raise _Stopped(error) from error
         durability, usage = self.progress.durability, self.progress.usage
         if durability == "degraded":
-            aside("Warning: not everything of this run could be saved.")
+            notice("Warning: not everything of this run could be saved.")
         about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
         if isinstance(definition, FlowFunction):
             self.output.value(result, **about)
@@ -108,7 +108,7 @@ class Runner:
     def say(self, text: str) -> None:
         """Tell people something beside the answer."""
         if not self.options.as_json:
-            aside(text)
+            notice(text)
 
     def _look_ahead(self, definition: Definition, source: CheckpointConfig | None, target: str | None) -> None:
         """See whether and how the run can be gone on with, should it be cut."""
@@ -207,7 +207,7 @@ class Asks(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the lines on stderr."""
         for line in self.lines:
-            aside(line, file)
+            notice(line, file)
 
 
 class Misses(Failed):

@@ -29,7 +29,7 @@ class BaseEvent(BaseModel):
     branch: str | None = None
     """The branch of that run."""
     seq: int | None = None
-    """The commit this fact is part of; None for a start, which rides with the next commit."""
+    """The commit this fact is part of; None for a start, which is recorded with the next commit."""
     address: str | None = None
     """The step it is about; "" is the crew or lone agent itself."""
     parent_event_id: str | None = None

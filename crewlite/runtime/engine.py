@@ -49,8 +49,8 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import gone
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
-from crewlite.state.verbs.acquire import claimed, taken, taken_new
-from crewlite.state.verbs.bring import brought
+from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
+from crewlite.state.verbs.copy_run import copy_if_elsewhere
 
 progress_lines = lazy("crewlite.console.progress")  # a subscriber on the roof, which verbose runs alone attach
 
@@ -183,22 +183,22 @@ async def _take_up(
     """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
 
     def wanted() -> Located:
-        located = found or brought(branch_for(root, request, config), request.from_checkpoint)
+        located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
         request.progress.location = located.location  # also for who is refused
         return located
 
     if found or request.run_id or config.restore_from:
-        target, lane, record = await taken(wanted)
+        target, queue, record = await acquire_branch(wanted)
     else:
-        target, lane, record = await taken_new(branch_for(root, request, config))
-    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, lane)
+        target, queue, record = await acquire_new_branch(branch_for(root, request, config))
+    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
     try:
         if found and (not record.seq or record.finished):
             raise _Over
         if record.seq:
             return await _resume(root, request, config, journal, target)
         if config.restore_from:  # it was deleted since it was found
-            raise gone(lane.store, f"{target.run_id}/{target.branch}", "branch")
+            raise gone(queue.store, f"{target.run_id}/{target.branch}", "branch")
         return await _begin(root, request, journal, config)
     except BaseException:
         await journal.aclose()
@@ -219,7 +219,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     }
     in_doubt(journal.record, request.answers or ())
     answers = told(journal, request, changed=True)
-    await claimed(journal, {"run": first, **answers})
+    await store_claim(journal, {"run": first, **answers})
     request.progress.tell(journal)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
@@ -248,8 +248,8 @@ async def _resume(
         else:
             check_newest(root, record, target)
             if superseded:
-                journal.again("", root.kind)
-            await claimed(journal, others | answers | definition_now(root, journal))
+                journal.invalidate("", root.kind)
+            await store_claim(journal, others | answers | definition_now(root, journal))
         request.progress.tell(journal)
     run = Run(
         journal,

@@ -174,7 +174,7 @@ class Execution(Generic[T]):
         moment = None
         if setting := run.subscriber.wants(event.type, self.settings):
             moment = await run.save(run.place(event, setting, run.journal.next_seq))
-        run.journal.ride(event)
+        run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment)
         self.started = event.event_id
 
@@ -264,14 +264,14 @@ class Execution(Generic[T]):
                 raise error  # with its own cause
             raise shown from None
 
-    async def _commit(self, facts: CommitParts, event: BaseEvent | None) -> None:
+    async def _commit(self, parts: CommitParts, event: BaseEvent | None) -> None:
         """One commit, with the event that tells of it and the checkpoint that it may name; then emit."""
         run = self.outer.run
         if event is not None:
-            run.journal.ride(event)
+            run.journal.buffer_event(event)
             if setting := run.subscriber.wants(event.type, self.settings):
-                facts |= run.place(event, setting, run.journal.next_seq)
-        moment = await run.save(facts, now=any(effect == "once" for _, effect in facts.get("intents", ())))
+                parts |= run.place(event, setting, run.journal.next_seq)
+        moment = await run.save(parts, now=any(effect == "once" for _, effect in parts.get("intents", ())))
         if event is not None:
             run.emit(self.step.voice.source, event, moment)
 

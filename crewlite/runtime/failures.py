@@ -48,20 +48,20 @@ class Failure(Protocol):
 
 def written(error: BaseException) -> RaisedError:
     """What it takes to raise an error again, as far as it can be written down."""
-    facts: RaisedError = {"cls": codec.class_name(type(error))}
+    raised: RaisedError = {"cls": codec.class_name(type(error))}
     with contextlib.suppress(NotCodable):
-        facts["args"] = codec.encode(list(_arguments(error)))
-        facts["fields"] = codec.encode(vars(error))
-    return facts
+        raised["args"] = codec.encode(list(_arguments(error)))
+        raised["fields"] = codec.encode(vars(error))
+    return raised
 
 
 def raised(step: str, failure: Failure) -> Exception:
     """The error that a step failed with."""
-    facts = failure.raised
-    cls = _loaded(facts["cls"]) if facts and "fields" in facts else None
-    if facts is None or cls is None:
+    raised = failure.raised
+    cls = _loaded(raised["cls"]) if raised and "fields" in raised else None
+    if raised is None or cls is None:
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
-    args, fields = codec.decode(facts["args"]), codec.decode(facts["fields"])
+    args, fields = codec.decode(raised["args"]), codec.decode(raised["fields"])
     try:
         error: Exception = cls.__new__(cls, *args)
         _builtin(cls).__init__(error, *args)  # and not its own, which may want something else

@@ -12,7 +12,7 @@ from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.reading.locate import Located, locate
-from crewlite.state.verbs.bring import brought
+from crewlite.state.verbs.copy_run import copy_if_elsewhere
 from crewlite.state.verbs.fork import Changes, fork, tried
 
 D = TypeVar("D", bound=Runnable[Any])
@@ -37,7 +37,7 @@ def forked(
     own = _config_of(definition)
     found, changed = _found(definition, own, given), _changes(definition, edits, rerun, inputs)
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
-    found = brought(found, given)
+    found = copy_if_elsewhere(found, given)
     made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
     at = _there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)

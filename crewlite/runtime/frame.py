@@ -98,16 +98,16 @@ class Frame(Scope):
         return self.run.journal.secrets.mask(text)
 
     async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Setting, ...] = ()) -> str:
-        """Say something that is no step's outcome. It rides with the next commit, unless it names a checkpoint."""
+        """Announce what is no step's outcome. The next commit records it, unless it names a checkpoint."""
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
         if setting := run.subscriber.wants(event.type, (*says, *self.inherited.settings), fleeting=event.fleeting):
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
-            run.journal.ride(event)
+            run.journal.buffer_event(event)
             moment = await run.save(run.place(event, setting, seq))
         else:
-            run.journal.ride(event)
+            run.journal.buffer_event(event)
             moment = None
         run.emit(source, event, moment)
         return event.event_id

@@ -222,16 +222,16 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
 async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
     """The answer that was given, or is given now. Raises Suspended if it has to be waited for."""
     run, address = frame.run, frame.address
-    facts = run.record.asked.get(address)
-    if facts is None or facts.get("digest") != asked.digest:  # another question has been asked here before
-        facts = await _put(frame, asked, schema, name)
-    if told := run.record.answer_to(facts):
+    recorded = run.record.asked.get(address)
+    if recorded is None or recorded.get("digest") != asked.digest:  # another question has been asked here before
+        recorded = await _put(frame, asked, schema, name)
+    if told := run.record.answer_to(recorded):
         try:
             return asked.read(said(told, schema), address)
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise
-    left = _left(facts)
+    left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE
     if terminal():
@@ -253,19 +253,19 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
     """Record the question; say that it is asked, unless it was answered ahead."""
     at, ahead = now(), frame.run.record.answers.get(frame.address)
-    facts: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
-    facts["digest"] = asked.digest
+    recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
+    recorded["digest"] = asked.digest
     schema = frame.run.journal.secrets.mask_data(schema)
-    facts |= {"schema": schema} if schema else {}
-    facts |= {"name": name} if name else {}
-    facts |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
+    recorded |= {"schema": schema} if schema else {}
+    recorded |= {"name": name} if name else {}
+    recorded |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
     if not (ahead and ahead.get("ahead")):
         await frame.announce(
             ask,
-            lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=facts["question"], options=schema),
+            lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=recorded["question"], options=schema),
         )
-    await frame.run.journal.save({"asked": [facts]}, now=True)
-    return facts
+    await frame.run.journal.save({"asked": [recorded]}, now=True)
+    return recorded
 
 
 def tell_unasked(run: Run) -> None:
@@ -282,8 +282,8 @@ def tell_unasked(run: Run) -> None:
         )
 
 
-def _left(facts: AskedQuestion) -> float | None:
-    until = facts.get("until")
+def _left(recorded: AskedQuestion) -> float | None:
+    until = recorded.get("until")
     return (datetime.fromisoformat(until) - now()).total_seconds() if until else None
 
 

@@ -89,7 +89,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     """The work of a run. It is cut where somebody else has the branch, or has stopped the run; then that is raised."""
     doing = asyncio.ensure_future(work)
     doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be left behind
-    either: tuple[asyncio.Future[Any], ...] = (doing, journal.lost)
+    either: tuple[asyncio.Future[Any], ...] = (doing, journal.fenced)
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -98,7 +98,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     if not doing.done():
         doing.cancel()
         await asyncio.wait({doing}, timeout=_TO_STOP)
-        raise journal.lost.result()
+        raise journal.fenced.result()
     return await doing
 
 

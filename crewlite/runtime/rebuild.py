@@ -23,7 +23,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.reading.locate import Located, locate
-from crewlite.state.verbs.bring import is_elsewhere
+from crewlite.state.verbs.copy_run import is_elsewhere
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
 
@@ -86,7 +86,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     place = f"@{located.place}" if located.place else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{place}"}
     store = {"location": located.location, "provider": located.provider}
-    there = {} if is_elsewhere(located, source) else pinned | store  # else it is brought there by the kickoff
+    there = {} if is_elsewhere(located, source) else pinned | store  # else the kickoff copies it there
     return Found(where, definition, config.model_copy(update=there))
 
 

@@ -57,9 +57,9 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
     try:
         coded = encode(dict(inputs), "inputs")
     except NotCodable as error:
-        if journal.lane:
+        if journal.queue:
             raise
-        journal.warn(f"a checkpoint by hand will not hold the inputs: {error}")
+        journal.warn(f"a manual checkpoint will not hold the inputs: {error}")
         return dict(inputs), {}
     known = journal.secrets.mask_data(coded)
     if known == coded:

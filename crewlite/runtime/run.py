@@ -21,7 +21,7 @@ from crewlite.state.format.addresses import leaf
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.runtime import Moment, RuntimeState
+from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
 
 
@@ -109,19 +109,19 @@ class Run:
     @property
     def recorded(self) -> bool:
         """Whether it has a store."""
-        return self.journal.lane is not None
+        return self.journal.queue is not None
 
     @property
     def durability(self) -> Durability:
         """How much of this run can be relied upon to be on disk."""
         if self.journal.degraded:
             return "degraded"
-        if self.journal.lane is None:
+        if self.journal.queue is None:
             return "off"
         return "async" if self.journal.durability == "async" else "sync"
 
     def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
-        """The facts that name a checkpoint for `event` at `seq`."""
+        """The commit parts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
@@ -129,16 +129,16 @@ class Run:
         kind = event.model_fields["type"].default
         return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 
-    def emit(self, source: object, event: BaseEvent, moment: Moment | None = None) -> None:
+    def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None) -> None:
         """Let the bus hear of an event, and handlers have the run as it was at that moment; without one, as it is."""
         if event_bus.hears(type(event)):
             event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or "", moment))
 
-    async def save(self, facts: CommitParts, *, now: bool = False) -> Moment:
+    async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
         """Commit: see `Journal.save`. Returns the run as this commit left it, though others came while it waited."""
-        sealed = list[Moment]()
-        await self.journal.save(facts, now=now, sealed=lambda: sealed.append(Moment.of(self.record)))
-        return sealed[0] if sealed else Moment.of(self.record)  # one that could not be recorded is announced
+        sealed = list[CommitView]()
+        await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
+        return sealed[0] if sealed else CommitView.of(self.record)  # one that could not be recorded is announced
 
     def idempotency_key(self, address: str) -> str:
         """The same for every try of a step, another for every other step, run and branch, and after a rewind."""

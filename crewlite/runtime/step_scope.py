@@ -121,7 +121,7 @@ class StepScope(Frame):
         if behind:  # nothing is begun behind a question that waits
             raise behind
         if address in self.run.record.outcomes:
-            self.run.journal.again(address, step.kind.name)
+            self.run.journal.invalidate(address, step.kind.name)
         slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
         try:
             await slots.take()

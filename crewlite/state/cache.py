@@ -43,17 +43,17 @@ class Cache:
         """What was kept of a step, if it is sound, of its age, and comes back as what it was. On the run's loop."""
         if self._journal.record.run.get("base"):
             return None  # what runs on a fork is meant to run
-        lane = self._journal.lane
-        if lane is None:
+        queue = self._journal.queue
+        if queue is None:
             self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
             return None
-        if (results := results_of(lane.store)) is None:
-            lacking = f"{type(lane.store).__name__} has no `results`, a ResultCache"
+        if (results := results_of(queue.store)) is None:
+            lacking = f"{type(queue.store).__name__} has no `results`, a ResultCache"
             self._warn(f"cache=: the store of this run keeps no results for other runs, so none is reused: {lacking}")
             return None
         key, age = kept
         try:
-            data = await asyncio.wrap_future(lane.ask(lambda _: results.recall(key)))
+            data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
             self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_said(error)}")
@@ -61,14 +61,14 @@ class Cache:
 
     def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
         """Keep what a step came to, as its caller has it. Nobody waits for it."""
-        lane, key = self._journal.lane, kept.key
-        results = results_of(lane.store) if lane else None
-        if lane is None or results is None:
+        queue, key = self._journal.queue, kept.key
+        results = results_of(queue.store) if queue else None
+        if queue is None or results is None:
             return
         origin = f"{self._journal.run_id}/{self._journal.branch}@{address}"
         try:
             data = _sealed(key, step.name, step.encode(value), origin)
-            lane.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
+            queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
         except Exception as error:  # noqa: BLE001 - the outcome is recorded, whatever becomes of this copy
             self._not_kept(error)
 

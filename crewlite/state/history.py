@@ -368,7 +368,7 @@ class History:
             raise StoreError(self._location, problem) from error
 
     def close(self) -> None:
-        """Let go of the location."""
+        """Release the location."""
         self._store.close()
 
     def __enter__(self) -> History:

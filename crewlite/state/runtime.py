@@ -12,7 +12,7 @@ from crewlite import background
 from crewlite.codec import decode
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import SNAPSHOT, Record
-from crewlite.state.journal import manual as by_hand
+from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider
@@ -25,17 +25,17 @@ from crewlite.usage import Usage
 class RuntimeState(Bag):
     """The run at the moment of one event, and its values as they are now.
 
-    The values are a mapping: `state["step"] = 1`. What is set, changed inside or deleted rides with the next commit of
-    the run. They are plain data, and whatever else can be recorded; classes of yours come back as such in programs that
-    have set one, or registered it.
+    The values are a mapping: `state["step"] = 1`. The next commit of the run records what is set, changed
+    inside or deleted. They are plain data, and whatever else can be recorded; classes of yours come back as such in
+    programs that have set one, or registered it.
     """
 
     __slots__ = ("_then", "_trigger")
 
-    def __init__(self, journal: Journal, trigger: str, address: str, moment: Moment | None = None) -> None:
+    def __init__(self, journal: Journal, trigger: str, address: str, moment: CommitView | None = None) -> None:
         super().__init__(journal, address)
         self._trigger = trigger
-        self._then: Moment | None = moment or Moment.of(journal.record)
+        self._then: CommitView | None = moment or CommitView.of(journal.record)
         """The moment it is bound to, however late it is used; None for a state that was opened, whose moment is now."""
 
     @classmethod
@@ -106,9 +106,9 @@ class RuntimeState(Bag):
         path (JSON) or `database#id`. Raises StoreError if it cannot be saved.
         """
         started = time.perf_counter()
-        at = None if location is None else by_hand.opened_at(os.fspath(location), provider)
-        named = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), at).result()
-        return self._journal.completed(named.facts, started, named.lane)
+        at = None if location is None else manual.opened_at(os.fspath(location), provider)
+        named = manual.name_place(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
+        return self._journal.completed(named.parts, started, named.queue)
 
     async def acheckpoint(
         self,
@@ -123,10 +123,10 @@ class RuntimeState(Bag):
         at = None
         if location is not None:
             place = os.fspath(location)
-            at = await background.acquire(lambda: by_hand.opened_at(place, provider), Writer.release)
-        naming = by_hand.name_place(self._journal, lambda: self._facts(label, metadata), at)
+            at = await background.acquire(lambda: manual.opened_at(place, provider), Writer.release)
+        naming = manual.name_place(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
         named = await asyncio.wrap_future(naming)
-        return self._journal.completed(named.facts, started, named.lane)
+        return self._journal.completed(named.parts, started, named.queue)
 
     def flush(self) -> int:
         """Wait until all that the run has committed is on disk, also with durability="async".
@@ -134,14 +134,14 @@ class RuntimeState(Bag):
         Returns the number of the last commit that is. Raises StoreError if something still cannot be saved, or the run
         has ended, or has no store.
         """
-        return by_hand.flush(self._journal).result()
+        return manual.flush(self._journal).result()
 
     async def aflush(self) -> int:
         """`flush`, for async handlers."""
-        return await asyncio.wrap_future(by_hand.flush(self._journal))
+        return await asyncio.wrap_future(manual.flush(self._journal))
 
     def close(self) -> None:
-        """Let go of a state that was opened; it may be called twice. A run lets go of its own."""
+        """Release a state that was opened; it may be called twice. A run releases its own."""
         if self._then is None and not self._journal.closed:
             wait_for("close", lambda: self._journal.aclose(last_values=False))
 
@@ -168,7 +168,7 @@ class RuntimeState(Bag):
         state._then = None
         return state
 
-    def _facts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
+    def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """A place at the moment of this state."""
         if self._then is None:
             return self._snapshot(label, metadata)
@@ -178,7 +178,7 @@ class RuntimeState(Bag):
         return {"place": new_place(self._journal.record, seq, self._trigger, self._address, **named)}
 
 
-class Moment(NamedTuple):
+class CommitView(NamedTuple):
     """A run as one of its commits left it."""
 
     seq: int
@@ -187,6 +187,6 @@ class Moment(NamedTuple):
     finished: int
 
     @classmethod
-    def of(cls, record: Record) -> Moment:
+    def of(cls, record: Record) -> CommitView:
         """The run as its newest commit left it."""
         return cls(record.seq, record.sum, record.usage, len(record.tasks))

@@ -50,12 +50,12 @@ class CheckpointSubscriber:
         seq: int,
         bases: frozenset[str] = frozenset(),
     ) -> CommitParts:
-        """The facts that name a place for `event` at `seq`, and drop what is beyond `max_checkpoints`.
+        """The commit parts that name a checkpoint for `event` at `seq`, and drop what is beyond `max_checkpoints`.
 
         `bases` are places that forks stand on, which are kept.
         """
         place = new_place(record, seq, event.type, event.address or "", about=_about(event, record))
-        facts: CommitParts = {"place": place}
+        parts: CommitParts = {"place": place}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
             own = [
@@ -64,8 +64,8 @@ class CheckpointSubscriber:
                 if not place.get("label") and place["id"] not in record.inherited and place["id"] not in bases
             ]
             if beyond := own[: max(0, len(own) + 1 - limit)]:
-                facts |= {"drops": [(place["id"], place["parent"]) for place in beyond], "keep": limit}
-        return facts
+                parts |= {"drops": [(place["id"], place["parent"]) for place in beyond], "keep": limit}
+        return parts
 
 
 def new_place(
@@ -79,7 +79,7 @@ def new_place(
     label: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> CheckpointRecord:
-    """The facts of a place at `seq`; its parent is the newest place at or before it, or what a snapshot goes back to.
+    """A checkpoint at `seq`; its parent is the newest one at or before it, or what a snapshot goes back to.
 
     `total` is the sum of that entry, for a place named after it was sealed.
     """

@@ -71,18 +71,18 @@ class Branch:
         self.entries: list[Entry] = []
         self._committed = 0
 
-    def add(self, count: int = 1, **facts: Any) -> Branch:
+    def add(self, count: int = 1, **parts: Any) -> Branch:
         """The next entries: the first begins the run, the others record a step."""
         for _ in range(count):
             number = len(self.entries)
             seq = self._before + number + 1
             own: CommitParts = {"steps": [_step(seq)]} if number else self._beginning()
-            whole: Any = {"schema": SCHEMA, "seq": seq, "at": now().isoformat(), **own, **facts}
+            whole: Any = {"schema": SCHEMA, "seq": seq, "at": now().isoformat(), **own, **parts}
             self.entries.append(seal(whole, after=self._sum(number)))
         return self
 
     def place(self, *, drops: Sequence[str] = ()) -> CheckpointRecord:
-        """An entry that names a place, and takes others away. Returns the facts of the place."""
+        """An entry that names a place, and takes others away. Returns the record of the checkpoint."""
         more: CommitParts = {"drops": [(gone, None) for gone in drops]} if drops else {}
         place: CheckpointRecord = {
             "id": new_id(),

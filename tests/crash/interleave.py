@@ -171,7 +171,7 @@ class Explorer:
                 if act == "the run ends":
                     run.ended.wait(PATIENT)
                 elif holds[1].wait(PATIENT):
-                    states[-1].flush()  # its journal is folded by then
+                    states[-1].flush()  # its journal is compacted by then
 
             site = dataclasses.replace(self._site(world), hold=hold)
             keep = event_bus.on(TaskStartedEvent, lambda source, event, state: states.append(state))

@@ -75,7 +75,7 @@ def _without_intents(save: Any) -> Any:
 
 
 def _one_by_one(rename: Any) -> Any:
-    def renamed(path: Path, target: Path, *, together: Any = None) -> None:
+    def renamed(path: Path, target: Path, *, batch: Any = None) -> None:
         disk.make_directory(target)
         for file in sorted(path.rglob("*.jsonl")):
             disk.make_directory((target / file.relative_to(path)).parent)

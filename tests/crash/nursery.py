@@ -4,7 +4,7 @@ Run as a program, so that it can fork before any thread exists. It prints one li
 promise was broken: {"trials": 212, "kills": 230, "violations": [...]}.
 
 `--mode` changes the crew: `async` saves behind the run's back, and its tool may be called but once; `fold` has so many
-steps and so few checkpoints that its journal is folded; `fork` forks the dead run at any of its places, and drives both;
+steps and so few checkpoints that its journal is compacted; `fork` forks the dead run at any of its places, and drives both;
 `big` has an answer of 10 MB.
 """
 

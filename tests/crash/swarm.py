@@ -297,7 +297,7 @@ class Swarm:
             if status := worker.wait():
                 self.violations.append(f"process {number} ended with {status}")
             said = (self.yard.directory / f"stderr{number}").read_text()
-            for word in ("Traceback", "locked", "gave no sign", "could not be tidied", "Left out of the list"):
+            for word in ("Traceback", "locked", "gave no sign", "could not be compacted", "Left out of the list"):
                 self.violations += [f"process {number} said: {line}" for line in said.splitlines() if word in line][:3]
 
 

@@ -150,7 +150,7 @@ class AcceptingStore:
         held = {info.branch: self.read(run_id, info.branch) for info in reversed(self.branches(run_id))}
         self.remove(run_id, {name: (found[-1].seq, found[-1].sum) for name, found in held.items()})
         for name, found in (held | {branch: entries}).items():
-            base = found[0].facts["run"].get("base")
+            base = found[0].commit["run"].get("base")
             after = (base["seq"], base["sum"]) if base else (0, "")
             self.append([Commit(run_id, name, *after, tuple(found))])
 
@@ -174,10 +174,10 @@ def test_a_store_that_rewrites_a_journal_which_has_moved_on_is_found(act):
 class Hasty(Journal):
     """A journal that announces a checkpoint between numbering and sealing it."""
 
-    def commit(self, facts, done, loop=None, sealed=None):
-        if self.writer and facts.get("place"):
-            self.say(CheckpointStartedEvent, **naming(facts["place"]))
-        return super().commit(facts, done, loop, sealed)
+    def commit(self, parts, done, loop=None, sealed=None):
+        if self.writer and parts.get("place"):
+            self.say(CheckpointStartedEvent, **naming(parts["place"]))
+        return super().commit(parts, done, loop, sealed)
 
 
 @pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)

@@ -21,7 +21,7 @@ from crewlite.state.providers.json import JsonStore
 from crewlite.testing import ScriptedLLM
 
 Facts = dict[str, Any]
-LONG = 26  # tasks of the run that is resumed: more than 64 commits, so that its journal is folded
+LONG = 26  # tasks of the run that is resumed: more than 64 commits, so that its journal is compacted
 
 
 class Stop(Exception):
@@ -164,7 +164,7 @@ class Act:
 def between(old: Facts | None, now: Facts | None, new: Facts | None) -> bool:
     """Whether a branch is the old or the new one, or the new one with some inner detail that is to go yet.
 
-    Detail is shared with forks, so a fork loses some when what it stands on is folded.
+    Detail is shared with forks, so a fork loses some when what it stands on is compacted.
     """
     if now in (old, new):
         return True

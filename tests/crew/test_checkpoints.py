@@ -256,7 +256,7 @@ class HeldUp:
         class Store:
             def append(self, commits):
                 entries = [entry for commit in commits for entry in commit.entries]
-                if any(step["address"] == "task:t0" for entry in entries for step in entry.facts.get("steps", ())):
+                if any(step["address"] == "task:t0" for entry in entries for step in entry.commit.get("steps", ())):
                     provider.held.set()
                     assert provider.go.wait(30)
                 store.append(commits)

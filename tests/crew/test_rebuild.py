@@ -408,10 +408,10 @@ class TamperedStore:
         return [self._with(entry) for entry in self._inner.read(*args)]
 
     def _with(self, entry):
-        if "run" not in entry.facts:
+        if "run" not in entry.commit:
             return entry
         return dataclasses.replace(
-            entry, facts={**entry.facts, "run": {**entry.facts["run"], "definition": self._definition}}
+            entry, commit={**entry.commit, "run": {**entry.commit["run"], "definition": self._definition}}
         )
 
 

@@ -77,7 +77,7 @@ def test_lines_of_steps_that_are_cut_after_any_commit_end_the_same_whichever_is_
     runs, entries = world.runs, whole.open("x").read(RUN, "main")
     assert set(runs.values()) <= {1}
     for at in range(1, len(entries)):
-        recorded = {step["address"] for entry in entries[:at] for step in entry.facts.get("steps", ())}
+        recorded = {step["address"] for entry in entries[:at] for step in entry.commit.get("steps", ())}
         provider = InMemoryProvider()
         provider.open("x").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
         world = World(seeds[1] + at)

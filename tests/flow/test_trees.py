@@ -43,7 +43,7 @@ def cut(entries, at):
 
 def on_record(entries):
     """The steps that have an outcome, and how often each failed."""
-    steps = [step for entry in entries for step in entry.facts.get("steps", ())]
+    steps = [step for entry in entries for step in entry.commit.get("steps", ())]
     return {step["address"] for step in steps if "value" in step}, Counter(s["address"] for s in steps if "error" in s)
 
 

@@ -109,7 +109,7 @@ def store(provider: JsonProvider | SqliteProvider, location: Path, made: dict[st
     opened = provider.open(str(location))
     for run_id, journals in made.items():
         for branch, entries in journals.items():
-            base = entries[0].facts["run"].get("base") or {"seq": 0, "sum": ""}
+            base = entries[0].commit["run"].get("base") or {"seq": 0, "sum": ""}
             opened.append([Commit(run_id, branch, base["seq"], base["sum"], tuple(entries))])
     opened.close()
     _age(location)
@@ -180,10 +180,10 @@ def _anonymous(journals: Journals) -> Journals:
     for branch, entries in journals.items():
         made[branch] = []
         for entry in entries:
-            facts = _cleaned(json.loads(entry.body), sums)
-            base = (facts.get("run") or {}).get("base")
+            commit = _cleaned(json.loads(entry.body), sums)
+            base = (commit.get("run") or {}).get("base")
             after = made[branch][-1].sum if made[branch] else base["sum"] if base else ""
-            made[branch].append(seal(facts, after=after))
+            made[branch].append(seal(commit, after=after))
             sums[entry.sum] = made[branch][-1].sum
     return made
 

@@ -95,10 +95,10 @@ def record_of(config):
         store.close()
 
 
-def add(config, **facts):
+def add(config, **parts):
     """One more commit of run `r`, as another process would make it."""
     store, record = store_of(config), record_of(config)
-    entry = seal({"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), **facts}, after=record.sum)
+    entry = seal({"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat(), **parts}, after=record.sum)
     store.append([Commit("r", "main", record.seq, record.sum, (entry,))])
     store.close()
 
@@ -347,8 +347,8 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     store, record = store_of(config), record_of(config)
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
-    lane = writer.enter("r", "main")
-    lane.seq, lane.sum, lane.held = record.seq, record.sum, True
+    queue = writer.enter("r", "main")
+    queue.seq, queue.sum, queue.held = record.seq, record.sum, True
     went_on = threading.Event()
     idle = writer.enter("other", "main")
 
@@ -374,13 +374,13 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     store, record = store_of(on_disk), record_of(on_disk)
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
-    lane = writer.enter("r", "main")
-    lane.seq, lane.sum, lane.held = record.seq, record.sum, True
+    queue = writer.enter("r", "main")
+    queue.seq, queue.sum, queue.held = record.seq, record.sum, True
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, 1000.0)
     children.until(lambda: "r/main gave no sign of life" in caplog.text)
     settled = threading.Event()
-    lane.put((), lambda error: settled.set())
+    queue.put((), lambda error: settled.set())
     assert settled.wait(20)
     writer.release().result()
     assert store_of(on_disk).touched("r", "main") == 1000.0
@@ -401,7 +401,7 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
     heard = store.touched("s", "main")
     children.until(lambda: store.touched("s", "main") > heard)  # the writer has looked after its branches
     writer.release().result()
-    assert (store.touched("r", "main"), read.lost, caplog.text) == (1000.0, False, "")
+    assert (store.touched("r", "main"), read.fenced, caplog.text) == (1000.0, False, "")
 
 
 def test_a_run_that_was_cancelled_and_deleted_by_another_process_asks_no_more(on_disk, tmp_path):
@@ -468,6 +468,6 @@ def test_an_agent_of_its_own_holds_its_run_too(on_disk):
     agent = Agent(role="Clerk", goal="answer", llm=ScriptedLLM(["x"]), checkpoint=on_disk())
     agent.kickoff("hello", run_id="r")
     assert record_of(on_disk).claim is None
-    claimed = [entry.facts["claim"] for entry in whole(store_of(on_disk), "r", "main") if "claim" in entry.facts]
+    claimed = [entry.commit["claim"] for entry in whole(store_of(on_disk), "r", "main") if "claim" in entry.commit]
     assert [found["pid"] for found in claimed] == [os.getpid()]
     assert isinstance(Crew(tasks=[Task(description="d", expected_output="x", agent=agent)]), Crew)

@@ -1,4 +1,4 @@
-"""A checkpoint named by hand of a moment that a compaction has folded since: refused, and the run stays readable."""
+"""A checkpoint named by hand of a moment that a compaction has compacted since: refused, and the run stays readable."""
 
 from __future__ import annotations
 

@@ -32,16 +32,16 @@ def asked(act):
 
 def test_whatever_is_put_to_a_writer_that_has_ended_is_refused(config):
     writer = open_writer(config().provider, config().location)
-    lane = writer.enter("r", "main")
+    queue = writer.enter("r", "main")
     late = [Future(), Future()]
-    over = lane.leave()
-    lane.put((), late[0].set_result)
+    over = queue.leave()
+    queue.put((), late[0].set_result)
     over.result(10)
-    lane.put((), late[1].set_result)
+    queue.put((), late[1].set_result)
     errors = [each.result(10) for each in late]
     assert isinstance(errors[1], StoreError)
     with pytest.raises(StoreError, match="nothing more"):
-        lane.ask(lambda store: 1).result(10)
+        queue.ask(lambda store: 1).result(10)
 
 
 VERBS = {

@@ -21,14 +21,14 @@ from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Branch
 
 
-def read_back(facts):
-    """What a reader makes of facts that were sealed as they should be."""
-    entry = seal(facts, after="")
+def read_back(commit):
+    """What a reader makes of a commit that was sealed as it should be."""
+    entry = seal(commit, after="")
     return unseal(entry.body, entry.seal, after="", where="here")
 
 
 def beginning(**more):
-    return {**Branch().add().entries[0].facts, **more}
+    return {**Branch().add().entries[0].commit, **more}
 
 
 def step(**more):
@@ -36,7 +36,7 @@ def step(**more):
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "commit",
     [
         beginning(seq="1"),
         beginning(seq=True),
@@ -55,21 +55,21 @@ def step(**more):
         beginning(folded={"first": 3, "sum": "0" * 32}),
         beginning(place={"id": "../../x", "seq": 1}),
     ],
-    ids=lambda facts: None,
+    ids=lambda commit: None,
 )
-def test_facts_that_no_crewlite_wrote_are_not_read_however_well_they_are_sealed(facts):
+def test_commits_that_no_crewlite_wrote_are_not_read_however_well_they_are_sealed(commit):
     with pytest.raises(Unsound, match="no crewlite wrote this"):
-        read_back(facts)
+        read_back(commit)
 
 
 def test_what_a_later_release_of_the_same_schema_adds_is_kept():
-    facts = beginning(more={"to": "come"}, steps=[step(more=1)])
-    assert read_back(facts).facts == facts
+    commit = beginning(more={"to": "come"}, steps=[step(more=1)])
+    assert read_back(commit).commit == commit
 
 
 def test_a_newer_schema_is_newer_whatever_it_looks_like():
-    for facts in ({"schema": SCHEMA + 1}, {"schema": SCHEMA + 1, "seq": None, "run": 5}):
-        sealed = seal({"seq": 1, **facts}, after="")
+    for commit in ({"schema": SCHEMA + 1}, {"schema": SCHEMA + 1, "seq": None, "run": 5}):
+        sealed = seal({"seq": 1, **commit}, after="")
         with pytest.raises(SchemaTooNew):
             unseal(sealed.body, sealed.seal, after="", where="here")
 

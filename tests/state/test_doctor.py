@@ -21,7 +21,7 @@ from crewlite.events import TaskStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.record import Record
-from crewlite.state.journal.compact import tidy
+from crewlite.state.journal.compact_branch import compact_branch
 from crewlite.state.journal.lineage import whole
 from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM
@@ -300,7 +300,7 @@ def test_a_journal_under_a_name_that_is_not_its_own_is_set_aside(store, journal)
 
 
 def test_a_folded_journal_is_healthy_and_can_be_salvaged(store, journal):
-    assert tidy(JsonProvider().open(str(store)), "r", "main") > 0
+    assert compact_branch(JsonProvider().open(str(store)), "r", "main") > 0
     assert doctored(store) == []
     whole = lines(journal)
     journal.write_bytes(b"".join(whole[:-1]) + whole[-1].replace(b'"at":"2', b'"at":"3'))
@@ -647,9 +647,9 @@ def test_a_repair_cut_anywhere_can_be_done_again_and_loses_nothing(name, kill, t
 
 def misplaced(entry, after):
     """The entry as a crewlite wrote it that numbered a checkpoint before a handler committed something else."""
-    facts = {**entry.facts, "place": {**entry.facts["place"], "seq": entry.seq - 1}}
-    body = dumps(facts)
-    return Entry(entry.seq, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body, facts)
+    commit = {**entry.commit, "place": {**entry.commit["place"], "seq": entry.seq - 1}}
+    body = dumps(commit)
+    return Entry(entry.seq, hashlib.blake2b(body, key=after.encode(), digest_size=16).hexdigest(), body, commit)
 
 
 def damaged_branch():
@@ -678,7 +678,7 @@ def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path)
     for name, made in (("main", branch), ("side", side)):
         read = store.read("r", name)
         assert [entry.sum for entry in read] == [entry.sum for entry in made.entries]
-        assert [entry.facts.get("steps") for entry in read] == [entry.facts.get("steps") for entry in made.entries]
+        assert [entry.commit.get("steps") for entry in read] == [entry.commit.get("steps") for entry in made.entries]
     assert [info.seq for info in store.places()] == [7]
     store.append([branch.add().commit(), side.add().commit(), branch.forked("late", 4).add().commit()])
     assert Record.of(whole(store, "r", "late")).parent({"parent": place["id"]}) is None

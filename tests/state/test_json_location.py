@@ -18,7 +18,7 @@ from crewlite.errors import BranchConflictError, JournalCorrupt
 from crewlite.state import JsonProvider
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import claim
-from crewlite.state.journal.fold import fold
+from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.verbs.doctor import doctor
 from crewlite.state.verbs.transfer import export_run, import_run
 from crewlite.testing import ScriptedLLM
@@ -96,7 +96,7 @@ def test_a_reader_in_the_same_process_does_not_stop_the_run(store, location):
     store.append([branch.commit()])
     other = JsonProvider().open(location)
     own = store.read("run-1", "main")
-    other.rewrite("run-1", "main", own, fold([], own, []))
+    other.rewrite("run-1", "main", own, compact_entries([], own, []))
     store.read("run-1", "main")
     store.append([branch.add().commit()])
     assert store.read("run-1", "main")[-1] == branch.entries[-1]
@@ -106,7 +106,7 @@ def test_a_journal_that_another_has_folded_takes_the_next_commit(store, location
     branch = Branch().add(claim=claim()).add(60)
     store.append([branch.commit()])
     own = store.read("run-1", "main")
-    JsonProvider().open(location).rewrite("run-1", "main", own, fold([], own, []))
+    JsonProvider().open(location).rewrite("run-1", "main", own, compact_entries([], own, []))
     store.append([branch.add().commit()])
     assert store.read("run-1", "main")[-1] == branch.entries[-1]
 

@@ -73,7 +73,7 @@ class Shuffled(Broken):
 
 class Reserialised(Broken):
     def read(self, run_id, branch):
-        return [seal({**e.facts, "steps": None}, after="") for e in self._store.read(run_id, branch)]
+        return [seal({**e.commit, "steps": None}, after="") for e in self._store.read(run_id, branch)]
 
 
 class Overwriting(Broken):
@@ -119,7 +119,7 @@ class OnePage(Broken):
 
 class Undead(Broken):
     def places(self, part="", **page):
-        found = [e.facts["place"] for j in self._store._journals.values() for e in j if "place" in e.facts]
+        found = [e.commit["place"] for j in self._store._journals.values() for e in j if "place" in e.commit]
         there = self._store.places(part, **page)
         return [*there, *(p for p in found if not page and p["id"] not in {x.id for x in self._store.places()})]
 
@@ -355,7 +355,7 @@ class OneEntryAtATime(Broken):
         (Haunted, "`touched` is the time"),
         (Mindful, "from which all who write it go on|leaves it to those who write"),
         (Fidgety, "same head in a journal's place.*sign of life"),
-        (Unread, "folded|same head in a journal's place"),
+        (Unread, "compacted|same head in a journal's place"),
         (Headless, "not as it was read"),
         (HeadAlone, "not as it was read"),
         (Trusting, "account for all the old ones"),

@@ -25,7 +25,7 @@ from crewlite.errors import (
 from crewlite.ids import now
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.journal.fold import fold
+from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Branch
@@ -351,9 +351,9 @@ def test_a_database_with_overwritten_pages_is_corruption_not_a_traceback_of_sqli
 # A newer crewlite's records are left alone.
 
 
-def newer(branch, **facts):
+def newer(branch, **commit):
     entry = seal(
-        {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": now().isoformat(), **facts},
+        {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": now().isoformat(), **commit},
         after=branch.entries[-1].sum,
     )
     branch.entries.append(entry)
@@ -524,8 +524,8 @@ def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_on
     journal = tmp_path / "store" / "journal" / "run-1" / "main.jsonl"
     length, late = journal.stat().st_size, branch.twin().add()
     own = theirs.read("run-1", "main")
-    folded = fold([], own, ())
-    theirs.rewrite("run-1", "main", own, folded)
+    compacted = compact_entries([], own, ())
+    theirs.rewrite("run-1", "main", own, compacted)
     gap = length - journal.stat().st_size - len(branch.twin().add().entries[-1].line) - 1
     branch.add(note="x" * (gap - len(',"note":""')))
     theirs.append([branch.commit()])

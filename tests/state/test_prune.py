@@ -12,7 +12,7 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError
 from crewlite.events import TaskCompletedEvent
-from crewlite.state.journal.fold import fold
+from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children
@@ -101,23 +101,23 @@ def view(config, ref):
         return run.status, run.usage, steps, events, {place.id: told(place) for place in run.checkpoints()}
 
 
-# What folding leaves.
+# What compaction leaves.
 
 
 def test_what_is_folded_must_be_without_a_hole():
     main = Branch().add(6)
     fork = main.forked("experiment", 4).add(5)
-    folded = [entry for entry in fold([], main.entries, [4]) if entry.seq <= 4]
-    assert fold(folded, fork.entries, [])[-1].sum == fork.entries[-1].sum
+    compacted = [entry for entry in compact_entries([], main.entries, [4]) if entry.seq <= 4]
+    assert compact_entries(compacted, fork.entries, [])[-1].sum == fork.entries[-1].sum
     for before, own in (
         ([], [*main.entries[:2], *main.entries[3:]]),
         ([], main.entries[1:]),
         (main.entries[:3], fork.entries),
-        (folded[:1], fork.entries),
+        (compacted[:1], fork.entries),
         (main.entries[:4], [*fork.entries[:1], *fork.entries[2:]]),
     ):
         with pytest.raises(JournalCorrupt, match="is missing"):
-            fold(before, own, [])
+            compact_entries(before, own, [])
 
 
 def test_folding_keeps_outcomes_usage_events_and_what_each_kept_checkpoint_tells(config):
@@ -245,7 +245,7 @@ def test_a_long_run_with_max_checkpoints_stays_small_and_says_the_same(on_disk, 
     whole, other, plain = bytes_per_task(60)
     assert outputs(result) == outputs(other)
     assert result.token_usage == other.token_usage
-    assert many <= 1.6 * few, "at most half of it is still to be folded, and where that ends is chance"
+    assert many <= 1.6 * few, "at most half of it is still to be compacted, and where that ends is chance"
     assert many <= 0.85 * whole
     with History(config.location) as small, History(plain.location) as large:
         assert [event.type for event in small.run("r").events() if not event.type.startswith("checkpoint")] == [

@@ -14,7 +14,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, too
 from crewlite.errors import JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.journal.compact import tidy
+from crewlite.state.journal.compact_branch import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 
@@ -150,7 +150,7 @@ def test_every_checkpoint_of_an_imported_run_can_be_named(name, tmp_path):
 def test_a_folded_run_moves_as_it_is(tmp_path):
     location = made(tmp_path / "first")
     store = JsonProvider().open(str(location))
-    assert tidy(store, "r", "main") > 0
+    assert compact_branch(store, "r", "main") > 0
     with History(location) as history:
         digest = history.export("r", tmp_path / "run.json")
         before = views(history)
@@ -181,10 +181,10 @@ def test_a_tidied_run_is_the_same_run(tmp_path):
     with History(location) as history:
         digest = history.export("r", tmp_path / "run.json")
         store = JsonProvider().open(str(location))
-        tidy(store, "r", "main")
-        folded = store.read("r", "main")
+        compact_branch(store, "r", "main")
+        compacted = store.read("r", "main")
         assert history.import_run(tmp_path / "run.json").digest == digest
-        assert store.read("r", "main") == folded
+        assert store.read("r", "main") == compacted
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])

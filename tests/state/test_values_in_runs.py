@@ -239,5 +239,5 @@ def test_a_run_without_values_has_none(config):
         places = history.run("r").checkpoints()
         assert [(one.values, one.versions) for one in places] == [({}, {}), ({}, {})]
     store = setting.provider.open(setting.location)
-    assert not any("values" in entry.facts for entry in store.read("r", "main"))
+    assert not any("values" in entry.commit for entry in store.read("r", "main"))
     store.close()

@@ -27,7 +27,7 @@ from crewlite.errors import (
 )
 from crewlite.state import RuntimeState
 from crewlite.state.format.entry import seal
-from crewlite.state.journal.fold import size
+from crewlite.state.journal.compaction import size
 from crewlite.state.providers import Commit, provider_for
 from crewlite.testing import CrashInjector
 from crewlite.usage import Usage
@@ -245,8 +245,8 @@ def test_forged_values_are_a_typed_error(location, forged):
         state.snapshot()
     store = provider_for(location).open(location)
     last = store.read("bag", "main")[-1]
-    facts = {"schema": 1, "seq": last.seq + 1, "at": NOON.isoformat(), "values": forged}
-    store.append([Commit("bag", "main", last.seq, last.sum, (seal(facts, after=last.sum),))])
+    commit = {"schema": 1, "seq": last.seq + 1, "at": NOON.isoformat(), "values": forged}
+    store.append([Commit("bag", "main", last.seq, last.sum, (seal(commit, after=last.sum),))])
     store.close()
     with pytest.raises((JournalCorrupt, NotCodable)), RuntimeState.open("bag", location) as state:
         state["a"]

@@ -12,7 +12,7 @@ from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, cost
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
-from crewlite.cli.exits import aside
+from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
@@ -79,9 +79,9 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
     if shown:
         screen.table(_PLACES, [_row(screen, one) for one in shown])
     else:
-        aside(_nothing(opened, "checkpoints", before))
+        notice(_nothing(opened, "checkpoints", before))
     if len(found) > len(shown):
-        aside(f"There are older ones: --before {short(shown[-1].id)}, or --all")
+        notice(f"There are older ones: --before {short(shown[-1].id)}, or --all")
     return None
 
 
@@ -115,9 +115,9 @@ def _runs(asked: Asked, opened: Opened, limit: int | None) -> None:
     if shown:
         screen.table(_RUNS, [_run_row(screen, run) for run in shown])
     else:
-        aside(_nothing(opened, "runs", None))
+        notice(_nothing(opened, "runs", None))
     if len(found) > len(shown):
-        aside(f"There are {len(found) - len(shown)} older ones: --limit {len(found)}, or --all")
+        notice(f"There are {len(found) - len(shown)} older ones: --limit {len(found)}, or --all")
     return None
 
 

@@ -13,7 +13,7 @@ import click
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
-from crewlite.cli.exits import FAILED, Failed, aside
+from crewlite.cli.exits import FAILED, Failed, notice
 from crewlite.cli.places import DIRECTORY, detected
 from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.ids import short
@@ -71,7 +71,7 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
         rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
         some = rehearsed.runs or rehearsed.checkpoints or rehearsed.results
         if some and not dry_run and not yes and sees_terminal():
-            _tell(Screen(aside=True), rehearsed, rehearsal=True)
+            _tell(Screen(stderr=True), rehearsed, rehearsal=True)
             click.confirm("Go on?", abort=True, err=True)
         done = rehearsed if dry_run else opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=False)
         if asked.as_json:
@@ -98,7 +98,7 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
         if not yes:
             if not sees_terminal():
                 raise click.UsageError(f"nobody is at a terminal to be asked whether {name} may go: add --yes.")
-            aside(f"{name} in {opened.location}: {', '.join(branches)}")
+            notice(f"{name} in {opened.location}: {', '.join(branches)}")
             click.confirm("Delete it?", abort=True, err=True)
         done = opened.history.delete(name)
         if asked.as_json:

@@ -72,10 +72,10 @@ class Node:
 
 
 class Screen:
-    """Standard output, or with `aside` standard error."""
+    """Standard output, or with `stderr` standard error."""
 
-    def __init__(self, *, aside: bool = False) -> None:
-        self._console = rich.Console(highlight=False, stderr=aside)
+    def __init__(self, *, stderr: bool = False) -> None:
+        self._console = rich.Console(highlight=False, stderr=stderr)
         self.terminal: bool = self._console.file.isatty()  # not what FORCE_COLOR makes of a pipe
         self.width: int = self._console.width
 

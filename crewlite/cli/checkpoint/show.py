@@ -12,7 +12,7 @@ from crewlite.cli.checkpoint import document, hints
 from crewlite.cli.checkpoint.info import compact, name_of, shortened, spent
 from crewlite.cli.checkpoint.screen import STYLES, Column, Part, Screen, ago, cost, duration, iso
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
-from crewlite.cli.exits import Failed, aside
+from crewlite.cli.exits import Failed, notice
 from crewlite.ids import short
 from crewlite.state.format.addresses import leaf, outer
 from crewlite.state.format.entry import STATE
@@ -288,7 +288,7 @@ def _show_events(asked: Asked, opened: Opened, run: RunHistory) -> None:
             {"location": opened.location, "run_id": run.run_id, "branch": run.branch, "events": events}
         )
     if not events:
-        return aside(f"No events of {run.run_id}/{run.branch} are recorded yet.")
+        return notice(f"No events of {run.run_id}/{run.branch} are recorded yet.")
     screen = Screen()
     rows: list[list[Part]] = [[str(e.seq), (e.timestamp, "dim"), e.type, e.address or _root(run)] for e in events]
     screen.table(_EVENTS, rows)

@@ -12,7 +12,7 @@ from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.info import name_of
 from crewlite.cli.checkpoint.screen import STYLES, Node, Part, Screen
 from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument, refs
-from crewlite.cli.exits import aside
+from crewlite.cli.exits import notice
 from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
@@ -45,7 +45,7 @@ def draw(asked: Asked, what: str | None = None, *, run: str | None = None, whole
         if asked.as_json:
             return _answer(opened, shown)
         if not runs:
-            aside(f"No runs in {opened.location}.")
+            notice(f"No runs in {opened.location}.")
         screen = Screen()
         for number, (run_id, group) in enumerate(shown):
             if number:

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from crewlite.cli.checkpoint.complete import complete_ref
-from crewlite.cli.exits import Failed, aside
+from crewlite.cli.exits import Failed, notice
 from crewlite.cli.places import location_or_detected
 from crewlite.cli.shell import Again
 from crewlite.errors import RefError
@@ -149,4 +149,4 @@ def _warnings() -> Iterator[None]:
 
 class _Teller(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        aside(f"Warning: {record.getMessage()}")
+        notice(f"Warning: {record.getMessage()}")

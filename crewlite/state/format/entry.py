@@ -29,24 +29,29 @@ _DEEPEST = 350  # levels of JSON: the codec writes at most 300, and all who walk
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A commit: `facts` is what it says, `body` its exact bytes, `seal` the checksum over it and all before."""
+    """A commit: `commit` is what it says, `body` its exact bytes, `seal` the checksum over it and all before."""
 
     seq: int
     seal: str
     body: bytes
-    facts: Commit
+    commit: Commit
+
+    @property
+    def facts(self) -> Commit:
+        """The old name of `commit`, deprecated."""
+        return self.commit
 
     @property
     def sum(self) -> str:
-        """What the next commit is chained to: the seal; where commits were folded into one, that of their last."""
-        folded = self.facts.get("folded")
-        return folded["sum"] if folded else self.seal
+        """What the next commit is chained to: the seal; where commits were compacted into one, that of their last."""
+        compacted = self.commit.get("folded")
+        return compacted["sum"] if compacted else self.seal
 
     @property
     def first(self) -> int:
-        """Its seq; where commits were folded into one, that of their first."""
-        folded = self.facts.get("folded")
-        return folded["first"] if folded else self.seq
+        """Its seq; where commits were compacted into one, that of their first."""
+        compacted = self.commit.get("folded")
+        return compacted["first"] if compacted else self.seq
 
     @property
     def line(self) -> bytes:
@@ -150,8 +155,8 @@ def parse(text: bytes) -> JsonObject:
 
 def chained(data: JsonObject, total: str) -> str:
     """What follows an entry with this data and this seal is chained to; "" if it says nothing sound of that."""
-    folded = data.get("folded")
-    found = folded.get("sum") if isinstance(folded, dict) else total
+    compacted = data.get("folded")
+    found = compacted.get("sum") if isinstance(compacted, dict) else total
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 
 

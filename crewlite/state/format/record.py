@@ -155,7 +155,7 @@ class Record:
         `read` are the entries so far. What has been paid, named, dropped and claimed stays so. This record is used no
         more once there is another. Raises JournalCorrupt if there is no such entry.
         """
-        if (back := entry.facts.get("rewind")) is None:
+        if (back := entry.commit.get("rewind")) is None:
             return self
         then = Record.of(each for each in read if each.seq <= back["seq"])
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
@@ -168,7 +168,7 @@ class Record:
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry. Of one that may go back, `before` tells what record it adds to."""
-        commit, self.seq, self.sum = entry.facts, entry.seq, entry.sum
+        commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
         if not commit.keys().isdisjoint(_OF_THE_RUN):
@@ -354,7 +354,7 @@ def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
     """
     record, read = Record(), list[Entry]()
     for entry in entries:
-        if "rewind" in entry.facts:
+        if "rewind" in entry.commit:
             record = record.before(entry, read)
         record.apply(entry)
         read.append(entry)

@@ -35,7 +35,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
     """What to tell a run whose commit after the one numbered `after` was refused: RunCancelled, if that is why."""
     if isinstance(error, BranchConflictError) and any(
-        entry.seq > after and "cancelled" in entry.facts for entry in store.read(run_id, branch)
+        entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)
     ):
         return RunCancelled(run_id, branch)
     return error

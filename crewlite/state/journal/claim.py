@@ -25,13 +25,13 @@ _held: set[str] = set()  # the claims of this process that it has not let go of
 
 
 def claim() -> Claim:
-    """A claim of this process, until it is `let_go`."""
+    """A claim of this process, until `release`."""
     me, name = os.getpid(), new_id()
     _held.add(name)
     return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
-def let_go(claim: Claim) -> None:
+def release(claim: Claim) -> None:
     """What held a claim of this process is no longer at work."""
     _held.discard(claim["id"])
 

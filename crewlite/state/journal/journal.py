@@ -1,4 +1,4 @@
-"""The writing side of a run: facts become entries, entries become durable, in one total order.
+"""The writing side of a run: commits become entries, entries become durable, in one total order.
 
 A run always has a journal. Without a store it stays in memory; the first manual checkpoint with a location writes all
 of it there and every commit after.
@@ -28,10 +28,10 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, Event, StepRecord, invalidated
 from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal
 from crewlite.state.format.record import Record
-from crewlite.state.journal.claim import claim, let_go
+from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.values import Values
-from crewlite.state.journal.writer import Done, Lane
+from crewlite.state.journal.writer import Done, WriteQueue
 from crewlite.usage import Usage
 
 log = logging.getLogger("crewlite.state")
@@ -40,7 +40,7 @@ _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its d
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. Its verbs are for the run's loop; by_hand.py has those for all threads."""
+    """The journal of one branch of one run. Its verbs are for the run's loop; manual.py has those for all threads."""
 
     run_id: str
     branch: str
@@ -49,7 +49,7 @@ class Journal:
     on_save_error: str = "warn"
     durability: str = "sync"
     """"async": commits do not wait for the disk, unless they must."""
-    lane: Lane | None = None
+    queue: WriteQueue | None = None
     """Writes to its store; None while the record is in memory alone."""
     degraded: bool = False
     """Something could not be saved."""
@@ -64,31 +64,31 @@ class Journal:
     _first: threading.Lock = field(default_factory=lock)
     _refused: str | None = None
     """Why values could not be recorded the last time they were looked at."""
-    _riding: list[Event] = field(default_factory=list)
-    _again: list[StepRecord] = field(default_factory=list)
+    _buffered_events: list[Event] = field(default_factory=list)
+    _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
-    """Commits that nobody waited for to the end, as they were cancelled, failed or named by hand."""
+    """Commits that nobody waited for to the end, as they were cancelled, failed or named manually."""
     _behind: int = 0
     """Commits that are on their way to the disk while the run goes on."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The run's own."""
     mailbox: Mailbox = field(init=False)
-    lost: asyncio.Future[BaseException] = field(init=False)
+    fenced: asyncio.Future[BaseException] = field(init=False)
     """Done when somebody else has the branch, or has stopped the run: with the error that says so."""
 
     def __post_init__(self) -> None:
-        self.mailbox, self.lost = Mailbox(self.loop), self.loop.create_future()
+        self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
         self.listen()
 
     @property
     def location(self) -> str | None:
         """Where it is stored."""
-        return self.lane.store.location if self.lane else None
+        return self.queue.store.location if self.queue else None
 
     @property
     def bases(self) -> frozenset[str]:
         """Places of this branch that forks stand on, as far as known."""
-        return self.lane.bases if self.lane else frozenset()
+        return self.queue.bases if self.queue else frozenset()
 
     @property
     def next_seq(self) -> int:
@@ -103,64 +103,61 @@ class Journal:
                 self._values = Values(self.record)
         return self._values
 
-    def ride(self, event: BaseEvent) -> None:
-        """Let an event be recorded with the next commit."""
+    def buffer_event(self, event: BaseEvent) -> None:
+        """Buffer an event: the next commit records it."""
         if event.fleeting:
             return
-        self._riding.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
+        self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
 
-    def again(self, address: str, kind: str) -> None:
-        """Let a finished step be given up with the next outcome, which is of its inside or its own: it is done again.
-
-        Until then it stands, as it is paid for: whoever takes back what made it run again has it back.
-        """
-        self._again.append(invalidated(address, kind))
+    def invalidate(self, address: str, kind: str) -> None:
+        """Queue a tombstone for a finished step. The next outcome writes it; until then the old result counts."""
+        self._tombstones.append(invalidated(address, kind))
 
     def commit(
         self,
-        facts: CommitParts,
+        parts: CommitParts,
         done: Done,
         loop: asyncio.AbstractEventLoop | None = None,
         sealed: Callable[[], None] | None = None,
     ) -> bool:
-        """Seal the facts and hand them to the store, if there is one; then `done` is called: see Writer.put.
+        """Seal a commit and hand it to the store, if there is one; then `done` is called: see Writer.put.
 
         In between `sealed` is called, while the record stands at this commit. Events are announced last: a handler may
-        commit, and the numbers in `facts` belong to this commit.
+        commit, and the numbers in `parts` belong to this commit.
         """
         if self.closed:
             raise self.ended()
         at = now().isoformat()
-        if place := facts.get("place"):
+        if place := parts.get("place"):
             place["at"] = at
-        whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **facts}
-        if self._riding:
-            whole["events"], self._riding = [*self._riding, *facts.get("events", ())], []
-        if self._again and _is_news(facts):
-            whole["steps"], self._again = [*self._again, *facts.get("steps", ())], []
+        whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
+        if self._buffered_events:
+            whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
+        if self._tombstones and _is_news(parts):
+            whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
         refused = self._with_values(whole) if self._values is not None else None
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
         if sealed:
             sealed()
-        lane = self.lane
-        if lane:
-            lane.put((entry,), done, loop)
+        queue = self.queue
+        if queue:
+            queue.put((entry,), done, loop)
         else:
             self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
-        if place and lane:
+        if place and queue:
             self.say(events.CheckpointStartedEvent, **naming(place))
         if refused:
             self.failed(refused)
-        return lane is not None
+        return queue is not None
 
     def _with_values(self, whole: Commit) -> NotCodable | None:
-        """Let the values ride with a commit. What to announce, if one of them cannot be recorded and that is news."""
-        refused = self.values.ride(whole, self.secrets, strict=self.on_save_error == "raise")
+        """Add the changed values to a commit. What to announce, if one of them cannot be recorded and that is news."""
+        refused = self.values.add_to(whole, self.secrets, strict=self.on_save_error == "raise")
         before, self._refused = self._refused, str(refused) if refused else None
         return refused if self._refused != before else None
 
-    async def store(self, facts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
+    async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
         waiting = self.loop.create_future()
 
@@ -172,12 +169,12 @@ class Journal:
             else:
                 waiting.set_result(None)
 
-        if self.commit(facts, settle, self.loop, sealed):
+        if self.commit(parts, settle, self.loop, sealed):
             self.unsettled += 1
             await waiting
             self.unsettled -= 1
 
-    async def save(self, facts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
+    async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
         """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
 
         Announces the checkpoint it names, and failures. `sealed` is called as by `commit`: when this returns, later
@@ -187,15 +184,15 @@ class Journal:
             raise self.ended()
         started = time.perf_counter()
         if self.durability == "async" and not now:
-            await self._save_behind(facts, started, sealed)
+            await self._save_behind(parts, started, sealed)
             return
         try:
-            await self.store(facts, sealed)
+            await self.store(parts, sealed)
         except Exception as error:  # noqa: BLE001 - whatever storage raises is announced, and raised if it must stop the run
             self._not_saved(error)
             return
-        if self.lane and "place" in facts:
-            self.completed(facts, started, self.lane)
+        if self.queue and "place" in parts:
+            self.completed(parts, started, self.queue)
 
     def take_claim(self) -> Claim:
         """Make a claim. Until it is dropped, `at_work_on` finds this journal by it."""
@@ -207,27 +204,27 @@ class Journal:
         """Drop a claim that could not be stored, with what waits to be written: nothing was begun."""
         self._drop_claim()
         self.claim = None
-        if self.lane:
-            self.lane.backlog = ()
+        if self.queue:
+            self.queue.backlog = ()
 
     async def flush(self) -> None:
         """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
-        unsettled = self._behind or self.unsettled or (self.lane and self.lane.backlog)
-        if self.lane and unsettled and (problem := await self._settle(self.lane)):
+        unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
+        if self.queue and unsettled and (problem := await self._settle(self.queue)):
             self._not_saved(problem)
         if self.broken:
             raise self.broken
 
     async def assured(self) -> None:
         """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""
-        if self.lane and self.lane.backlog:
+        if self.queue and self.queue.backlog:
             await self.flush()
-            if self.lane.backlog:
+            if self.queue.backlog:
                 raise StoreError(
                     self.location or "", "what may happen only once is not done while nothing can be saved; try again"
                 )
 
-    async def _save_behind(self, facts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
+    async def _save_behind(self, parts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
         """Commit without waiting, except for those before it when too many are under way."""
         if self.broken:
             raise self.broken
@@ -235,8 +232,8 @@ class Journal:
         def settle(error: BaseException | None) -> None:
             self._behind -= 1
             if error is None:
-                if self.lane and "place" in facts:
-                    self.completed(facts, started, self.lane)
+                if self.queue and "place" in parts:
+                    self.completed(parts, started, self.queue)
                 return
             try:
                 self._not_saved(error)
@@ -244,7 +241,7 @@ class Journal:
                 self.broken = stop
 
         try:
-            stored = self.commit(facts, settle, self.loop, sealed)
+            stored = self.commit(parts, settle, self.loop, sealed)
         except NotCodable as error:
             self._not_saved(error)
             return
@@ -279,51 +276,51 @@ class Journal:
         why = "the state was closed; open it again" if state else "the run has ended"
         return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
-    def completed(self, facts: CommitParts, started: float, lane: Lane) -> str:
+    def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
         """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
-        ref = lane.store.ref(facts["place"])
+        ref = queue.store.ref(parts["place"])
         elapsed = (time.perf_counter() - started) * 1000
-        self.say(events.CheckpointCompletedEvent, **naming(facts["place"]), ref=ref, duration_ms=elapsed)
-        if drops := facts.get("drops"):
-            self.say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=facts["keep"])
+        self.say(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
+        if drops := parts.get("drops"):
+            self.say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
         return ref
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
-        """Let go of the store, once all that was handed to it is settled. What failed is tried once more.
+        """Release the store, once all that was handed to it is settled. What failed is tried once more.
 
         `cancelled` says that somebody wanted the run to be stopped where it is. With `last_values`, what was done to
         the values after the last commit is recorded.
         """
         if self.closed:
             return
-        if last_values and self._values is not None and self.claim and not (self.lane and self.lane.lost):
+        if last_values and self._values is not None and self.claim and not (self.queue and self.queue.fenced):
             self._last_values(self._values)
         self.closed = True
         self.mailbox.close()
-        if not (lane := self.lane):
+        if not (queue := self.queue):
             self._drop_claim()
             return
         try:
-            if lane.lost:  # nothing of it can be saved any more
-                lane.backlog = ()
-            elif self.claim and self.record.claim and not lane.backlog:
-                self._give_back(lane, {"cancelled": True} if cancelled else {})
-            if self.unsettled or self._behind or lane.backlog:
-                await self._settled(lane)
+            if queue.fenced:  # nothing of it can be saved any more
+                queue.backlog = ()
+            elif self.claim and self.record.claim and not queue.backlog:
+                self._give_back(queue, {"cancelled": True} if cancelled else {})
+            if self.unsettled or self._behind or queue.backlog:
+                await self._settled(queue)
         finally:
-            ended = self.leave(lane)
+            ended = self.leave(queue)
         if ended:
             await asyncio.wrap_future(ended)
 
-    def leave(self, lane: Lane) -> Future[None] | None:
-        """Let go of the branch and the store. The future tells when the store is closed, if nobody else uses it."""
+    def leave(self, queue: WriteQueue) -> Future[None] | None:
+        """Release the branch and the store. The future tells when the store is closed, if nobody else uses it."""
         self._drop_claim()
-        return lane.leave()
+        return queue.leave()
 
     def _drop_claim(self) -> None:
         if self.claim:
             _journals.pop(self.claim["id"], None)
-            let_go(self.claim)
+            release(self.claim)
 
     def _last_values(self, values: Values) -> None:
         """Record what was done to the values after the last commit."""
@@ -333,44 +330,44 @@ class Journal:
         except NotCodable as error:
             self.failed(error)
 
-    def _give_back(self, lane: Lane, why: CommitParts) -> None:
+    def _give_back(self, queue: WriteQueue, why: CommitParts) -> None:
         """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
         entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
         self.unsettled += 1
-        lane.put((entry,), lambda error: None)
+        queue.put((entry,), lambda error: None)
 
-    async def _settled(self, lane: Lane) -> None:
-        late = bool(lane.backlog)
-        problem = await self._settle(lane)
-        if (problem or late) and not lane.lost:
+    async def _settled(self, queue: WriteQueue) -> None:
+        late = bool(queue.backlog)
+        problem = await self._settle(queue)
+        if (problem or late) and not queue.fenced:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
 
-    async def _settle(self, lane: Lane) -> BaseException | None:
-        """Wait until the lane is empty, or what is in it has failed once more."""
+    async def _settle(self, queue: WriteQueue) -> BaseException | None:
+        """Wait until the queue is empty, or what is in it has failed once more."""
         settled: Future[BaseException | None] = Future()
-        lane.put((), settled.set_result)
+        queue.put((), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
 
     def listen(self) -> None:
-        """Hear from the writer's thread that the branch is lost."""
+        """Let the writer's thread report that the branch is fenced."""
 
-        def lose(error: BaseException) -> None:
-            if not self.lost.done():
-                self.lost.set_result(error)
+        def fence(error: BaseException) -> None:
+            if not self.fenced.done():
+                self.fenced.set_result(error)
 
-        def told(error: BaseException) -> None:
+        def on_fenced(error: BaseException) -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
-                self.loop.call_soon_threadsafe(lose, error)
+                self.loop.call_soon_threadsafe(fence, error)
 
-        if self.lane:
-            self.lane.on_lost = told
+        if self.queue:
+            self.queue.on_fenced = on_fenced
 
     def say(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this record."""
         if not event_bus.hears(cls):
             return
-        provider = self.lane.writer.provider if self.lane else "none"
+        provider = self.queue.writer.provider if self.queue else "none"
         where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
         event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
 
@@ -386,10 +383,10 @@ def at_work_on(claim: Claim | None, location: str) -> Journal | None:
     return journal if there else None
 
 
-def _is_news(facts: CommitParts) -> bool:
+def _is_news(parts: CommitParts) -> bool:
     """Whether a commit holds more than failures and checkpoints."""
-    outcomes = any("error" not in step for step in facts.get("steps", ()))
-    return outcomes or not facts.keys().isdisjoint(("claim", "intents"))
+    outcomes = any("error" not in step for step in parts.get("steps", ()))
+    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
 
 
 def naming(place: CheckpointRecord) -> dict[str, Any]:

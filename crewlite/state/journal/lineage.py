@@ -50,8 +50,8 @@ def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str
     """
     entries, lost, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
-        if base := own[0].facts["run"].get("base"):
-            lost |= {at: parent for e in entries if e.seq > base["seq"] for at, parent in e.facts.get("drops", ())}
+        if base := own[0].commit["run"].get("base"):
+            lost |= {at: parent for e in entries if e.seq > base["seq"] for at, parent in e.commit.get("drops", ())}
             entries = [entry for entry in entries if entry.seq <= base["seq"]]
             stood |= {base["place"]["id"]} if base["place"] else set()
         entries += own
@@ -79,7 +79,7 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
 
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """What a branch stands on, from the beginning of the run."""
-    base = journals[branch][0].facts["run"].get("base")
+    base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
     below = [*standing_on(journals, base["branch"]), *journals[base["branch"]]]
@@ -96,7 +96,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
     seen, own = {branch}, store.read(run_id, branch)
     while own:
         yield branch, own
-        base = own[0].facts["run"].get("base")
+        base = own[0].commit["run"].get("base")
         if base is None or base["branch"] in seen:
             return
         branch = base["branch"]
@@ -107,7 +107,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
 def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
     """A branch that has no entries, or stands on an entry that is not there."""
     for branch, own in journals.items():
-        base = own[0].facts["run"].get("base") if own else None
+        base = own[0].commit["run"].get("base") if own else None
         there = journals.get(base["branch"], ()) if base else ()
         if not own or (base and (base["seq"], base["sum"]) not in [(entry.seq, entry.sum) for entry in there]):
             return branch
@@ -126,6 +126,6 @@ def _unless_damaged(
         return beginnings
     where, base = f"{store.location}, run {run_id}, branch {adrift}", None
     if own := found[adrift]:
-        base = own[0].facts["run"]["base"]
+        base = own[0].commit["run"]["base"]
     lost = f"what it was forked from ({base['branch']}, commit {base['seq']})" if base else "what it holds"
     raise JournalCorrupt(where, f"{lost} is gone", None)

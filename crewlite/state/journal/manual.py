@@ -1,4 +1,4 @@
-"""What is asked of a journal by hand, from any thread: to name a place, to record a change, to flush."""
+"""What is asked of a journal manually, from any thread: to name a place, to record a change, to flush."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.writer import Lane, Writer, open_writer
+from crewlite.state.journal.writer import WriteQueue, Writer, open_writer
 from crewlite.state.providers import BaseProvider, provider_for
 
 T = TypeVar("T")
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Named(NamedTuple):
     """A place that is durable."""
 
-    facts: CommitParts
-    lane: Lane
+    parts: CommitParts
+    queue: WriteQueue
 
 
 def opened_at(location: str, provider: BaseProvider | None) -> Writer:
@@ -31,32 +31,34 @@ def opened_at(location: str, provider: BaseProvider | None) -> Writer:
 def name_place(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[Named]:
     """Name a place. The future tells of it once it is durable, or raises.
 
-    A run without a store is kept by `at` from now on, if that is given; this lets go of it for the caller.
+    A run without a store is kept by `at` from now on, if that is given; this releases it for the caller.
     """
 
     def act(named: Future[Named]) -> None:
         if at:
             _attach(journal, at)
-        if (lane := journal.lane) is None:
+        if (queue := journal.queue) is None:
             raise StoreError(
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
-        facts = make()
-        place = facts["place"]
-        lane.pinned.add(place["seq"])  # before it is looked whether it is folded: one of the two sees the other
-        if place["seq"] < lane.tidied and place["seq"] not in {each["seq"] for each in journal.record.places.values()}:
-            lane.pinned.discard(place["seq"])
-            raise StoreError(lane.store.location, "this moment is too long ago: what was recorded since is compacted")
+        parts = make()
+        place = parts["place"]
+        queue.pinned.add(place["seq"])  # before it is looked whether it is compacted: one of the two sees the other
+        if place["seq"] < queue.compacted and place["seq"] not in {
+            each["seq"] for each in journal.record.places.values()
+        }:
+            queue.pinned.discard(place["seq"])
+            raise StoreError(queue.store.location, "this moment is too long ago: what was recorded since is compacted")
 
         def done(error: BaseException | None) -> None:
-            lane.pinned.discard(place["seq"])
+            queue.pinned.discard(place["seq"])
             if error:
-                named.set_exception(StoreError(lane.store.location, f"the checkpoint was not saved: {error}"))
+                named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {error}"))
             else:
-                named.set_result(Named(facts, lane))
+                named.set_result(Named(parts, queue))
 
         journal.unsettled += 1
-        journal.commit(facts, done)
+        journal.commit(parts, done)
 
     naming = _on_its_thread(journal, act)
     if at:
@@ -69,16 +71,16 @@ def change(
 ) -> Future[T]:
     """Commit; a run without a store keeps it in memory.
 
-    `seen` is called with the facts while the record is as they leave it. What it returns is the future's, once they are
+    `seen` is called with the parts while the record is as they leave it. What it returns is the future's, once they are
     durable. `what` begins the error that says that they are not saved.
     """
 
     def act(changed: Future[T]) -> None:
-        facts, found, failed = make(), list[T](), list[Exception]()
+        parts, found, failed = make(), list[T](), list[Exception]()
 
         def look() -> None:
             try:
-                found.append(seen(facts))
+                found.append(seen(parts))
             except Exception as error:  # noqa: BLE001 - the commit is made; an error here would leave it out of the store
                 failed.append(error)
 
@@ -92,7 +94,7 @@ def change(
             else:
                 changed.set_result(found[0])
 
-        if journal.commit(facts, done, sealed=look):
+        if journal.commit(parts, done, sealed=look):
             journal.unsettled += 1
         else:
             done(None)
@@ -104,23 +106,23 @@ def flush(journal: Journal) -> Future[int]:
     """The future gives the number of the last commit once all is durable, or raises StoreError."""
     flushed: Future[int] = Future()
     flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
-    lane = journal.lane
+    queue = journal.queue
     if journal.closed:
         flushed.set_exception(journal.ended())
         return flushed
-    if lane is None:
+    if queue is None:
         flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
         return flushed
 
     def settle(error: BaseException | None) -> None:
-        if error and lane.writer.over:
+        if error and queue.writer.over:
             flushed.set_exception(journal.ended())
         elif error:
-            flushed.set_exception(StoreError(lane.store.location, f"not everything is saved: {error}"))
+            flushed.set_exception(StoreError(queue.store.location, f"not everything is saved: {error}"))
         else:
-            flushed.set_result(lane.seq)
+            flushed.set_result(queue.seq)
 
-    lane.put((), settle)
+    queue.put((), settle)
     return flushed
 
 
@@ -146,12 +148,12 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
 
 def _attach(journal: Journal, at: Writer) -> None:
     """Keep a run there from now on. The entries so far are written before any later one."""
-    if journal.lane is None:
+    if journal.queue is None:
         entries = _in_full(journal)
-        journal.lane = at.use().enter(journal.run_id, journal.branch)
-        journal.lane.backlog, journal.entries = entries, []
+        journal.queue = at.use().enter(journal.run_id, journal.branch)
+        journal.queue.backlog, journal.entries = entries, []
         journal.listen()
-    elif journal.lane.writer is not at:
+    elif journal.queue.writer is not at:
         raise StoreError(
             at.store.location,
             f"this run is kept in {journal.location}, and one run has one store: call state.checkpoint()",
@@ -162,7 +164,7 @@ def _in_full(journal: Journal) -> tuple[Entry, ...]:
     """The entries of a run without a store, with their bytes. Raises StoreError if one is not what it was."""
     entries, after = list[Entry](), ""
     for entry in journal.entries:
-        entries.append(seal(entry.facts, after=after))
+        entries.append(seal(entry.commit, after=after))
         after = entry.sum
         if entries[-1].sum != after:
             raise StoreError(journal.run_id, f"commit {entry.seq} was changed since it was made in memory")

@@ -90,19 +90,19 @@ class Values(MutableMapping[str, Any]):
         """Usage that no commit has recorded yet."""
         return self._paid
 
-    def ride(self, whole: Commit, secrets: Secrets, *, strict: bool) -> NotCodable | None:
+    def add_to(self, commit: Commit, secrets: Secrets, *, strict: bool) -> NotCodable | None:
         """Add what has changed, and was paid, to what a commit says, unless that says itself what has changed.
 
         The first value that cannot be recorded, which stays as it was; if `strict`, that is raised.
         """
         refused: list[NotCodable] = []
-        changed = whole.pop("values", None)
+        changed = commit.pop("values", None)
         if changed is None:
             changed = self.changes(secrets, None if strict else refused)
         with self._lock:
             paid, self._paid = self._paid.to_record(), Usage()
-        whole |= {"values": changed} if changed else {}
-        whole |= {"usage": paid} if paid else {}
+        commit |= {"values": changed} if changed else {}
+        commit |= {"usage": paid} if paid else {}
         return refused[0] if refused else None
 
     def changes(self, secrets: Secrets, refused: list[NotCodable] | None = None) -> ValueChanges:
@@ -195,7 +195,7 @@ class Values(MutableMapping[str, Any]):
 
 def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> ValueChanges:
     """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
-    said = [entry.facts["values"] for entry in part if "values" in entry.facts]
+    said = [entry.commit["values"] for entry in part if "values" in entry.commit]
     names = {name: None for changed in said for name in changed.get("versions", ())}
     new = {name: live.values[name] for name in names if name in live.values}
     facts: ValueChanges = {"versions": {name: live.versions[name] for name in names}} if names else {}

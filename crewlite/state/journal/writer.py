@@ -1,7 +1,7 @@
 """One thread per opened store that writes what runs commit, in the order they ask.
 
 Whatever waits when the thread comes round is written in one go: so fifty runs that commit at the same moment pay for
-one sync, and no loop ever waits for a disk. A commit that fails stays at the head of its lane and is tried again
+one sync, and no loop ever waits for a disk. A commit that fails stays at the head of its queue and is tried again
 before the next one, so a journal never has a hole.
 """
 
@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import logging
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -25,19 +25,21 @@ from crewlite.forked import in_child, lock
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
-from crewlite.state.journal.compact import bases, tidy
+from crewlite.state.journal.compact_branch import bases, compact_branch
 from crewlite.state.providers import BaseProvider, Commit, Store
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
-_FIRST_TIDYING = 64  # commits; after that, whenever a branch has doubled: so tidying costs no more than writing did
+_FIRST_COMPACTION = (
+    64  # commits; after that, whenever a branch has doubled: so compaction costs no more than writing did
+)
 _LOOK = 0.5  # seconds between two looks whether a branch has moved that we do not write to just then
 _LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
 Done = Callable[[BaseException | None], None]
 
 
 @dataclass(eq=False)
-class Lane:
+class WriteQueue:
     """The way of one branch to its store."""
 
     writer: Writer
@@ -53,8 +55,8 @@ class Lane:
     drops: bool = False
     """Checkpoints were dropped since forks were last looked for."""
     pinned: set[int] = field(default_factory=set)
-    """Commits that are being named by hand, and stay where they are."""
-    tidied: int = 0
+    """Commits that are being named manually, and stay where they are."""
+    compacted: int = 0
     """Where the branch was when inner detail was last dropped."""
     held: bool = False
     """It was written to, so it is ours. One that was only read may be somebody else's by now."""
@@ -62,9 +64,9 @@ class Lane:
     """It was written to since it was last looked at."""
     touched: float = 0.0
     """What the store said of its last sign of life, which was ours."""
-    lost: bool = False
+    fenced: bool = False
     """Somebody else has the branch."""
-    on_lost: Callable[[BaseException], None] | None = None
+    on_fenced: Callable[[BaseException], None] | None = None
     """Told of that on the writer's thread."""
 
     @property
@@ -73,10 +75,10 @@ class Lane:
         return self.writer.store
 
     def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Write entries, after whatever is in the lane; then `done` is called with None or with what went wrong.
+        """Write entries, after whatever is in the queue; then `done` is called with None or with what went wrong.
 
-        It is called on `loop`, else on the writer's thread. Without entries, this tells when the lane is settled. Where
-        the store was closed meanwhile, that is what went wrong.
+        It is called on `loop`, else on the writer's thread. Without entries, this tells when the queue is settled.
+        Where the store was closed meanwhile, that is what went wrong.
         """
         self.writer.put(_Job(self, entries, done, loop))
 
@@ -88,14 +90,14 @@ class Lane:
         return done
 
     def leave(self) -> Future[None] | None:
-        """Give the branch back, and let go of the writer: see `Writer.release`. Waits for nothing."""
+        """Give the branch back, and release the writer: see `Writer.release`. Waits for nothing."""
         self.writer.leave(self)
         return self.writer.release()
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    lane: Lane
+    queue: WriteQueue
     entries: tuple[Entry, ...]
     done: Done
     loop: asyncio.AbstractEventLoop | None
@@ -121,11 +123,11 @@ class Writer:
     store: Store
     key: tuple[str, str]
     provider: str
-    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    queues: dict[tuple[str, str], WriteQueue] = field(default_factory=dict)
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
-    _jobs: queue.SimpleQueue[_Job | _Errand | None] = field(default_factory=queue.SimpleQueue)
+    _jobs: SimpleQueue[_Job | _Errand | None] = field(default_factory=SimpleQueue)
     """None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
     over: bool = False
@@ -139,18 +141,18 @@ class Writer:
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
-    def enter(self, run_id: str, branch: str) -> Lane:
+    def enter(self, run_id: str, branch: str) -> WriteQueue:
         """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
         with _lock:
-            if (run_id, branch) in self.lanes:
+            if (run_id, branch) in self.queues:
                 raise BranchConflictError(run_id, branch)
-            lane = self.lanes[run_id, branch] = Lane(self, run_id, branch)
-        return lane
+            queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch)
+        return queue
 
-    def leave(self, lane: Lane) -> None:
+    def leave(self, queue: WriteQueue) -> None:
         """Give a branch back."""
         with _lock:
-            self.lanes.pop((lane.run_id, lane.branch), None)
+            self.queues.pop((queue.run_id, queue.branch), None)
 
     def use(self) -> Writer:
         """Add a user. The caller is one already, so the thread has not ended."""
@@ -159,7 +161,7 @@ class Writer:
         return self
 
     def release(self) -> Future[None] | None:
-        """Let go. The last user ends the thread, which closes the store; the future tells when it has."""
+        """Release it. The last user ends the thread, which closes the store; the future tells when it has."""
         with _lock:
             self.users -= 1
             if self.users:
@@ -186,7 +188,7 @@ class Writer:
             for errand in jobs:
                 if isinstance(errand, _Errand):
                     errand.run(self.store)
-            self._tidy({job.lane for job in commits})
+            self._compact({job.queue for job in commits})
             job = job and self._next()
         try:
             self.store.close()
@@ -202,7 +204,7 @@ class Writer:
         while True:
             try:
                 job = self._jobs.get_nowait()
-            except queue.Empty:
+            except Empty:
                 return
             if isinstance(job, _Job):
                 self._answer([job], error)
@@ -215,7 +217,7 @@ class Writer:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
                 self._look()
                 continue
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(Empty):
                 return self._jobs.get(timeout=left)
 
     def _look(self) -> None:
@@ -227,68 +229,68 @@ class Writer:
         if due := self._looked - self._lived >= self.beat:
             self._lived = self._looked
         with _lock:
-            lanes = [lane for lane in self.lanes.values() if lane.held and not (lane.backlog or lane.lost)]
-        for lane in lanes:
+            queues = [queue for queue in self.queues.values() if queue.held and not (queue.backlog or queue.fenced)]
+        for queue in queues:
             try:
-                if due or not (lane.moved or self.store.touched(lane.run_id, lane.branch) == lane.touched):
-                    sign = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, ())
+                if due or not (queue.moved or self.store.touched(queue.run_id, queue.branch) == queue.touched):
+                    sign = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
                     self.store.append([sign])
-                    lane.touched = self.store.touched(lane.run_id, lane.branch)
-                    if self.store.sum_at(lane.run_id, lane.branch, lane.seq + 1):  # it came between those two
+                    queue.touched = self.store.touched(queue.run_id, queue.branch)
+                    if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # it came between those two
                         self.store.append([sign])
-                lane.moved = False
+                queue.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-                why = self._lose(lane, error)
-                if (due or lane.lost) and not isinstance(why, RunCancelled):  # which its kickoff tells
-                    log.warning("%s/%s gave no sign of life: %s", lane.run_id, lane.branch, why)
+                why = self._fence(queue, error)
+                if (due or queue.fenced) and not isinstance(why, RunCancelled):  # which its kickoff tells
+                    log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, why)
 
-    def _lose(self, lane: Lane, error: BaseException) -> BaseException:
-        """What a refused write means; if it is that somebody else has the branch, its run is told."""
+    def _fence(self, queue: WriteQueue, error: BaseException) -> BaseException:
+        """The reason of a refused write. If somebody else has the branch, fence its queue and tell its run."""
         if not isinstance(error, BranchConflictError):
             return error
         with contextlib.suppress(Exception):  # why it was refused cannot be read: then that it was has to do
-            error = why_refused(self.store, lane.run_id, lane.branch, lane.seq, error)
-        lane.lost = True
-        if lane.on_lost:
-            lane.on_lost(error)
+            error = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
+        queue.fenced = True
+        if queue.on_fenced:
+            queue.on_fenced(error)
         return error
 
-    def _tidy(self, lanes: set[Lane]) -> None:
+    def _compact(self, queues: set[WriteQueue]) -> None:
         """Drop inner detail that no checkpoint needs, where many were dropped since the last time."""
-        for lane in lanes:
-            if lane.drops and not lane.backlog:
-                lane.drops = False
+        for queue in queues:
+            if queue.drops and not queue.backlog:
+                queue.drops = False
                 try:
-                    lane.bases = bases(self.store.branches(lane.run_id), lane.branch)
-                    if lane.seq >= 2 * lane.tidied + _FIRST_TIDYING:
-                        lane.tidied = lane.seq  # before it is asked what is pinned: see by_hand.name_place
-                        tidy(self.store, lane.run_id, lane.branch, tuple(lane.pinned))
+                    queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
+                    if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
+                        queue.compacted = queue.seq  # before it is asked what is pinned: see manual.name_place
+                        compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
                 except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
-                    log.warning("%s/%s could not be tidied: %s", lane.run_id, lane.branch, error)
+                    log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
 
     def _write(self, jobs: list[_Job]) -> None:
-        commits: dict[Lane, Commit] = {}
+        commits: dict[WriteQueue, Commit] = {}
         for job in jobs:
-            lane = job.lane
-            before = commits[lane].entries if lane in commits else lane.backlog
-            commits[lane] = Commit(lane.run_id, lane.branch, lane.seq, lane.sum, (*before, *job.entries))
-        commits = {lane: commit for lane, commit in commits.items() if commit.entries}
+            queue = job.queue
+            before = commits[queue].entries if queue in commits else queue.backlog
+            commits[queue] = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, (*before, *job.entries))
+        commits = {queue: commit for queue, commit in commits.items() if commit.entries}
         try:
             if commits:
                 self.store.append(list(commits.values()))
         except BaseException as error:  # noqa: BLE001 - whatever storage raises is the answer to those who wait
             if len(commits) > 1:
-                for lane in {job.lane: None for job in jobs}:
-                    self._write([job for job in jobs if job.lane is lane])
+                for queue in {job.queue: None for job in jobs}:
+                    self._write([job for job in jobs if job.queue is queue])
                 return
-            for lane, commit in commits.items():
-                lane.backlog = commit.entries
-                error = self._lose(lane, error)
+            for queue, commit in commits.items():
+                queue.backlog = commit.entries
+                error = self._fence(queue, error)
             self._answer(jobs, error)
             return
-        for lane, commit in commits.items():
-            (lane.seq, lane.sum), lane.backlog, lane.held, lane.moved = commit.head, (), True, True
-            lane.drops |= any("drops" in entry.facts for entry in commit.entries)
+        for queue, commit in commits.items():
+            (queue.seq, queue.sum), queue.backlog, queue.held, queue.moved = commit.head, (), True, True
+            queue.drops |= any("drops" in entry.commit for entry in commit.entries)
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
@@ -369,7 +371,7 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
     """Whether a run of this process writes that branch."""
     real = os.path.realpath(location)
     with _lock:
-        return any((run_id, branch) in w.lanes for w in _open.values() if os.path.realpath(w.store.location) == real)
+        return any((run_id, branch) in w.queues for w in _open.values() if os.path.realpath(w.store.location) == real)
 
 
 @in_child

@@ -45,7 +45,7 @@ class Commit:
     @property
     def run(self) -> RunStart | None:
         """What it says of the branch it makes; None if it makes none."""
-        return self.entries[0].facts.get("run") if self.entries else None
+        return self.entries[0].commit.get("run") if self.entries else None
 
     @property
     def head(self) -> Head:
@@ -108,8 +108,8 @@ class Store(Protocol):
         The commits that make a run appear all at once. Raises BranchConflictError if a branch is not where its commit
         expects it or a fork has no base, OSError if storage fails; then any of the entries may be stored already.
         Appending what is stored already is no error, so trying again is safe, also with a commit that begins with
-        what is stored and goes on (see Commit.beyond). An entry whose facts hold a `place` names a checkpoint; one
-        whose facts hold `drops` takes checkpoints away.
+        what is stored and goes on (see Commit.beyond). An entry whose commit holds a `place` names a checkpoint; one
+        whose commit holds `drops` takes checkpoints away.
         """
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
@@ -130,7 +130,7 @@ class Store(Protocol):
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Replace the branch's own journal, which must hold exactly `own`, by `entries`, all or nothing.
 
-        `entries` are `own` with some of them folded together. `reading.check_rewrite` is what to check before, while
+        `entries` are `own` with some of them compacted into one. `reading.check_rewrite` is what to check before, while
         nobody else can write. Raises BranchConflictError if the store holds anything else than `own`, or a fork stands
         on an entry that would be gone; StoreError if `entries` do not account for every one of `own`.
         """
@@ -155,7 +155,7 @@ class Store(Protocol):
         """The text that names this place from anywhere: a file path, or `db#id`."""
 
     def close(self) -> None:
-        """Let go of files and connections. Called once."""
+        """Release files and connections. Called once."""
 
 
 class ResultCache(Protocol):

@@ -134,10 +134,12 @@ class JsonStore:
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-            self.files.make(self.files.amiss(there))  # what is folded does not tell any more which files were dropped
+            self.files.make(
+                self.files.amiss(there)
+            )  # what is compacted does not tell any more which files were dropped
             touched = self.touched(run_id, branch)
             disk.replace(path, lines(entries))
-            disk.touch(path, touched)  # to tidy up is no sign of life
+            disk.touch(path, touched)  # compaction is no sign of life
             if tail := self._tails.get((run_id, branch)):
                 now = Tail.of(entries, len(lines(entries)))
                 self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
@@ -193,7 +195,7 @@ class JsonStore:
         if entry is None or first is None:
             sound = newest_sound_place(self.journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
-        if is_of_another(path, info) or json.loads(self.files.document(first.facts["run"], entry)) != document:
+        if is_of_another(path, info) or json.loads(self.files.document(first.commit["run"], entry)) != document:
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and it is made again"
@@ -214,12 +216,12 @@ class JsonStore:
     def _go_on(self, commits: Sequence[Commit]) -> None:
         """Append to journals that are there."""
         heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
-        with disk.Together() as together:
+        with disk.SyncBatch() as batch:
             lacked = list[Sequence[Entry]]()
             for commit in commits:  # all of them before anything is written
                 key = (commit.run_id, commit.branch)
                 if key not in tails:
-                    tails[key] = self._kept(key) or self._looked_up(commit, changes, together)
+                    tails[key] = self._kept(key) or self._looked_up(commit, changes, batch)
                 head = heads.get(key) or (tails[key].seq, tails[key].sum)
                 rest = commit.beyond(head)
                 if rest is None:
@@ -230,17 +232,17 @@ class JsonStore:
             for commit, missing in zip(commits, lacked, strict=True):
                 key = (commit.run_id, commit.branch)
                 try:
-                    tails[key] = self._write(commit, tails[key], missing, together)
+                    tails[key] = self._write(commit, tails[key], missing, batch)
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
     def _kept(self, key: Key) -> Tail | None:
-        """The tail that is known of a journal, if that still ends so: others may have written to it, or folded it."""
+        """The known tail of a journal, if that still ends so: others may have written to it, or compacted it."""
         tail = self._tails.get(key)
         return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
 
-    def _looked_up(self, commit: Commit, changes: Changes, together: disk.Together) -> Tail:
+    def _looked_up(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
         """Read the tail of a journal. What its last writer left undone is added to `changes`, and synced."""
         entries, offset = self.journals.scan(commit.run_id, commit.branch)
         if not entries:
@@ -251,7 +253,7 @@ class JsonStore:
         path = self.paths.journal(commit.run_id, commit.branch)
         while path != self.paths.journals:  # whoever made these names may not have come to sync them
             path = path.parent
-            together.sync_directory(path)
+            batch.sync_directory(path)
         return Tail.of(entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
@@ -262,20 +264,20 @@ class JsonStore:
             return OSError(f"{where} is gone: it was deleted or moved while a run was at work")
         return BranchConflictError(*key, expected=commit.after, found="its end")
 
-    def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], together: disk.Together) -> Tail:
+    def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
         """Write what a journal lacks of a commit. Returns where it ends then."""
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(rest)
         if not commit.entries:
             disk.touch(path, told_at(commit))
             return tail
         if not data:  # all of it was written before, by a try that failed, perhaps without being synced
-            together.sync(together.hold(path, os.O_RDWR), path)
+            batch.sync(batch.hold(path, os.O_RDWR), path)
             return tail
 
         def torn(beyond: bytes) -> bool:
             return is_torn(beyond, tail.offset) and not follows(beyond, tail.sum)
 
-        disk.append(path, data, at=tail.offset, torn=torn, mark=tail.mark, together=together)
+        disk.append(path, data, at=tail.offset, torn=torn, mark=tail.mark, batch=batch)
         return tail.after(rest)
 
     def _begin(self, commit: Commit) -> None:
@@ -293,31 +295,31 @@ class JsonStore:
         """Make runs that are not there: their journals are written aside, and those of a run appear all at once."""
         if not runs:
             return
-        aside = {f"~{new_id()}": run for run in runs}
+        staged = {f"~{new_id()}": run for run in runs}
         try:
-            with disk.Together() as together:
-                for name, run in aside.items():
-                    self._set_aside(name, run, together)
+            with disk.SyncBatch() as batch:
+                for name, run in staged.items():
+                    self._stage(name, run, batch)
             for run in runs:  # of a journal that was deleted by hand
                 self.heads.remove(run[0].run_id)
-            with disk.Together() as together:
-                for name, run in aside.items():
-                    disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), together=together)
+            with disk.SyncBatch() as batch:
+                for name, run in staged.items():
+                    disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), batch=batch)
         except OSError:
-            for name in aside:
+            for name in staged:
                 with contextlib.suppress(OSError):  # then the doctor finds it
                     disk.remove_directory(self.paths.journals / name)
             raise
         made = [commit for run in runs for commit in run]
         self._settle([(commit, Tail.of(commit.entries, len(lines(commit.entries)))) for commit in made], Changes())
 
-    def _set_aside(self, name: str, run: Sequence[Commit], together: disk.Together) -> None:
+    def _stage(self, name: str, run: Sequence[Commit], batch: disk.SyncBatch) -> None:
         directory = self.paths.run(run[0].run_id)
         for commit in run:
             path = self.paths.journal(commit.run_id, commit.branch)
             path = self.paths.journals / name / path.relative_to(directory)
-            disk.make_directory(path.parent, together=together)
-            disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, together=together)
+            disk.make_directory(path.parent, batch=batch)
+            disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
             disk.touch(path, told_at(commit))
 
     def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
@@ -334,7 +336,7 @@ class JsonStore:
                 tails[key] = replace(tail, files=files)
         self.files.make(changes)
         for commit, tail in written:
-            if named := [entry for entry in commit.entries if "place" in entry.facts]:
+            if named := [entry for entry in commit.entries if "place" in entry.commit]:
                 self.heads.write(commit.run_id, commit.branch, tail.begun, named[-1])
         if tails and not self._tails:
             self._claimed_in = _identity(self.paths.journals)
@@ -342,9 +344,9 @@ class JsonStore:
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
         """Take note of the places that a commit names and drops. Returns the files of the branch, if they are known."""
-        dropped = {gone for entry in commit.entries for gone, _ in entry.facts.get("drops", ())}
-        named = [entry for entry in commit.entries if "place" in entry.facts]
-        changes.made |= {self.files.path(e.facts["place"]): self.files.document(tail.run, e) for e in named}
+        dropped = {gone for entry in commit.entries for gone, _ in entry.commit.get("drops", ())}
+        named = [entry for entry in commit.entries if "place" in entry.commit]
+        changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e) for e in named}
         files = known.files if known and known.begun == tail.begun else None
         if files is None and not dropped:
             return None

@@ -37,7 +37,7 @@ class HeadFiles:
         """Note the newest checkpoint, which `entry` names; `begun` is the sum of the branch's first entry."""
         path = self._paths.head(run_id, branch)
         disk.make_directory(path.parent)
-        said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.facts["place"]["id"]}
+        said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.commit["place"]["id"]}
         disk.replace(path, json.dumps(said).encode() + b"\n", durable=False)
 
     def remove(self, run_id: str) -> None:

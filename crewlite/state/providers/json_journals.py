@@ -101,7 +101,7 @@ class JournalFiles:
             check_follows(first, [], info.run_id, info.branch, first.seq)
             for start, stop in _lines_with(b'"id":"%b"' % info.id.encode(), data):
                 entry = _at(data, start, stop, path)
-                if entry.facts.get("place", {}).get("id") == info.id:
+                if entry.commit.get("place", {}).get("id") == info.id:
                     return entry, first
         except Unsound:
             self.scan(info.run_id, info.branch)  # raises, naming the line

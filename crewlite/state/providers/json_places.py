@@ -47,20 +47,20 @@ class PlaceFiles:
 
     def named(self, entries: Sequence[Entry]) -> dict[str, Path]:
         """The files of the places that entries name, dropped ones as well, by id."""
-        places = [entry.facts["place"] for entry in entries if "place" in entry.facts]
+        places = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {place["id"]: self.path(place) for place in places}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
         """The checkpoint files that are missing or left over, because a writer was killed before it got to them."""
-        dropped = {gone for entry in entries for gone, _ in entry.facts.get("drops", ())}
+        dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
         changes = Changes()
         for entry in entries:
-            if place := entry.facts.get("place"):
+            if place := entry.commit.get("place"):
                 path = self.path(place)
                 if place["id"] in dropped:
                     changes.gone += [path] if path.exists() else []
                 elif not path.exists():
-                    changes.made[path] = self.document(entries[0].facts["run"], entry)
+                    changes.made[path] = self.document(entries[0].commit["run"], entry)
         return changes
 
     def make(self, changes: Changes) -> None:
@@ -75,8 +75,8 @@ class PlaceFiles:
         for file in files:
             disk.remove(file)
         if files and sync:
-            with disk.Together() as together:
-                together.sync_directory(self._root)
+            with disk.SyncBatch() as batch:
+                batch.sync_directory(self._root)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         """What the files say, newest first. A file that says nothing any more is left out, with a warning."""
@@ -109,9 +109,9 @@ class PlaceFiles:
 
     def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
         """The file of the place that an entry names, `run` being what the first entry of the journal says of it."""
-        place, journal = entry.facts["place"], self._paths.journal(run["run_id"], run["branch"])
+        place, journal = entry.commit["place"], self._paths.journal(run["run_id"], run["branch"])
         document: dict[str, Any] = {
-            "schema": entry.facts["schema"],
+            "schema": entry.commit["schema"],
             "id": place["id"],
             "run_id": run["run_id"],
             "branch": run["branch"],

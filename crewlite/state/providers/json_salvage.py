@@ -87,7 +87,7 @@ class JsonSalvage:
                 _quarantine(path, data)
             elif records != raw.records:
                 touched = path.stat().st_mtime
-                disk.replace(_aside(path, data), data)
+                disk.replace(_quarantine_path(path, data), data)
                 disk.replace(path, _joined(records))
                 disk.touch(path, touched)  # nobody has given a sign of life by that
             noted = self._paths.head(raw.run_id, raw.branch)
@@ -98,16 +98,16 @@ class JsonSalvage:
 
     def quarantined(self, raw: RawBranch) -> str:
         """See Salvage.quarantined."""
-        return f"set aside as {_aside(Path(raw.where), _joined(raw.records)).name}"
+        return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """See Salvage.index: the checkpoint files."""
-        self._dropped |= {gone for entry in sound for gone, _ in entry.facts.get("drops", ())}
+        self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
         live, changes, edited = {place["id"] for place in live_places(sound)}, Changes(), dict[Path, bytes]()
         for entry in sound:
-            if (place := entry.facts.get("place")) and place["id"] in live:
+            if (place := entry.commit.get("place")) and place["id"] in live:
                 self._unnamed.pop(place["id"], None)
-                path, document = self._files.path(place), self._files.document(sound[0].facts["run"], entry)
+                path, document = self._files.path(place), self._files.document(sound[0].commit["run"], entry)
                 data = _bytes(path)
                 if data is None or loosely(data) != json.loads(document):
                     changes.made[path] = document
@@ -154,7 +154,7 @@ class JsonSalvage:
             remove = partial(disk.remove, path)
             return Flaw("stale_index", str(path), "its checkpoint was dropped", "removed", remove, branch)
         problem = f"its journal (journal/{branch[0]}/{branch[1]}.jsonl) is gone, or has no such checkpoint"
-        act = f"set aside as {_aside(path, data).name}; bring back the journal, and it is made again"
+        act = f"set aside as {_quarantine_path(path, data).name}; bring back the journal, and it is made again"
         return Flaw("stale_index", str(path), problem, act, partial(_quarantine, path, data), branch)
 
     def _leftovers(self) -> Iterator[Flaw]:
@@ -201,13 +201,13 @@ def _bytes(path: Path) -> bytes | None:
 
 def _quarantine(path: Path, data: bytes) -> None:
     """Give a file that holds `data` a name that nothing else looks at."""
-    if (aside := _aside(path, data)).exists():  # the same bytes, kept before
+    if (quarantined := _quarantine_path(path, data)).exists():  # the same bytes, kept before
         disk.remove(path)
     else:
-        disk.rename(path, aside)
+        disk.rename(path, quarantined)
 
 
-def _aside(path: Path, data: bytes) -> Path:
+def _quarantine_path(path: Path, data: bytes) -> Path:
     return path.with_name(f"{path.name}.aside-{blake2b(data, digest_size=8).hexdigest()}")
 
 

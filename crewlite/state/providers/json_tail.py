@@ -22,7 +22,7 @@ class Tail:
     sum: str
     offset: int
     mark: tuple[int, bytes]
-    """The last seal and where it stands: a journal that was folded meanwhile may be as long by chance."""
+    """The last seal and where it stands: a journal that was compacted meanwhile may be as long by chance."""
     run: Mapping[str, Any]
     """What its checkpoint files say of the run."""
     begun: str
@@ -34,8 +34,8 @@ class Tail:
     def of(cls, entries: Sequence[Entry], offset: int) -> Tail:
         """The tail of a journal that was read."""
         first, last = entries[0], entries[-1]
-        told = {key: first.facts["run"][key] for key in ("run_id", "branch")}
-        definition = {key: first.facts["run"]["definition"][key] for key in ("kind", "name")}
+        told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
+        definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
         return cls(last.seq, last.sum, offset, _mark(last, offset), {**told, "definition": definition}, first.sum, None)
 
     def after(self, entries: Sequence[Entry]) -> Tail:
@@ -50,9 +50,9 @@ def _mark(last: Entry, end: int) -> tuple[int, bytes]:
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
-    """Whether somebody writes a branch from this commit on, `claimed` being whether somebody did before it."""
+    """Whether somebody writes a branch from this commit on, `store_claim` being whether somebody did before it."""
     for entry in commit.entries:
-        claimed = (claimed or "claim" in entry.facts) and not ends_claim(entry.facts)
+        claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
     return claimed
 
 

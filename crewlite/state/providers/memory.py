@@ -88,7 +88,7 @@ class _MemoryStore:
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
         with self._lock:
             found = [
-                place_info(journal[0].facts["run"], place)
+                place_info(journal[0].commit["run"], place)
                 for journal in self._journals.values()
                 for place in live_places(journal)
                 if part in place["id"] and (before is None or place["id"] < before)

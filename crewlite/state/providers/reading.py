@@ -15,7 +15,7 @@ from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
 
 def branch_info(first: Entry) -> BranchInfo:
     """The listing line of a branch, from its first entry."""
-    run = first.facts["run"]
+    run = first.commit["run"]
     return BranchInfo(
         run_id=run["run_id"],
         branch=run["branch"],
@@ -23,7 +23,7 @@ def branch_info(first: Entry) -> BranchInfo:
         identity=run["identity"],
         kind=run["definition"]["kind"],
         name=run["definition"]["name"],
-        started_at=first.facts["at"],
+        started_at=first.commit["at"],
         base=run.get("base"),
     )
 
@@ -50,19 +50,19 @@ def place_info(run: Mapping[str, Any], place: CheckpointRecord) -> PlaceInfo:
 
 
 def live_places(entries: Sequence[Entry]) -> list[CheckpointRecord]:
-    """The facts of the places that a branch's own journal names and has not dropped, in order."""
+    """The records of the checkpoints that a branch's own journal names and has not dropped, in order."""
     found: dict[str, CheckpointRecord] = {}
     for entry in entries:
-        for gone, _ in entry.facts.get("drops", ()):
+        for gone, _ in entry.commit.get("drops", ()):
             found.pop(gone, None)
-        if place := entry.facts.get("place"):
+        if place := entry.commit.get("place"):
             found[place["id"]] = place
     return list(found.values())
 
 
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
     """Raises Unsound if an entry is not the next one of this branch, or is stored under another number than its own."""
-    commit = entry.facts
+    commit = entry.commit
     if before:
         if "run" in commit:
             raise Unsound("a run begins here, in the middle of another")
@@ -92,7 +92,7 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
 
 def told_at(commit: Commit) -> float:
     """When a branch was last heard of, seconds since the epoch: now, or when its last entry was made, if imported."""
-    return datetime.fromisoformat(commit.entries[-1].facts["at"]).timestamp() if commit.entries else time.time()
+    return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 
 
 def newest_sound_place(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
@@ -131,7 +131,9 @@ def check_rewrite(
         _check_accounts(run_id, branch, own, entries)
     except Unsound as problem:
         where = f"branch {branch!r} of run {run_id!r} was not rewritten"
-        raise StoreError(location, f"{where}: what was to replace it is not its entries folded ({problem})") from None
+        raise StoreError(
+            location, f"{where}: what was to replace it is not its entries compacted ({problem})"
+        ) from None
 
 
 def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
@@ -150,13 +152,13 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
         raise Unsound(f"it does not end with commit {own[-1].seq}")
     if _rewinds(read) != _rewinds(own):
         raise Unsound("it goes back at another place")
-    if read[0].facts["run"] != own[0].facts["run"]:
+    if read[0].commit["run"] != own[0].commit["run"]:
         raise Unsound("it begins another branch")
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
     """Where a branch goes back, and where to."""
-    found = [(entry.first, entry.facts.get("rewind")) for entry in entries]
+    found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 
 

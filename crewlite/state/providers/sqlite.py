@@ -225,9 +225,9 @@ class SqliteStore:
             return
         for entry in commit.entries:
             self._insert(number, entry)
-            for gone, _ in entry.facts.get("drops", ()):
+            for gone, _ in entry.commit.get("drops", ()):
                 self._database.run("DELETE FROM place WHERE id=?", (gone,))
-            if place := entry.facts.get("place"):
+            if place := entry.commit.get("place"):
                 self._database.run(PUT_PLACE, (number, *place_row(commit.run_id, commit.branch, place)))
 
     def _insert(self, number: int, entry: Entry) -> None:

@@ -148,7 +148,7 @@ class SqliteSalvage:
         there = self._db.execute(f"SELECT {', '.join(PLACE)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
         statements = list[Statement]()
         if not row.there:
-            touched = datetime.fromisoformat(last.facts["at"]).timestamp()
+            touched = datetime.fromisoformat(last.commit["at"]).timestamp()
             made = (row.id, raw.run_id, row.name, row.uid, last.seq, last.sum, touched)
             insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
             statements.append((insert, made))

@@ -22,7 +22,7 @@ _History = tuple[Sequence[str], int, Sequence[LightEvent], int]
 """Tasks and events of a run, and how many of them there were at some commit."""
 
 
-class Moment(NamedTuple):
+class RecordView(NamedTuple):
     """A record as it was at some commit. What it holds only ever grows, or is replaced."""
 
     run: RunStart
@@ -33,7 +33,7 @@ class Moment(NamedTuple):
     events: int
 
     @classmethod
-    def of(cls, record: Record) -> Moment:
+    def of(cls, record: Record) -> RecordView:
         """As it is now."""
         counts = len(record.tasks), len(record.events)
         return cls(record.run, record.usage, record.values, record.versions, *counts)
@@ -149,13 +149,13 @@ def checkpoints(
     Raises JournalCorrupt.
     """
     record = Record()
-    then: dict[int, tuple[Moment, Record]] = {}
+    then: dict[int, tuple[RecordView, Record]] = {}
     homes: dict[str, str] = {}
     for entry, record in replay(entries):
-        then[entry.seq] = Moment.of(record), record
-        if place := entry.facts.get("place"):
+        then[entry.seq] = RecordView.of(record), record
+        if place := entry.commit.get("place"):
             homes[place["id"]] = record.run["branch"]
-        base = entry.facts.get("run", {}).get("base")
+        base = entry.commit.get("run", {}).get("base")
         if base and base["place"]:
             homes.setdefault(base["place"]["id"], base["branch"])
     record.check_places({entry.seq: entry.sum for entry in entries})
@@ -172,13 +172,13 @@ def checkpoints(
 
 def newest(record: Record, place: CheckpointRecord, ref: str) -> Checkpoint:
     """The place at the very end of a record."""
-    now = Moment.of(record)
+    now = RecordView.of(record)
     history = list(record.tasks), now.tasks, record.events, now.events
     return _made(place, record, now, history, record.run["branch"], ref)
 
 
 def _made(
-    place: CheckpointRecord, record: Record, then: Moment, history: _History, branch: str, ref: str
+    place: CheckpointRecord, record: Record, then: RecordView, history: _History, branch: str, ref: str
 ) -> Checkpoint:
     return Checkpoint(
         id=place["id"],

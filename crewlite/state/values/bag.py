@@ -15,7 +15,7 @@ from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import SNAPSHOT
-from crewlite.state.journal import manual as by_hand
+from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
@@ -106,10 +106,10 @@ class Bag(MutableMapping[str, Any]):
         journal = self._journal
         if journal.closed:
             raise journal.ended()
-        if journal.lane is None:
+        if journal.queue is None:
             return checkpoints(journal.entries, _id, {})
-        by_hand.flush(journal).result()
-        store = journal.lane.store
+        manual.flush(journal).result()
+        store = journal.queue.store
         entries, lost = trace(store, journal.run_id, journal.branch)
         return checkpoints(entries, store.ref, lost)
 
@@ -185,27 +185,27 @@ class Bag(MutableMapping[str, Any]):
     def _take(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[CommitParts, Checkpoint]]:
         journal = self._journal
 
-        def seen(facts: CommitParts) -> tuple[CommitParts, Checkpoint]:
-            ref = journal.lane.store.ref if journal.lane else _id
-            return facts, newest(journal.record, facts["place"], ref(facts["place"]))
+        def seen(parts: CommitParts) -> tuple[CommitParts, Checkpoint]:
+            ref = journal.queue.store.ref if journal.queue else _id
+            return parts, newest(journal.record, parts["place"], ref(parts["place"]))
 
-        return by_hand.change(journal, lambda: self._snapshot(label, metadata), seen)
+        return manual.change(journal, lambda: self._snapshot(label, metadata), seen)
 
-    def _snapped(self, facts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
-        if self._journal.lane:
-            self._journal.completed(facts, started, self._journal.lane)
+    def _snapped(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
+        if self._journal.queue:
+            self._journal.completed(parts, started, self._journal.queue)
         return made
 
     def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:
         journal = self._journal
 
-        def facts() -> CommitParts:
+        def parts() -> CommitParts:
             journal.values.put_back(coded)
             changed = journal.values.changes(journal.secrets)
             ours = origin and (origin.id in journal.record.places or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
-        by_hand.change(journal, facts, lambda facts: None).result()
+        manual.change(journal, parts, lambda parts: None).result()
 
 
 def _id(place: CheckpointRecord) -> str:

@@ -20,7 +20,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.reading.locate import Located
-from crewlite.state.verbs.acquire import claimed, taken
+from crewlite.state.verbs.acquire import acquire_branch, store_claim
 
 T = TypeVar("T")
 
@@ -44,12 +44,12 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
         try:
-            _, lane, record = await taken(lambda: kept)
+            _, queue, record = await acquire_branch(lambda: kept)
         except BranchConflictError as conflict:
             raise BranchConflictError(run_id, kept.branch, holder=conflict.holder, kind="state") from None
-        journal = Journal(run_id, kept.branch, record, secrets, "raise", lane=lane)
+        journal = Journal(run_id, kept.branch, record, secrets, "raise", queue=queue)
     try:
-        await claimed(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
+        await store_claim(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
     except BaseException:
         await journal.aclose(last_values=False)
         raise
@@ -66,7 +66,7 @@ def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     future = background.submit(work())
     try:
         return future.result()
-    except BaseException:  # Ctrl-C above all: what was begun is let go
+    except BaseException:  # Ctrl-C above all: what was begun is released
         future.cancel()
         raise
 

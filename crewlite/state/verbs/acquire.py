@@ -1,4 +1,4 @@
-"""Taking a branch for writing: opened, read and claimed by this process, or let go again."""
+"""Acquiring a branch for writing: this process opens, reads and claims it, or releases it again."""
 
 from __future__ import annotations
 
@@ -9,46 +9,45 @@ from crewlite.errors import BranchConflictError, CrewliteError, JournalCorrupt, 
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
-from crewlite.state.journal.compact import bases
+from crewlite.state.journal.compact_branch import bases
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import whole
-from crewlite.state.journal.writer import Lane, Writer, open_writer, opened_already
+from crewlite.state.journal.writer import WriteQueue, Writer, open_writer, opened_already
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
 
-Taken = tuple[Located, Lane, Record]
+AcquiredBranch = tuple[Located, WriteQueue, Record]
 
 
-async def taken(target: Callable[[], Located]) -> Taken:
-    """`take`, off the caller's loop."""
-    return await background.acquire(lambda: take(target()), _let_go)
+async def acquire_branch(target: Callable[[], Located]) -> AcquiredBranch:
+    """Take a branch for writing, and read its record, off the caller's loop.
 
-
-def take(target: Located) -> Taken:
-    """Take a branch for writing, and read its record.
-
-    Raises BranchConflictError if somebody alive writes it, JournalCorrupt if it is damaged, StoreUnusable.
+    Raises BranchConflictError if a live process writes it, JournalCorrupt if it is damaged, StoreUnusable.
     """
-    lane = _entered(open_writer(target.provider, target.location), target)
+    return await background.acquire(lambda: _acquired(target()), _release)
+
+
+def _acquired(target: Located) -> AcquiredBranch:
+    queue = _entered(open_writer(target.provider, target.location), target)
     try:
-        return target, lane, _read(lane.store, lane, target)
+        return target, queue, _read(queue.store, queue, target)
     except BaseException:
-        lane.leave()
+        queue.leave()
         raise
 
 
-async def taken_new(target: Located) -> Taken:
+async def acquire_new_branch(target: Located) -> AcquiredBranch:
     """Take the branch of a new run, without reading it."""
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target), Record()
 
-    def opened() -> Taken:
+    def opened() -> AcquiredBranch:
         return target, _entered(open_writer(target.provider, target.location), target), Record()
 
-    return await background.acquire(opened, _let_go)
+    return await background.acquire(opened, _release)
 
 
-def _entered(writer: Writer, target: Located) -> Lane:
+def _entered(writer: Writer, target: Located) -> WriteQueue:
     try:
         return writer.enter(target.run_id, target.branch)
     except BaseException:
@@ -56,11 +55,11 @@ def _entered(writer: Writer, target: Located) -> Lane:
         raise
 
 
-async def claimed(journal: Journal, facts: CommitParts) -> None:
+async def store_claim(journal: Journal, parts: CommitParts) -> None:
     """Claim the branch with a commit. Once it is stored, the store is known to accept commits."""
     mine = journal.take_claim()  # also if this is cancelled before it is known to be stored
     try:
-        await journal.store({**facts, "claim": mine})
+        await journal.store({**parts, "claim": mine})
     except Exception as error:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
@@ -68,18 +67,18 @@ async def claimed(journal: Journal, facts: CommitParts) -> None:
         raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
 
 
-def _let_go(taken: Taken) -> None:
-    taken[1].leave()
+def _release(acquired: AcquiredBranch) -> None:
+    acquired[1].leave()
 
 
-def _read(store: Store, lane: Lane, target: Located) -> Record:
+def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """What a branch holds."""
     record = Record.of(whole(store, target.run_id, target.branch))
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
-    lane.seq, lane.sum = record.head
+    queue.seq, queue.sum = record.head
     try:
-        lane.bases = bases(store.branches(target.run_id), target.branch)
+        queue.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
-        lane.bases = frozenset(record.places)
+        queue.bases = frozenset(record.places)
     return record

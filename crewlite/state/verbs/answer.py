@@ -1,4 +1,4 @@
-"""Answers to questions that a run waits with, or will ask: as facts of a commit, checked as far as can be told here."""
+"""Answers to questions that a run waits with, or will ask: as parts of a commit, checked as far as can be told here."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     if journal := at_work_on(record.claim, store.location):
         _tell(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
         return
-    facts = _answered(record, Secrets.of(), address, value, ahead=ahead)
+    parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
     if by := holder(store, run_id, branch, record.claim):
         raise BranchConflictError(run_id, branch, holder=by)
-    store.append([Commit.saying(run_id, branch, record.head, facts)])
+    store.append([Commit.saying(run_id, branch, record.head, parts)])
 
 
 def _tell(journal: Journal, make: Callable[[], CommitParts]) -> None:
     try:
-        change(journal, make, lambda facts: None, "the answer was").result()
+        change(journal, make, lambda parts: None, "the answer was").result()
     except StoreError as error:
         if not journal.closed:
             raise
-        raise BranchConflictError(journal.run_id, journal.branch) from error  # it is about to let go
+        raise BranchConflictError(journal.run_id, journal.branch) from error  # it is about to release the branch
 
 
 def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> CommitParts:
@@ -108,7 +108,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
     `changed`: its inputs are not those of the record, so that it may ask other questions at the same addresses.
     Raises AnswerRefused for another answer to a question that has one.
     """
-    facts = []
+    recorded_answers = []
     for address, value in answers.items():
         if not is_question(address):
             continue
@@ -116,8 +116,8 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
         asked = None if other else record.asked.get(address)
         told = _told(address, value, asked, secrets)
         if other or not _known(record, asked, told):
-            facts.append(told)
-    return facts
+            recorded_answers.append(told)
+    return recorded_answers
 
 
 def refusal(address: str, problem: str) -> GivenAnswer:

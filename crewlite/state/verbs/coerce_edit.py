@@ -41,7 +41,7 @@ def read(said: Typed, recorded: Json) -> Any:
     return typed(said, {"type": "boolean"} if isinstance(recorded, bool) else {})
 
 
-def fitted(given: Json, recorded: Json, what: str) -> Json:
+def coerce(given: Json, recorded: Json, what: str) -> Json:
     """Coded data in the form that was recorded. None, and what has a form of its own, stay as they are.
 
     Raises ConfigError if it does not fit; `what` names it there.
@@ -60,7 +60,7 @@ def fitted(given: Json, recorded: Json, what: str) -> Json:
     if isinstance(recorded, list) and isinstance(given, list):
         return _all(given, recorded, what)
     if isinstance(recorded, dict) and isinstance(given, dict) and not tag:
-        return {key: fitted(item, recorded.get(key), f"{what}, {key}") for key, item in given.items()}
+        return {key: coerce(item, recorded.get(key), f"{what}, {key}") for key, item in given.items()}
     return given
 
 
@@ -72,7 +72,7 @@ def _fields(given: Json, recorded: Json, what: str) -> Json:
         given = dict(zip(known, given, strict=True))
     if not isinstance(given, dict) or given.keys() != known.keys():
         raise _misfit(given, what, f"data with the fields of {recorded['c']}: {', '.join(known)}")
-    fields = {name: fitted(given[name], item, f"{what}, {name}") for name, item in known.items()}
+    fields = {name: coerce(given[name], item, f"{what}, {name}") for name, item in known.items()}
     return {**{key: item for key, item in recorded.items() if key != "set"}, "v": fields}
 
 
@@ -92,7 +92,7 @@ def _items(given: Json, recorded: Json, what: str) -> Json:
     if tag == "tuple":
         if len(given) == len(known):
             pairs = enumerate(zip(given, known, strict=True))
-            return {"$": tag, "v": [fitted(item, was, f"{what}[{n}]") for n, (item, was) in pairs]}
+            return {"$": tag, "v": [coerce(item, was, f"{what}[{n}]") for n, (item, was) in pairs]}
         return {"$": tag, "v": _all(given, known, what)}
     one_each = {json.dumps(item, sort_keys=True): item for item in _all(given, known, what)}
     return {"$": tag, "v": [one_each[text] for text in sorted(one_each)]}
@@ -102,7 +102,7 @@ def _all(given: list[Json], recorded: list[Json], what: str) -> list[Json]:
     """Items of a kind, where all that were recorded are of one."""
     if len({(type(item), _tag(item), _tag(item) and item.get("c")) for item in recorded}) != 1:
         return given
-    return [fitted(item, recorded[0], f"{what}[{n}]") for n, item in enumerate(given)]
+    return [coerce(item, recorded[0], f"{what}[{n}]") for n, item in enumerate(given)]
 
 
 def _text(given: Json, recorded: Json, what: str) -> Json:

@@ -133,7 +133,10 @@ class _Visit:
             self._unknown.add(key)
             return raw, []
         entries, problem = part.entries, part.problem
-        said = [*(entry.facts for entry in entries), *(loosely(record.body) for record in raw.records[len(entries) :])]
+        said = [
+            *(entry.commit for entry in entries),
+            *(loosely(record.body) for record in raw.records[len(entries) :]),
+        ]
         self._writers[key] = _writer_of(self._store.location, raw, said)
         if part.without:
             raw = self._without_places(raw, part)
@@ -219,7 +222,7 @@ def sound_part(raw: RawBranch) -> SoundPart:
                 mended = without_place(body, seal, after=after)
                 if mended is None:
                     raise
-                entry, without[len(found)] = mended, mended.facts["drops"][-1][0]
+                entry, without[len(found)] = mended, mended.commit["drops"][-1][0]
             check_follows(entry, found, raw.run_id, raw.branch, entry.seq if seq is None else seq)
         except Unsound as problem:
             return SoundPart(found, str(problem), {at: gone for at, gone in without.items() if at < len(found)})
@@ -233,7 +236,7 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
     `unknown` are branches of which more may be there than `journals` say; forks of those are left out.
     """
     lost: dict[str, str] = {}
-    bases = {name: entries[0].facts["run"].get("base") for name, entries in journals.items() if entries}
+    bases = {name: entries[0].commit["run"].get("base") for name, entries in journals.items() if entries}
     for name, base in sorted(bases.items(), key=lambda item: item[1]["seq"] if item[1] else 0):
         if base and base["branch"] not in unknown:
             heads = [(entry.seq, entry.sum) for entry in journals.get(base["branch"], ())]
@@ -242,12 +245,12 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
     return lost
 
 
-def _writer_of(location: str, raw: RawBranch, said: Iterable[object]) -> str | None:
-    """Who, alive, is at work on a branch; `said` are the facts of its commits, as far as they can be read at all."""
+def _writer_of(location: str, raw: RawBranch, commits: Iterable[object]) -> str | None:
+    """Who, alive, is at work on a branch; `commits` are its commits, as far as they can be read at all."""
     claim: Claim | None = None
-    for facts in said:
-        if isinstance(facts, dict):
-            claim = facts.get("claim", None if ends_claim(facts) else claim)
+    for commit in commits:
+        if isinstance(commit, dict):
+            claim = commit.get("claim", None if ends_claim(commit) else claim)
     try:
         return holder_at(location, raw.run_id, raw.branch, claim, raw.touched)
     except (LookupError, TypeError, ValueError):

@@ -22,7 +22,7 @@ from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.answer import Typed, check, typed
-from crewlite.state.verbs.coerce_edit import fitted, read
+from crewlite.state.verbs.coerce_edit import coerce, read
 from crewlite.tools.base import as_text
 
 
@@ -34,19 +34,19 @@ def changed_steps(
     Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
     ConfigError.
     """
-    facts, both = [], edits.keys() & set(rerun)
+    steps, both = [], edits.keys() & set(rerun)
     if both:
         raise ConfigError(f"{min(both)} is to be edited and to be run again; wanted one of the two")
     changed = edits.keys() | set(rerun)
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
         _alone(address, changed)
-        facts.append(_edited(outcome, _checked(record, outcome, value, secrets)))
+        steps.append(_edited(outcome, _checked(record, outcome, value, secrets)))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())
-        facts.append(invalidated(address, ended.kind) | {"edited": True})
-    return facts
+        steps.append(invalidated(address, ended.kind) | {"edited": True})
+    return steps
 
 
 def _alone(address: str, changed: Collection[str]) -> None:
@@ -83,7 +83,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
     if kinds.of(outcome.kind).holds_value:
-        return fitted(data, was, f"The edit of {outcome.address}")
+        return coerce(data, was, f"The edit of {outcome.address}")
     if kinds.of(outcome.kind).asks_person and asked:
         try:
             check(asked, codec.decode(data["answer"]))

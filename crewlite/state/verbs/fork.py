@@ -34,7 +34,7 @@ from crewlite.state.verbs.transfer import commits
 
 TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
 """The fields of tasks and agents in which placeholders are filled in."""
-_TRIES = 10  # a head that is forked may be folded away by a pruning, but not again and again
+_TRIES = 10  # a head that is forked may be compacted away by a pruning, but not again and again
 
 
 @dataclass(frozen=True, slots=True)

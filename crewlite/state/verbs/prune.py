@@ -12,8 +12,8 @@ from crewlite.ids import now
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.compact import bases, folded
-from crewlite.state.journal.fold import size
+from crewlite.state.journal.compact_branch import bases, compacted_entries
+from crewlite.state.journal.compaction import size
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, journals_of_run, standing_on
 from crewlite.state.providers import Commit, Store, results_of
@@ -69,7 +69,7 @@ def prune(
             done += run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
         elif keep_last is not None:
             for branch in run.journals:
-                done += run.unless_busy(partial(run.thinned, branch, keep_last, dry_run=dry_run), branch)
+                done += run.unless_busy(partial(run.compacted, branch, keep_last, dry_run=dry_run), branch)
     return done
 
 
@@ -125,7 +125,7 @@ class _Run:
             self.store.remove(self.run_id, {branch: _head(own) for branch, own in self.journals.items()})
         return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
 
-    def thinned(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
+    def compacted(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
         """Drop all but the newest places of a branch, but for labelled ones and those that forks stand on."""
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
@@ -142,14 +142,14 @@ class _Run:
         elif record.dropped and not dry_run:
             store.append([_end(self.run_id, branch, own)])
         done = Pruned(checkpoints=tuple(place["id"] for place in gone))
-        kept_entries = folded(branch, standing_on(self.journals, branch), own, branches)
+        kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, branches)
         if size(kept_entries) >= size(own):
             self.journals[branch] = own
             return done
-        fold = partial(self._fold, branch, own, kept_entries, dry_run=dry_run)
-        return done + self.unless_busy(fold, branch)
+        compact = partial(self._compact, branch, own, kept_entries, dry_run=dry_run)
+        return done + self.unless_busy(compact, branch)
 
-    def _fold(self, branch: str, own: list[Entry], kept: list[Entry], *, dry_run: bool) -> Pruned:
+    def _compact(self, branch: str, own: list[Entry], kept: list[Entry], *, dry_run: bool) -> Pruned:
         before, self.journals[branch] = self.journals[branch], own
         if not dry_run:
             self.store.rewrite(self.run_id, branch, own, kept)
@@ -158,14 +158,14 @@ class _Run:
 
 
 def _dropping(places: Iterable[CheckpointRecord], record: Record) -> Commit:
-    facts: CommitParts = {"drops": [(place["id"], place["parent"]) for place in places]}
-    facts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
-    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, facts)
+    parts: CommitParts = {"drops": [(place["id"], place["parent"]) for place in places]}
+    parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
+    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 
 def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:
     """The end of a branch once more. It is no news; but a store that has it looks after what an earlier try left."""
-    base = own[0].facts["run"].get("base")
+    base = own[0].commit["run"].get("base")
     before: Head = _head(own[:-1]) if own[1:] else (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *before, (own[-1],))
 

@@ -75,7 +75,7 @@ def import_run(store: Store, path: Path) -> str:
 
 
 def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
-    """A branch with all it stands on, as it is brought to a store that has nothing of it."""
+    """A branch with all it stands on, as it is copied to a store that has nothing of it."""
     return [_commit(run_id, name, own) for name, own in journals_of_branch(store, run_id, branch).items()]
 
 
@@ -95,7 +95,7 @@ def _head(entries: Sequence[Entry]) -> Head:
 
 def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
     """A branch from its beginning, so that it never adds to another run than it is of."""
-    base = entries[0].facts["run"].get("base")
+    base = entries[0].commit["run"].get("base")
     after: Head = (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *after, tuple(entries))
 
@@ -150,12 +150,12 @@ def _entries(said: Any, run_id: str, branch: str, where: str) -> list[Entry]:
 
 
 def _unseal(line: Any, after: str | None, where: str) -> Entry:
-    """An entry from its JSON object: the canonical bytes of its facts are those that were sealed."""
+    """An entry from its JSON object: the canonical bytes of its commit are those that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise Unsound("this is not an entry")
-    facts: JsonObject = {name: value for name, value in line.items() if name != "sum"}
+    commit: JsonObject = {name: value for name, value in line.items() if name != "sum"}
     try:
-        body = codec.dumps(facts)
+        body = codec.dumps(commit)
     except (ValueError, RecursionError) as error:
         raise Unsound(f"this is not an entry ({error})") from None
     return unseal(body, line["sum"], after=after, where=where)
@@ -163,6 +163,6 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
 
 def _check_base(journals: Journals, name: str, where: str) -> None:
     """A fork must stand on an entry that the file holds, of a branch before it."""
-    base = journals[name][0].facts["run"].get("base")
+    base = journals[name][0].commit["run"].get("base")
     if base and (base["seq"], base["sum"]) not in [(e.seq, e.sum) for e in journals.get(base["branch"], ())]:
         raise JournalCorrupt(where, f"what it was forked from ({base['branch']}, commit {base['seq']}) is gone", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crewlite.testing.bench import Bench
-from crewlite.testing.laws import folding, forks, journals, listings, remembering
+from crewlite.testing.laws import compaction, forks, journals, listings, remembering
 
 Law = Callable[[Bench], None]
 
@@ -33,19 +33,19 @@ LAWS: tuple[Law, ...] = (
     forks.a_fork_is_made_once,
     forks.a_new_run_appears_with_all_its_branches,
     forks.a_branch_begins_at_its_beginning,
-    folding.sums_are_found_by_number,
-    folding.signs_of_life_are_kept,
-    folding.a_journal_is_rewritten_as_a_whole,
-    folding.who_looks_is_not_in_the_way_of_who_writes,
-    folding.what_moved_or_bears_a_fork_is_not_rewritten,
-    folding.a_rewrite_accounts_for_every_entry,
-    folding.what_a_branch_goes_back_to_stays,
-    folding.a_run_is_removed_as_a_whole,
-    folding.a_run_that_moved_is_not_removed,
+    compaction.sums_are_found_by_number,
+    compaction.signs_of_life_are_kept,
+    compaction.a_journal_is_rewritten_as_a_whole,
+    compaction.who_looks_is_not_in_the_way_of_who_writes,
+    compaction.what_moved_or_bears_a_fork_is_not_rewritten,
+    compaction.a_rewrite_accounts_for_every_entry,
+    compaction.what_a_branch_goes_back_to_stays,
+    compaction.a_run_is_removed_as_a_whole,
+    compaction.a_run_that_moved_is_not_removed,
     journals.stores_of_one_location_see_each_other,
     journals.what_is_stored_survives_closing,
     journals.readers_see_only_whole_commits,
-    folding.readers_see_a_journal_before_or_after_it_is_rewritten,
+    compaction.readers_see_a_journal_before_or_after_it_is_rewritten,
     journals.any_usable_name_is_kept_apart,
     journals.names_beyond_the_rule_are_refused,
     remembering.what_is_remembered_is_recalled,

@@ -16,7 +16,7 @@ from crewlite.testing.bench import Branch
 
 def place_line(branch: Branch, place: CheckpointRecord) -> PlaceInfo:
     """The line that a listing has of a place."""
-    return place_info(branch.entries[0].facts["run"], place)
+    return place_info(branch.entries[0].commit["run"], place)
 
 
 def branch_line(branch: Branch) -> BranchInfo:
@@ -35,7 +35,9 @@ def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:
     for number, (found, wanted) in enumerate(zip(read, written, strict=False), 1):
         same = (found.seq, found.sum, found.body, found.line) == (wanted.seq, wanted.sum, wanted.body, wanted.line)
         assert same, f"entry {number} was stored as {short(wanted.line)} and is read as {short(found.line)}"
-        assert dumps(found.facts) == wanted.body, f"entry {number} says {short(found.facts)}, not {short(wanted.facts)}"
+        assert dumps(found.commit) == wanted.body, (
+            f"entry {number} says {short(found.commit)}, not {short(wanted.commit)}"
+        )
     assert len(read) == len(written), f"{len(written)} entries were stored and {len(read)} are read"
 
 

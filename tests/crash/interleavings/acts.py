@@ -229,20 +229,20 @@ def _stopped(at: int, **fields: Any) -> Act:
     return do
 
 
-def _claims(**facts: Any) -> Act:
+def _claims(**parts: Any) -> Act:
     """Take the branch as a process elsewhere does which is alive; with `released`, give it back at once."""
 
     def do(site: Site) -> Said:
         elsewhere = claim() | {"pid": os.getppid(), "started": None}
         store = provider_for(site.location, site.provider).open(site.location)
         try:
-            for said in ({"claim": elsewhere}, *([facts] if facts else [])):
+            for said in ({"claim": elsewhere}, *([parts] if parts else [])):
                 own = store.read(RUN, "main")
                 if not own:
                     raise RefError(RUN, "was taken away")
                 commit = Commit.saying(RUN, "main", (own[-1].seq, own[-1].sum), said)
                 store.append([commit])
-            return {} if facts else {"held": list(commit.head)}
+            return {} if parts else {"held": list(commit.head)}
         finally:
             store.close()
 

@@ -27,7 +27,7 @@ from crewlite.testing.scripted import ScriptedLLM
 
 TASKS = 4
 LONG = 36
-"""Tasks of a run with more than 64 commits, so that its journal is folded while it runs."""
+"""Tasks of a run with more than 64 commits, so that its journal is compacted while it runs."""
 RUN, BYSTANDER = "r", "z"
 QUESTION = "human:more"
 

@@ -14,14 +14,14 @@ from crewlite.ids import new_id
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim
-from crewlite.state.journal.fold import fold
+from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import Commit, Store
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, reads_as, same
 
 
 def sums_are_found_by_number(bench: Bench) -> None:
-    """`sum_at` gives what the next entry is chained to, of the branch's own entries only, folded ones included."""
+    """`sum_at` gives what the next entry is chained to, of the branch's own entries only, compacted ones included."""
     store, main = bench.open(), Branch().add(6)
     store.append([main.commit()])
     fork = main.forked("experiment", 3).add(3)
@@ -34,7 +34,7 @@ def sums_are_found_by_number(bench: Bench) -> None:
     same(store.sum_at("run-2", "main", 1), None, "sum_at of a run that is not there gives")
     store.rewrite("run-1", "main", main.entries, _folded(main, 3))
     for seq, total in ((3, main.entries[2].sum), (6, main.entries[5].sum), (5, None)):
-        same(store.sum_at("run-1", "main", seq), total, f"once it was folded, sum_at entry {seq} gives")
+        same(store.sum_at("run-1", "main", seq), total, f"once it was compacted, sum_at entry {seq} gives")
 
 
 def signs_of_life_are_kept(bench: Bench) -> None:
@@ -87,14 +87,14 @@ def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     store.append([main.add(2).commit()])
     reads_as(other, main, [*less, *main.entries[-2:]])
     then = [*less, *main.entries[-2:]]
-    again = fold([], then, [5])
+    again = compact_entries([], then, [5])
     store.rewrite("run-1", "main", then, again)
     store.append([main.add().commit()])
     reads_as(bench.open(), main, [*again, main.entries[-1]])
 
 
 def who_looks_is_not_in_the_way_of_who_writes(bench: Bench) -> None:
-    """To look at a journal, before or after it is folded elsewhere, leaves it to those who write to go on."""
+    """To look at a journal, before or after it is compacted elsewhere, leaves it to those who write to go on."""
     store, other, main = bench.open(), bench.open(), Branch().add(2)
     main.add(claim=claim())  # somebody is at work
     store.append([main.commit()])
@@ -110,7 +110,7 @@ def who_looks_is_not_in_the_way_of_who_writes(bench: Bench) -> None:
             store.append([main.commit()])
             written += main.entries[-4:]
             _elsewhere(before)
-            less = fold([], written, ())
+            less = compact_entries([], written, ())
             assert len(less) < len(written)
             other.rewrite("run-1", "main", written, less)
             _elsewhere(after)
@@ -159,19 +159,19 @@ def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
         journal_is(store, branch)
     main.place()
     store.append([main.add().commit()])
-    stands = main.forked("later", 11, main.entries[9].facts["place"]).add()
+    stands = main.forked("later", 11, main.entries[9].commit["place"]).add()
     store.append([stands.commit()])
     last = main.entries[-1]
-    joined = seal({**last.facts, "folded": {"first": 9, "sum": last.sum}}, after=main.entries[7].sum)
+    joined = seal({**last.commit, "folded": {"first": 9, "sum": last.sum}}, after=main.entries[7].sum)
     with raises(BranchConflictError, "rewriting a branch without the entry of the place that a fork stands on"):
         store.rewrite("run-1", "main", main.entries, [*main.entries[:8], joined])
     journal_is(store, main)
-    folded = fold([], main.entries, [5, 10])
-    store.rewrite("run-1", "main", main.entries, folded)
-    reads_as(store, main, folded)
-    with raises(BranchConflictError, "rewriting a branch that was folded since"):
-        store.rewrite("run-1", "main", main.entries, folded)
-    reads_as(store, main, folded)
+    compacted = compact_entries([], main.entries, [5, 10])
+    store.rewrite("run-1", "main", main.entries, compacted)
+    reads_as(store, main, compacted)
+    with raises(BranchConflictError, "rewriting a branch that was compacted since"):
+        store.rewrite("run-1", "main", main.entries, compacted)
+    reads_as(store, main, compacted)
 
 
 def a_rewrite_accounts_for_every_entry(bench: Bench) -> None:
@@ -198,10 +198,10 @@ def what_a_branch_goes_back_to_stays(bench: Bench) -> None:
     own = main.entries
 
     def joined(first: int, last: int, *left_out: str) -> list[Entry]:
-        commit: Any = {name: part for name, part in own[last - 1].facts.items() if name not in left_out}
+        commit: Any = {name: part for name, part in own[last - 1].commit.items() if name not in left_out}
         commit["folded"] = {"first": first, "sum": own[last - 1].sum}
-        folded = seal(commit, after=own[first - 2].sum)
-        return [*own[: first - 1], folded, *own[last:]]
+        compacted = seal(commit, after=own[first - 2].sum)
+        return [*own[: first - 1], compacted, *own[last:]]
 
     wrong = {
         "without what it goes back to": joined(2, 3),
@@ -212,36 +212,38 @@ def what_a_branch_goes_back_to_stays(bench: Bench) -> None:
         with raises(StoreError, f"rewriting a branch {how}"):
             store.rewrite("run-1", "main", own, entries)
         journal_is(bench.open(), main)
-    kept = fold([], own, [])
+    kept = compact_entries([], own, [])
     store.rewrite("run-1", "main", own, kept)
     for read in (store.read("run-1", "main"), bench.open().read("run-1", "main")):
-        same([entry.seal for entry in read], [entry.seal for entry in kept], "a folded branch that went back reads as")
+        same(
+            [entry.seal for entry in read], [entry.seal for entry in kept], "a compacted branch that went back reads as"
+        )
         same(Record.of(read).outcomes.keys(), Record.of(own).outcomes.keys(), "its outcomes are")
 
 
 def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]]:
-    """Ways in which entries fail to be `own` folded; the third of them, where a fork stands, stays if it can."""
-    first, last, folded = own[0], own[-1], fold(before, own, [own[2].seq])
-    other = seal({**own[3].facts, "steps": []}, after=own[2].sum)
+    """Ways in which entries fail to be `own` compacted; the third of them, where a fork stands, stays if it can."""
+    first, last, compacted = own[0], own[-1], compact_entries(before, own, [own[2].seq])
+    other = seal({**own[3].commit, "steps": []}, after=own[2].sum)
 
     def joined(start: int, total: str, after: int) -> Entry:
-        return seal({**last.facts, "folded": {"first": own[start].seq, "sum": total}}, after=own[after].sum)
+        return seal({**last.commit, "folded": {"first": own[start].seq, "sum": total}}, after=own[after].sum)
 
     return {
         "a journal with a hole": [*own[:3], *own[4:]],
         "a journal with a hole before its end": [*own[:3], last],
-        "a fold with a hole": [*folded[:-1], joined(4, last.sum, after=2)],
+        "a compaction with a hole": [*compacted[:-1], joined(4, last.sum, after=2)],
         "a journal that ends too early": own[:-1],
         "a journal that lacks its beginning": own[1:],
         "a journal with an entry twice": [*own[:3], own[2], *own[3:]],
         "a journal in another order": [*own[:3], *own[3:][::-1]],
         "a journal with another entry in the middle": [*own[:3], other, *own[4:]],
-        "a journal with another end": [*own[:-1], seal({**last.facts, "steps": []}, after=own[-2].sum)],
-        "a journal whose end is chained to nothing": [*own[:-1], seal(last.facts, after="")],
-        "a fold that says another sum": [*own[:3], joined(3, "0" * 32, after=2)],
-        "a fold that is chained to another entry": [*own[:3], joined(3, last.sum, after=1)],
+        "a journal with another end": [*own[:-1], seal({**last.commit, "steps": []}, after=own[-2].sum)],
+        "a journal whose end is chained to nothing": [*own[:-1], seal(last.commit, after="")],
+        "a compaction that says another sum": [*own[:3], joined(3, "0" * 32, after=2)],
+        "a compaction that is chained to another entry": [*own[:3], joined(3, last.sum, after=1)],
         "the beginning of another run": [
-            seal({**first.facts, "run": {**first.facts["run"], "uid": new_id()}}, after=_before(first)),
+            seal({**first.commit, "run": {**first.commit["run"], "uid": new_id()}}, after=_before(first)),
             *own[1:],
         ],
         "an entry whose bytes were changed": [*own[:-1], replace(last, body=last.body.replace(b"1.5", b"2.5"))],
@@ -250,7 +252,7 @@ def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]
 
 def _before(first: Entry) -> str:
     """What the first entry of a branch is chained to."""
-    base = first.facts["run"].get("base")
+    base = first.commit["run"].get("base")
     return base["sum"] if base else ""
 
 
@@ -316,9 +318,9 @@ def readers_see_a_journal_before_or_after_it_is_rewritten(bench: Bench) -> None:
     store.append([main.commit()])
     steps, problems = [main.entries], list[str]()
     for seq in range(3, 31, 2):
-        steps.append(fold([], steps[-1], range(seq, 31)))
+        steps.append(compact_entries([], steps[-1], range(seq, 31)))
     sizes = {len(entries) for entries in steps}
-    assert len(sizes) > 5, "folding makes it shorter, again and again"
+    assert len(sizes) > 5, "compaction makes it shorter, again and again"
 
     def read(reader: Store) -> None:
         try:
@@ -349,4 +351,4 @@ def _head(branch: Branch) -> tuple[int, str]:
 
 def _folded(branch: Branch, *stands: int) -> list[Entry]:
     """The entries of a branch, with what `stands`, its places and its head do not need left out."""
-    return fold([], branch.entries, stands)
+    return compact_entries([], branch.entries, stands)

@@ -1,11 +1,11 @@
-"""Folding branches where they are kept: what stays is what checkpoints and forks need."""
+"""Compacting branches in their store: what stays is what checkpoints and forks need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from crewlite.state.format.entry import Entry
-from crewlite.state.journal.fold import fold, size
+from crewlite.state.journal.compaction import compact_entries, size
 from crewlite.state.journal.lineage import journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store
 
@@ -16,7 +16,7 @@ def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
     return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
 
 
-def tidy(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
+def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
     """Drop the inner detail of a branch that none of its places and forks, nor `pinned`, need. Returns bytes freed.
 
     Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
@@ -25,23 +25,23 @@ def tidy(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> 
     if not journals:
         return 0  # it was deleted
     own = journals[branch]
-    kept = folded(branch, standing_on(journals, branch), own, store.branches(run_id), pinned)
+    kept = compacted_entries(branch, standing_on(journals, branch), own, store.branches(run_id), pinned)
     freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, own, kept)
     return max(0, freed)
 
 
-def folded(
+def compacted_entries(
     branch: str,
     before: Sequence[Entry],
     own: Sequence[Entry],
     branches: Sequence[BranchInfo],
     pinned: Iterable[int] = (),
 ) -> list[Entry]:
-    """A branch's own entries as they are once tidied; `before` is what it stands on, `branches` are all of its run."""
+    """A branch's own entries, compacted; `before` is what it stands on, `branches` are all of its run."""
     stands = set(pinned)
     for fork in (info.base for info in branches if info.base):
         if fork["branch"] == branch:
             stands |= {fork["seq"]} | ({fork["place"]["seq"]} if fork["place"] else set())
-    return fold(before, own, stands)
+    return compact_entries(before, own, stands)

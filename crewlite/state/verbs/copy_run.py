@@ -19,7 +19,7 @@ def is_elsewhere(found: Located, given: object) -> bool:
     return os.path.realpath(found.location) != os.path.realpath(given.location)
 
 
-def brought(found: Located, given: object) -> Located:
+def copy_if_elsewhere(found: Located, given: object) -> Located:
     """Copy the branch, with what it stands on, to the explicit location of `given`, if it has another one.
 
     A run that was copied before and went on there is left as it is. Raises RunExists if the run there is not a

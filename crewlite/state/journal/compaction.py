@@ -1,4 +1,4 @@
-"""Folding a journal: the inner detail that no checkpoint needs is left out.
+"""Compacting a journal: the inner detail that no checkpoint needs is left out.
 
 A finished step answers without a look inside, so what its children said is needed only by checkpoints that lie in the
 middle of it. Every outcome that counts, all usage and every event stay. The commits between two kept checkpoints become
@@ -21,20 +21,20 @@ from crewlite.state.format.references import resolved
 from crewlite.state.journal.values import merged_changes
 
 
-def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
+def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
     """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
 
     `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
     stays too, as it tells when the branch was begun. Raises JournalCorrupt if one is missing between two others.
     """
     _check_contiguous([*before, *own])
-    record, live, folded = Record.of([*before, *own]), Record.of(before), list[Entry]()
+    record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
-    ends |= {entry.seq for entry in own if entry.facts.get("place", {}).get("id") in record.places}
+    ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.places}
     for entry in own:
-        if back := entry.facts.get("rewind"):  # what is left behind is folded by itself
+        if back := entry.commit.get("rewind"):  # what is left behind is compacted by itself
             ends |= {back["seq"], entry.first - 1}
-    base, read = own[0].facts["run"].get("base"), list(before)
+    base, read = own[0].commit["run"].get("base"), list(before)
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
         live = live.before(part[0], read)
@@ -45,18 +45,18 @@ def fold(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -
         if changed := merged_changes(part, restored, live):
             commit["values"] = changed
         merged = seal(commit, after=after)
-        folded += [merged] if len(merged.line) < size(part) else part
+        compacted += [merged] if len(merged.line) < size(part) else part
         after = part[-1].sum
         read += part
-    return folded
+    return compacted
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:
-    """A fold over a hole looks whole, and nobody could tell any more what was lost."""
+    """A compaction over a hole looks complete, and nobody could tell any more what was lost."""
     seq = 0
     for entry in entries:
         if entry.first != seq + 1:
-            raise JournalCorrupt(f"folding before commit {entry.seq}", f"commit {seq + 1} is missing", None)
+            raise JournalCorrupt(f"compaction before commit {entry.seq}", f"commit {seq + 1} is missing", None)
         seq = entry.seq
 
 
@@ -72,8 +72,8 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
 
 def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     """The outcomes before these entries of the steps that they are about, or are inside of."""
-    about = {step["address"] for entry in part for step in entry.facts.get("steps", ())}
-    about |= {address for entry in part for address, _ in entry.facts.get("intents", ())}
+    about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
+    about |= {address for entry in part for address, _ in entry.commit.get("intents", ())}
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
@@ -86,9 +86,9 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     for entry in part:
         begins |= cast(
             CommitParts,
-            {name: entry.facts[name] for name in ("run", "rewind", "definition", "inputs") if name in entry.facts},
+            {name: entry.commit[name] for name in ("run", "rewind", "definition", "inputs") if name in entry.commit},
         )
-        paid.take_totals(entry.facts)
+        paid.take_totals(entry.commit)
     paid.take_steps(step for step in steps if step["address"] in gone)
     kept = [_resolved(step, gone, live) for step in steps if step["address"] not in gone]
     if live.claim:
@@ -97,12 +97,12 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         ends["released"] = True
     if live.cancelled:
         ends["cancelled"] = True
-    if (place := last.facts.get("place")) and place["id"] in record.places:
+    if (place := last.commit.get("place")) and place["id"] in record.places:
         ends["place"] = place
     return {
         "schema": SCHEMA,
         "seq": last.seq,
-        "at": last.facts["at"],
+        "at": last.commit["at"],
         **begins,
         "folded": {"first": part[0].first, "sum": last.sum},
         **_kept(part, [*_tombstones(held, live), *kept], live),
@@ -122,7 +122,7 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
 
 def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
     """What stays of the lists that these entries hold."""
-    commits = [entry.facts for entry in part]
+    commits = [entry.commit for entry in part]
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
         "steps": steps,
@@ -139,9 +139,9 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
 
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
     """The steps of an entry, with their time where it is not that of the commit they go into."""
-    steps = entry.facts.get("steps", [])
-    at = entry.facts["at"]
-    return steps if at == last.facts["at"] else [{"at": at, **step} for step in steps]
+    steps = entry.commit.get("steps", [])
+    at = entry.commit["at"]
+    return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
 
 
 def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
