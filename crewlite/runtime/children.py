@@ -15,7 +15,18 @@ _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the ref
 class Children:
     """The child steps of one attempt of a step."""
 
-    __slots__ = ("asked", "drifted", "driven", "failed", "numbering", "spawned", "suspended", "texts", "unasked")
+    __slots__ = (
+        "asked",
+        "blocked",
+        "drifted",
+        "driven",
+        "failed",
+        "numbering",
+        "spawned",
+        "suspended",
+        "texts",
+        "unasked",
+    )
 
     def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
         self.numbering = Numbering(prefix)
@@ -30,6 +41,8 @@ class Children:
         """Those that failed, with their errors; the latest last."""
         self.suspended: Suspended | AnswerRefused | None = None
         """One of them waits for a person."""
+        self.blocked: Suspended | AnswerRefused | None = None
+        """The same, once the code of the parent was told: behind that it begins nothing more, on any machine."""
         self.drifted: list[str] = []
         """Steps among and inside them whose answers were kept, though they are asked something else."""
         self.texts: dict[str, str] = {}

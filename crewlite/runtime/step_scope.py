@@ -57,7 +57,7 @@ class StepScope(Frame):
         children.asked[address] = ""
         children.unasked.discard(address)
         self.run.unused.discard(address)
-        return address, fingerprint, None if step.kind.asks_person else children.suspended
+        return address, fingerprint, None if step.kind.asks_person else children.blocked
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
@@ -88,6 +88,9 @@ class StepScope(Frame):
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
         if self.children.spawned:
             self.children.spawned.mark_awaited(task)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if isinstance(error, Suspended | AnswerRefused):
+            self.children.blocked = error
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
         """The steps of this kind and one of these names that were begun anywhere in the run, unfinished ones last."""
@@ -127,15 +130,21 @@ class StepScope(Frame):
             await slots.take()
             return await Execution(self, step, address, fingerprint, slots).run()
         except Exception as error:
-            self.children.failed[address] = error
-            if not isinstance(error, durable.CONTROL_FLOW):
-                tracebacks.name_step(error, address)
-            tracebacks.shorten(error)
-            if isinstance(error, Suspended | AnswerRefused):
-                self.children.suspended = error
+            self._failed(error, address, told=not own_task)
             raise
         finally:
             slots.leave()
+
+    def _failed(self, error: Exception, address: str, *, told: bool) -> None:
+        """Note the failure of a child step, and whether the code of this one is told of it at once."""
+        self.children.failed[address] = error
+        if not isinstance(error, durable.CONTROL_FLOW):
+            tracebacks.name_step(error, address)
+        tracebacks.shorten(error)
+        if isinstance(error, Suspended | AnswerRefused):
+            self.children.suspended = error
+            if told:
+                self.children.blocked = error
 
     async def _beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
         """Drive a step that another task than this step's own awaits: this step ends only when that has."""
