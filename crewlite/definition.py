@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 
 from crewlite.coming_from import instead_of
 from crewlite.errors import ConfigError, an, meant
+from crewlite.recovery.remedy import check_policy
 
 _ASKS_FOR_NOTHING_WHEN_OFF = frozenset(
     {"allow_code_execution", "allow_delegation", "async_execution", "cache", "guardrail", "guardrails", "inject_date"}
@@ -26,6 +27,11 @@ class Described(BaseModel):
 
     accepted_if_off: ClassVar[frozenset[str]] = frozenset()
     """Fields of other frameworks that are left out while they are off: False, None or empty."""
+
+    @field_validator("failure_policy", mode="plain", check_fields=False)
+    @classmethod
+    def _can_decide(cls, value: object) -> object:
+        return check_policy(value)
 
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
 

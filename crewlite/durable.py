@@ -141,9 +141,13 @@ class Step(Generic[T]):
     failure_policy: Policy | None = None
     """Decides whenever it fails, whatever failed inside it."""
     inherits: bool = False
-    """Without a `failure_policy`, the nearest `child_policy` decides, unless it has decided on that failure already."""
+    """Without a `failure_policy`, the nearest `child_policy` decides, unless one inside has decided on that failure."""
     child_policy: Policy | None = None
     """For this step and those inside it, where they inherit."""
+    default_policy: Policy | None = None
+    """Decides where it inherits, and no policy is set on it or around it."""
+    failure: Callable[[T], Exception | None] | None = None
+    """The failure that an outcome tells of, if it does: tried again like one that is raised, while a policy says so."""
     fallbacks: int = 0
     """How many other ways of doing it there are: its work takes the next after each `Fallback` in `Scope.past`."""
     cache: Cached | None = None

@@ -105,6 +105,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             decode=decode,
             with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
             timeout=agent.max_execution_time,
+            inherits=True,
             texts=self._texts(),
         )
 

@@ -17,6 +17,7 @@ from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
+from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -74,6 +75,8 @@ class Crew(Definition, Runnable[CrewOutput]):
     """Show progress while it runs."""
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
+    failure_policy: Policy | None = None
+    """Decides on failures of everything inside: tasks, model calls, tools; None inherits from a flow around it."""
 
     run_kind: ClassVar[Kind] = kinds.CREW
 

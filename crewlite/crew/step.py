@@ -48,6 +48,7 @@ class Kickoff:
             encode=self._encode,
             decode=self._decode,
             with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
+            child_policy=self.crew.failure_policy,
         )
 
     async def _work(self) -> CrewOutput:

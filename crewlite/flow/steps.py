@@ -30,6 +30,8 @@ from crewlite.flow.options import (
     version_of,
 )
 from crewlite.flow.reuse import Reuse
+from crewlite.recovery import FailurePolicy, Policy
+from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
 from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.tools.base import is_async
@@ -50,6 +52,7 @@ class StepFunction(Generic[P, R]):
         retries: int | None = None,
         retry_delay: float = 0.0,
         timeout: float | timedelta | None = None,
+        failure_policy: Policy | None = None,
         type: str | None = None,  # noqa: A002 - the field's word for it
         runtime: Runtime | Executor = "inline",
         effect: Effect = "idempotent",
@@ -77,7 +80,8 @@ class StepFunction(Generic[P, R]):
         self._async = is_async(func)
         self._timeout = time_limit("step", self.name, timeout)
         self._effect = effect
-        self._remedies, self._inherits = again(retries or 0, retry_delay), retries is None
+        self._policy: Policy | None = check_policy(failure_policy, f"@step {self.name!r}")
+        self._remedies = None if retries is None else again(retries, retry_delay) or FailurePolicy()
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = self._declared = False
         self._version = version_of(self.name, version)
@@ -170,7 +174,8 @@ class StepFunction(Generic[P, R]):
             effect=self._effect,
             timeout=self._timeout,
             failure_policy=self._remedies,
-            inherits=self._inherits,
+            inherits=True,
+            child_policy=self._policy,
             strict_replay=True,
             round_trip=True,
             label=self.type,
@@ -208,6 +213,7 @@ def step(
     retries: int | None = None,
     retry_delay: float = 0.0,
     timeout: float | timedelta | None = None,
+    failure_policy: Policy | None = None,
     type: str | None = None,
     runtime: Runtime | Executor = "inline",
     effect: Effect = "idempotent",

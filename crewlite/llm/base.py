@@ -10,7 +10,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import cache
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -19,6 +19,9 @@ from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, 
 from crewlite.lazy import asyncio
 from crewlite.resources import Resource
 from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.recovery.remedy import Policy
 
 Message = dict[str, Any]
 
@@ -132,6 +135,9 @@ class BaseLLM(Resource):
     """ "text" for a model that has no tool calls of its own: tools and calls are then told in writing."""
     fallbacks: tuple[BaseLLM, ...] = ()
     """Models to ask when this one fails for good, in order."""
+    failure_policy: Policy | None = None
+    """Decides on failed calls, those of the fallbacks included. None inherits; where nothing around the model has one
+    either, `crewlite.recovery.DEFAULT` decides."""
 
     def __init__(self, model: str | None = None) -> None:
         if model is not None:

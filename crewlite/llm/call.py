@@ -12,6 +12,7 @@ from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
 from crewlite.recovery import DEFAULT, Fallback
+from crewlite.recovery.remedy import check_policy
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def ask(
         decode=read_back,
         usage=_usage,
         provenance={"model": llm.model, "template": template},
-        failure_policy=DEFAULT,
+        inherits=True,
+        child_policy=check_policy(llm.failure_policy, f"model {llm.model!r}"),
+        default_policy=DEFAULT,
         fallbacks=len(models) - 1,
         intends=intends,
     )

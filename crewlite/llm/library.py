@@ -36,9 +36,7 @@ OWNED = {
     "messages": "the agent, or call(messages)",
     "tools": "Agent(tools=...)",
     "functions": "Agent(tools=...)",
-} | dict.fromkeys(
-    ("max_retries", "num_retries", "retry_policy", "retry_strategy"), "nothing: crewlite tries again itself"
-)
+} | dict.fromkeys(("max_retries", "num_retries", "retry_policy", "retry_strategy"), "failure_policy=")
 """Arguments of `litellm.acompletion` that are crewlite's, and what to use instead."""
 _lock = lock()
 _loaded = False

@@ -27,6 +27,7 @@ from crewlite.errors import (
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.base import OFFLINE, BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
+from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.secrets import Secrets
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class LLM(BaseLLM):
         stream: Receive the reply in pieces, told as `llm_stream_chunk` and `llm_thinking_chunk`. What is recorded is
             the whole reply, as without.
         fallbacks: Models, or their names, to ask when this one fails for good, in order.
+        failure_policy: Decides on failed calls, those of the fallbacks included; None inherits.
         tool_protocol: "native" (the provider's tool calls) or "text" (thought, action, observation); None takes
             "native" unless the model is known to have none.
         extra_headers: HTTP headers to send besides; their values are secrets.
@@ -89,6 +91,7 @@ class LLM(BaseLLM):
         response_format: type[BaseModel] | Mapping[str, Any] | None = None,
         reasoning_effort: ReasoningEffort | None = None,
         fallbacks: Sequence[BaseLLM | str] = (),
+        failure_policy: Policy | None = None,
         stream: bool = False,
         tool_protocol: ToolProtocol | None = None,
         extra_headers: Mapping[str, str] | None = None,
@@ -108,6 +111,7 @@ class LLM(BaseLLM):
         self.response_format = response_format
         self.reasoning_effort = reasoning_effort
         self.fallbacks = _models(fallbacks)
+        self.failure_policy = check_policy(failure_policy, "LLM")
         self.stream = stream
         self.extra_headers = dict(extra_headers) if extra_headers else None
         self.extra = dict(extra or {})
@@ -123,7 +127,7 @@ class LLM(BaseLLM):
         return ask_outside(self, messages, context)
 
     def plain_settings(self) -> dict[str, Any] | None:
-        """What differs from the defaults, without keys; None with headers, classes, or an address elsewhere.
+        """What differs from the defaults, without keys; None with headers, classes, policies, or an address elsewhere.
 
         None too with fallbacks that go round.
         """
@@ -138,6 +142,8 @@ class LLM(BaseLLM):
             for spare in self.fallbacks
         ]
         if type(self) is not LLM or self.extra or self.extra_headers or self.response_format or None in spares:
+            return None
+        if self.failure_policy is not None:  # code, which no record holds
             return None
         if self.base_url and not keys.is_here(self.base_url):
             return None

@@ -47,13 +47,12 @@ class Policy(Protocol):
         """`past` holds the remedies that this step has applied so far, in this run and in those it resumes."""
 
 
-def check_policy(policy: object, where: str) -> Any:
+def check_policy(policy: object, where: str = "") -> Any:
     """The policy, or None. Raises ConfigError, which begins with `where`, for an object that cannot decide."""
     if policy is None or (not isinstance(policy, type) and callable(getattr(policy, "decide", None))):
         return policy
-    raise ConfigError(
-        f"{where}: failure_policy is {policy!r}; wanted a FailurePolicy, or an object with decide(failure, past)"
-    )
+    found = f"{where}: failure_policy" if where else "failure_policy"
+    raise ConfigError(f"{found} is {policy!r}; wanted a FailurePolicy, or an object with decide(failure, past)")
 
 
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crewlite.errors import DeadlineExceeded, StepTimeout
 from crewlite.recovery import Remedy, Retry
@@ -26,3 +26,11 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     charged = [attempt for attempt in past[given_up:] if attempt.seq > base]
     return number, [attempt.remedy or Retry(kind=attempt.failure) for attempt in charged]
+
+
+def was_decided(attempts: Mapping[str, Sequence[Attempt]], address: str) -> bool:
+    """Whether a policy decided on the last failure of a step, or of the step inside it that this came from."""
+    last = next(iter(attempts.get(address, ())[-1:]), None)
+    return last is not None and (
+        last.remedy is not None or (last.cause is not None and was_decided(attempts, last.cause))
+    )

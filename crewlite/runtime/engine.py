@@ -124,7 +124,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - it is known when the run has ended
-    silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None)
+    silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
     return replace(ended[-1], value=value)
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from crewlite import codec, durable, events, kinds, tracebacks
+from crewlite import codec, durable, events, tracebacks
 from crewlite.attempt_hooks import AttemptInfo, hooked
 from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
@@ -32,7 +32,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
-from crewlite.runtime.attempts import next_attempt
+from crewlite.runtime.attempts import next_attempt, was_decided
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
@@ -95,14 +95,15 @@ class Execution(Generic[T]):
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 frame.cut()
-                failure, remedy, error = self._remedy(frame, error, past)
-                past.append(remedy)
-                await self._fail(frame, error, number, _ms(clock), failure, remedy)
+                remedy = await self._failed(frame, error, number, _ms(clock), past)
             except BaseException:
                 frame.cut()  # what it has left behind begins nothing more
                 raise
             else:
-                return await self._succeed(value, number, _ms(clock), frame)
+                took, told = _ms(clock), step.failure(value) if step.failure else None
+                remedy = await self._failed(frame, told, number, took, past, told=True) if told else Abort()
+                if isinstance(remedy, Abort):
+                    return await self._succeed(value, number, took, frame)
             delay = remedy.after if isinstance(remedy, Retry) else 0.0
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
@@ -145,9 +146,30 @@ class Execution(Generic[T]):
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
+    async def _failed(
+        self,
+        frame: Frame,
+        error: Exception,
+        attempt: int,
+        milliseconds: float,
+        past: list[Remedy],
+        *,
+        told: bool = False,
+    ) -> Remedy:
+        """Choose what follows a failed attempt, and record it. Raises the error if nothing does.
+
+        `told`: the outcome tells of the failure, so where nothing follows it, there is nothing to record or raise.
+        """
+        failure, remedy, raised = self._remedy(frame, error, past)
+        if not (told and raised is error and isinstance(remedy, Abort)):
+            past.append(remedy)
+            await self._fail(frame, raised, attempt, milliseconds, failure, remedy)
+        return remedy
+
     def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
         """The kind of the failure, what follows it, and the error to tell: another one if the policy itself fails."""
-        policy = self._policy(frame, error)
+        in_doubt = any(isinstance(one, InDoubt) for one, _ in _led_to(frame, error))  # a person decides
+        policy = None if in_doubt else self._policy(frame, error)
         if policy is None:
             return "", Abort(), error
         left = self.step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
@@ -158,11 +180,16 @@ class Execution(Generic[T]):
             return failure.kind, Abort(), misused
 
     def _policy(self, frame: Frame, error: Exception) -> Policy | None:
-        """What decides on a failure. What a step inside has failed of was decided there, if this one only inherits."""
-        if self.step.failure_policy or not self.step.inherits:
-            return self.step.failure_policy
-        decided = any(kinds.at(at).holds_value for at in _causes(frame, error))
-        return None if decided else frame.inherited.policy
+        """What decides on a failure: the nearest policy, unless one inside has decided on it already.
+
+        A call that must happen only once is made again by no policy but its own.
+        """
+        step = self.step
+        if step.failure_policy or not step.inherits:
+            return step.failure_policy
+        if any(was_decided(self.outer.run.record.attempts, at) for at in _causes(frame, error)):
+            return None
+        return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
     async def _begin(self) -> None:
         """Emit the start. A checkpoint at a start is the place just before the step."""

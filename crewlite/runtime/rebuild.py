@@ -37,6 +37,7 @@ _WANTED = {
     "output_json": "the class {!r}",
     "response_format": "the class {!r}",
     "class": "the class {!r}",
+    "failure_policy": "the failure policy {!r}",
     "redact": "the {} that must not be stored",
 }
 

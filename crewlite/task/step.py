@@ -136,6 +136,8 @@ def task_step(
         placeholder=lambda: filled.output(Answer("")),
         address=address,
         timeout=filled.agent.max_execution_time,
+        inherits=True,
+        child_policy=task.failure_policy,
         drift=drift,
         checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )
@@ -215,6 +217,7 @@ async def _call_back(task: Task, output: TaskOutput) -> None:
             question=[codec.digest(output.raw)],
             voice=_CallbackVoice(callback, name),
             effect="idempotent",
+            inherits=True,
         )
     )
 

@@ -12,6 +12,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.shape import Shape
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
+from crewlite.recovery.remedy import Policy
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.tools.base import BaseTool
@@ -45,6 +46,8 @@ class Task(Definition):
     """Called with the output, at least once, before the task counts as finished. May be async."""
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, False is off."""
+    failure_policy: Policy | None = None
+    """Decides on failures of this task and of what is inside it; None inherits."""
 
     @field_validator("tools", mode="before")
     @classmethod

@@ -58,6 +58,7 @@ class RecordedLLM(BaseLLM):
         super().__init__(source.model if source else "recorded")
         self._source = source
         self._tape = _Tape(Path(path))
+        self.failure_policy = source.failure_policy if source else None
         self.fallbacks = tuple(self._beside(spare) for spare in list(with_fallbacks(source))[1:]) if source else ()
 
     def _beside(self, fallback: BaseLLM) -> RecordedLLM:

@@ -16,6 +16,7 @@ from crewlite import background
 from crewlite.definition import Described
 from crewlite.durable import Effect
 from crewlite.errors import ConfigError
+from crewlite.recovery.remedy import Policy
 from crewlite.resources import Resource
 from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
@@ -69,6 +70,9 @@ class BaseTool(Described, Resource):
     result instead. None: never."""
     requires_approval: bool = False
     """Every call waits for a person to say yes: at the terminal, else the run suspends (see `ask`)."""
+    failure_policy: Policy | None = None
+    """Decides whether a call that failed is made again before the model is told. None inherits; with effect="once" only
+    one that is set here has a call made again."""
 
     @field_validator("args_schema", mode="before")
     @classmethod

@@ -73,6 +73,9 @@ def call_step(
         answer=lambda value: ToolResult(as_text(value)),
         address=address,
         effect=effect,
+        inherits=True,
+        child_policy=tool.failure_policy if tool else None,
+        failure=lambda result: result.raised,
     )
 
 
@@ -106,13 +109,12 @@ async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[st
 
 def _told(tool: BaseTool, error: Exception) -> ToolResult:
     """What the model hears of an error."""
-    kind = type(error).__name__
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":
             raise InDoubt(durable.scope().address, error.what) from error
         may = " It may still take effect." if tool.effect == "idempotent" else ""
-        return ToolResult.failed(tool.safe_name, kind, f"it did not end within {error.limit:g} s.{may}")
-    return ToolResult.failed(tool.safe_name, kind, f"{kind}: {text_of(error)}")
+        return ToolResult.failed(tool.safe_name, error, f"it did not end within {error.limit:g} s.{may}")
+    return ToolResult.failed(tool.safe_name, error, f"{type(error).__name__}: {text_of(error)}")
 
 
 async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, overload
 from crewlite import background
 from crewlite.durable import Effect
 from crewlite.errors import ConfigError
+from crewlite.recovery.remedy import Policy
 from crewlite.tools.base import BaseTool, is_async
 from crewlite.tools.schema import summary
 
@@ -42,6 +43,7 @@ def tool(
     max_usage_count: int | None = None,
     cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
     requires_approval: bool = False,
+    failure_policy: Policy | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
     name: str | Callable[..., Any] | None = None,
@@ -53,6 +55,7 @@ def tool(
     max_usage_count: int | None = None,
     cache_function: Callable[[dict[str, Any], Any], bool] | None = None,
     requires_approval: bool = False,
+    failure_policy: Policy | None = None,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, sync or async. Its docstring tells the model what it does.
 
@@ -72,6 +75,7 @@ def tool(
         "max_usage_count": max_usage_count,
         "cache_function": cache_function,
         "requires_approval": requires_approval,
+        "failure_policy": failure_policy,
     }
     if callable(name):
         return _make(name, None, more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crewlite import codec
@@ -19,11 +19,13 @@ class ToolResult:
     """If it may answer the same call again: the digest of the arguments (`key_of`)."""
     cached: str | None = None
     """The address of the earlier call whose result this is."""
+    raised: Exception | None = field(default=None, compare=False)
+    """What the tool raised just now. Not recorded."""
 
     @classmethod
-    def failed(cls, tool: str, error: str, reason: str) -> ToolResult:
-        """What the model is told of a tool that raised an `error`."""
-        return cls(f"Tool {tool} failed: {reason}", error)
+    def failed(cls, tool: str, raised: Exception, reason: str) -> ToolResult:
+        """What the model is told of a tool that has raised an error."""
+        return cls(f"Tool {tool} failed: {reason}", type(raised).__name__, raised=raised)
 
     @property
     def reason(self) -> str:

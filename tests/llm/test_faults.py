@@ -177,7 +177,7 @@ def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, wh
         ({"extra": ["n"]}, "extra is a list"),
         ({"extra_headers": "X-A: b"}, "extra_headers is a str"),
         ({"extra_headers": {"X-A": 7}}, "extra_headers is a dict"),
-        ({"extra": {"num_retries": 2}}, "extra holds 'num_retries', which is crewlite's; use nothing"),
+        ({"extra": {"num_retries": 2}}, "extra holds 'num_retries', which is crewlite's; use failure_policy="),
         ({"extra": {"api_key": "sk-1"}}, "use api_key="),
         ({"extra": {"api_base": "http://there"}}, "use base_url="),
         ({"extra": {"stream": True}}, "use stream="),
