@@ -41,7 +41,7 @@ def _filled(kind: Kind, directory: Path, count: int) -> tuple[CheckpointConfig, 
     with contextlib.closing(config.provider.open(config.location)) as store:
         for number in range(count // _RUN):
             branch = Branch(f"run-{number}").add()
-            ids += [branch.place()["id"] for _ in range(_RUN)]
+            ids += [branch.checkpoint()["id"] for _ in range(_RUN)]
             store.append([branch.commit()])
     return config, ids
 
@@ -53,13 +53,13 @@ def _row(title: str, work: Callable[[], None], target: float) -> Row:
 
 def _all(config: CheckpointConfig, count: int) -> None:
     with History(config.location, config.provider) as history:
-        found = history.places()
+        found = history.checkpoints()
     assert len({place.id for place in found}) == count, f"{len(found)} places were listed, of {count:,}"
 
 
 def _pages(config: CheckpointConfig, before: str | None, pages: int) -> None:
     with History(config.location, config.provider) as history:
         for _ in range(pages):
-            found = history.places(limit=_PAGE, before=before)
+            found = history.checkpoints(limit=_PAGE, before=before)
             assert len(found) == _PAGE, f"a page of {len(found)}"
             before = found[-1].id

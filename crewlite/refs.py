@@ -1,8 +1,8 @@
-"""Texts that name a place, and the rule for names.
+"""Texts that name a checkpoint, and the rule for names.
 
 ./.checkpoints/20261121T101500123456_018f...c0ffee42.json      a checkpoint file
 ./.checkpoints        ./.checkpoints.db                       a location: the newest run of the definition
-./.checkpoints.db#c0ffee42                                    a place in a database
+./.checkpoints.db#c0ffee42                                    a checkpoint in a database
 [run/]branch[@task:write | @label:x | @id][~n]   latest   id  within a known location
 """
 

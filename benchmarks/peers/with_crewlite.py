@@ -45,7 +45,7 @@ def listing(kind: Kind, count: int, directory: str) -> dict[str, Any]:
 
     def work() -> None:
         with History(config.location, config.provider) as history:
-            found.extend(history.places())
+            found.extend(history.checkpoints())
 
     return {"seconds": seconds(work), "found": whole(len(found), count)}
 

@@ -138,11 +138,11 @@ def _on_disk(console: Console, where: Path, run_id: str) -> set[str]:
         run = history.run(run_id)
         finished = [step for step in run.steps if step.status == "finished"]
         doubtful = [step for step in run.steps if step.status == "in_doubt"]
-        places = run.checkpoints()
+        checkpoints = run.checkpoints()
         tokens, status = run.usage.total_tokens, run.status
     say(console, "saved", f"run {run_id}: {status}, {len(finished)} steps recorded, {tokens:,} tokens paid", depth=1)
-    for place in places:
-        say(console, "saved", f"checkpoint {Path(place.ref).name}", depth=1)
+    for checkpoint in checkpoints:
+        say(console, "saved", f"checkpoint {Path(checkpoint.ref).name}", depth=1)
     if doubtful:
         say(console, "saved", f"in doubt, as announced without a result: {len(doubtful)} tool calls", depth=1)
     return {step.address for step in finished}

@@ -12,12 +12,12 @@ from crewlite.errors import (
     BindMissing,
     BranchConflictError,
     BranchExists,
+    CheckpointIsBehind,
     CrewliteError,
     InDoubt,
     InputsChanged,
     MissingInput,
     NoModel,
-    PlaceIsBehind,
     QuestionsChanged,
     RunCancelled,
     text_of,
@@ -71,12 +71,13 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"Run {error.ref!r} was started with other inputs ({', '.join(error.names)} differ). To go on: "
                 f"{again.line('resume', error.ref)} - to try others: {again.line('fork', error.ref, *others)}"
             )
-        case PlaceIsBehind():
+        case CheckpointIsBehind():
             where = f"{error.run_id}/{error.branch}"
             return (
-                f"Place {error.place} is behind the head of {where}: {', '.join(error.after)} came after it, and "
-                f"resuming there would abandon recorded work. To go on from the head: {again.line('resume', where)} - "
-                f"to start again at this place: {again.line('fork', error.place)}"
+                f"Checkpoint {error.checkpoint} is behind the head of {where}: {', '.join(error.after)} came after it, "
+                f"and resuming there would abandon recorded work. To go on from the head: "
+                f"{again.line('resume', where)} - to start again at this checkpoint: "
+                f"{again.line('fork', error.checkpoint)}"
             )
         case BranchConflictError():
             where = f"{error.run_id}/{error.branch}"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crewlite.cli.places import DIRECTORY, detected
+from crewlite.cli.locations import DIRECTORY, detected
 
 
 @dataclass(frozen=True, slots=True)

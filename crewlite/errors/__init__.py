@@ -11,7 +11,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── StoreError (OSError) ── StoreUnusable, StoreBusy
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
-    ├── BranchConflictError, RunCancelled, RunEnded, PlaceIsBehind, InDoubt, Suspended, OnLoopThread,
+    ├── BranchConflictError, RunCancelled, RunEnded, CheckpointIsBehind, InDoubt, Suspended, OnLoopThread,
     │   MaxIterations, Redacted, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
     │   NonDeterminism
@@ -62,6 +62,7 @@ from crewlite.errors.root import CrewliteError, an, ends_run, meant, nearest, te
 from crewlite.errors.run import (
     AnswerRefused,
     AnswerTimeout,
+    CheckpointIsBehind,
     DeadlineExceeded,
     InDoubt,
     InputsChanged,
@@ -91,6 +92,7 @@ __all__ = [
     "BranchConflictError",
     "BranchExists",
     "ChangeUnused",
+    "CheckpointIsBehind",
     "CheckpointMismatch",
     "ConfigError",
     "ContentRefused",

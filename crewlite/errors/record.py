@@ -65,13 +65,13 @@ class StoreBusy(StoreError):
 
 
 class JournalCorrupt(CrewliteError, ValueError):
-    """A journal does not say what was written to it. `sound` is the newest place before the damage."""
+    """A journal does not say what was written to it. `sound` is the newest checkpoint before the damage."""
 
     code = "journal_corrupt"
     ends_run = True
 
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
-        newest = f"The newest sound place is {sound}." if sound else "No sound place comes before it."
+        newest = f"The newest sound checkpoint is {sound}." if sound else "No sound checkpoint comes before it."
         super().__init__(
             f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole; save what is sound "
             f"with History(location).doctor(repair=True), which is `crewlite checkpoint doctor --repair`; or start "

@@ -8,21 +8,31 @@ from crewlite import kinds
 from crewlite.errors.root import CrewliteError
 
 
-class PlaceIsBehind(CrewliteError, RuntimeError):
-    """The branch went on beyond the place asked for."""
+class CheckpointIsBehind(CrewliteError, RuntimeError):
+    """The branch went on beyond the checkpoint asked for."""
 
     code = "place_is_behind"
     ends_run = True
 
     def __init__(
-        self, place: str, *, run_id: str, branch: str, after: Sequence[str], head: str, kind: str = "crew"
+        self, checkpoint: str, *, run_id: str, branch: str, after: Sequence[str], head: str, kind: str = "crew"
     ) -> None:
         super().__init__(
-            f"Place {place} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and resuming "
-            f"there would abandon recorded work. To go on from the head, resume from {head!r} or with "
-            f"run_id={run_id!r}; to start again at this place, fork it: {kind}.fork({place!r})."
+            f"Checkpoint {checkpoint} is behind the head of {run_id}/{branch}: {', '.join(after)} came after it, and "
+            f"resuming there would abandon recorded work. To go on from the head, resume from {head!r} or with "
+            f"run_id={run_id!r}; to start again at this checkpoint, fork it: {kind}.fork({checkpoint!r})."
         )
-        self.place, self.run_id, self.branch, self.after, self.head = place, run_id, branch, tuple(after), head
+        self.checkpoint, self.run_id, self.branch, self.after, self.head = (
+            checkpoint,
+            run_id,
+            branch,
+            tuple(after),
+            head,
+        )
+
+
+PlaceIsBehind = CheckpointIsBehind
+"""The old name, deprecated."""
 
 
 class InDoubt(CrewliteError, RuntimeError):

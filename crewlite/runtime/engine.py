@@ -278,7 +278,7 @@ def _announced(source: object, journal: Journal, target: Located) -> Iterator[No
         said = {"error": journal.secrets.mask(str(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointRestoreFailedEvent(**about, **said))
         raise
-    found = {"checkpoint_id": target.place, "finished_steps": len(journal.record.outcomes)}
+    found = {"checkpoint_id": target.checkpoint, "finished_steps": len(journal.record.outcomes)}
     elapsed = (time.perf_counter() - started) * 1000
     event_bus.emit(source, events.CheckpointRestoreCompletedEvent(**about, **found, duration_ms=elapsed))
 

@@ -192,7 +192,7 @@ class Execution(Generic[T]):
         return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
     async def _begin(self) -> None:
-        """Emit the start. A checkpoint at a start is the place just before the step."""
+        """Emit the start. A checkpoint at a start is the checkpoint just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
         stamp = self.outer.stamp(self.address, self.step.title, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
@@ -200,7 +200,7 @@ class Execution(Generic[T]):
             return
         moment = None
         if setting := run.subscriber.wants(event.type, self.settings):
-            moment = await run.save(run.place(event, setting, run.journal.next_seq))
+            moment = await run.save(run.checkpoint_parts(event, setting, run.journal.next_seq))
         run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment)
         self.started = event.event_id
@@ -297,7 +297,7 @@ class Execution(Generic[T]):
         if event is not None:
             run.journal.buffer_event(event)
             if setting := run.subscriber.wants(event.type, self.settings):
-                parts |= run.place(event, setting, run.journal.next_seq)
+                parts |= run.checkpoint_parts(event, setting, run.journal.next_seq)
         moment = await run.save(parts, now=any(effect == "once" for _, effect in parts.get("intents", ())))
         if event is not None:
             run.emit(self.step.voice.source, event, moment)

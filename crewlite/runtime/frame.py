@@ -105,7 +105,7 @@ class Frame(Scope):
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.buffer_event(event)
-            moment = await run.save(run.place(event, setting, seq))
+            moment = await run.save(run.checkpoint_parts(event, setting, seq))
         else:
             run.journal.buffer_event(event)
             moment = None

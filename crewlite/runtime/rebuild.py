@@ -49,7 +49,7 @@ class Found:
     where: str
     definition: JsonObject
     config: CheckpointConfig
-    """To go on with this very run, branch and place, whatever becomes the newest one meanwhile."""
+    """To go on with this very run, branch and checkpoint, whatever becomes the newest one meanwhile."""
 
     def damaged(self, problem: str) -> JournalCorrupt:
         """The error for a definition that says what no crewlite wrote."""
@@ -84,8 +84,8 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     if recorded != kind:
         verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if kinds.of(recorded).rebuilt else "kick that off"
         raise RunMismatch(f"The {where} is of {recorded} {name!r}; wanted: {kind}. Name another run, or {verb}.")
-    place = f"@{located.place}" if located.place else ""
-    pinned = {"restore_from": f"{located.run_id}/{located.branch}{place}"}
+    checkpoint = f"@{located.checkpoint}" if located.checkpoint else ""
+    pinned = {"restore_from": f"{located.run_id}/{located.branch}{checkpoint}"}
     store = {"location": located.location, "provider": located.provider}
     there = {} if is_elsewhere(located, source) else pinned | store  # else the kickoff copies it there
     return Found(where, definition, config.model_copy(update=there))

@@ -8,10 +8,10 @@ from typing import Any
 
 from crewlite.codec import decode, digest, encode, laid_over
 from crewlite.errors import (
+    CheckpointIsBehind,
     ConfigError,
     InputsChanged,
     NotCodable,
-    PlaceIsBehind,
     QuestionsChanged,
     RefError,
     RunMismatch,
@@ -137,25 +137,25 @@ def tell_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
 def tell_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
     """Warn where the result of a finished run answers though a checkpoint was named that more came after."""
     if after := _after(record, located):
-        place = short(located.place or "")
+        checkpoint = short(located.checkpoint or "")
         journal.warn(
-            f"The run has finished, so its stored result answers, though checkpoint {place} was named, which "
-            f"{', '.join(after)} came after. To start again at that checkpoint: {root.kind}.fork({place!r}).kickoff()"
+            f"The run has finished, so its stored result answers, though checkpoint {checkpoint} was named, which "
+            f"{', '.join(after)} came after. To start again there: {root.kind}.fork({checkpoint!r}).kickoff()"
         )
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
-    """Raises PlaceIsBehind if the branch went on beyond the place asked for."""
-    newest = record.newest_place
+    """Raises CheckpointIsBehind if the branch went on beyond the checkpoint asked for."""
+    newest = record.newest_checkpoint
     if newest and (after := _after(record, located)):
         where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
-        raise PlaceIsBehind(short(located.place or ""), **where, after=after, kind=root.kind)
+        raise CheckpointIsBehind(short(located.checkpoint or ""), **where, after=after, kind=root.kind)
 
 
 def _after(record: Record, located: Located) -> list[str]:
     """What checkpoints came after the one that was named, if one was."""
-    place = record.places.get(located.place or "")
-    later = (p for p in record.places.values() if place and p["seq"] > place["seq"] and record.counts(p["seq"]))
+    named = record.checkpoints.get(located.checkpoint or "")
+    later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
     return [p["address"] or p["trigger"] for p in later]
 
 
@@ -199,7 +199,7 @@ def told(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     """What a Run knows of its earlier lives, and of the fork it is."""
     started = (event.address for event in record.events if event.type.endswith("_started"))
-    begun = frozenset({"", *started, *(place["address"] for place in record.places.values())})
+    begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
     return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _changed(record)}
 
 

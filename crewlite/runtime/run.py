@@ -120,9 +120,9 @@ class Run:
             return "off"
         return "async" if self.journal.durability == "async" else "sync"
 
-    def place(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
+    def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
         """The commit parts that name a checkpoint for `event` at `seq`."""
-        return self.subscriber.place(event, setting, self.record, seq, self.journal.bases)
+        return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
         """Whether anybody listens to events of this class, or they name checkpoints. If not, none need be made."""

@@ -133,8 +133,8 @@ class Runnable(ABC, Generic[R]):
 
         Raises:
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
-            RunMismatch, InputsChanged, QuestionsChanged, PlaceIsBehind, TaskGone, TaskDrifted, BranchConflictError: a
-                resume that cannot be.
+            RunMismatch, InputsChanged, QuestionsChanged, CheckpointIsBehind, TaskGone, TaskDrifted,
+                BranchConflictError: a resume that cannot be.
             InDoubt: a call declared effect="once" was cut in the middle.
             StoreError: a save failed, with on_save_error="raise".
         """

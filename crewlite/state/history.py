@@ -31,7 +31,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, trace
-from crewlite.state.providers import BaseProvider, PlaceInfo, Store, exists, provider_for
+from crewlite.state.providers import BaseProvider, CheckpointInfo, Store, exists, provider_for
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of
@@ -170,7 +170,7 @@ class RunHistory:
         return attempts_of(self._record)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The places of this branch, first to last; of a fork, those before it too."""
+        """The checkpoints of this branch, first to last; of a fork, those before it too."""
         entries, lost = self._trace
         return checkpoints(entries, self._store.ref, lost)
 
@@ -200,26 +200,28 @@ class History:
         return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
 
     def run(self, ref: str | UUID | Checkpoint = "latest") -> RunHistory:
-        """The run that a ref names: a run_id, `run/branch`, an id of one of its places, or `latest`."""
+        """The run that a ref names: a run_id, `run/branch`, an id of one of its checkpoints, or `latest`."""
         found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
 
     def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
         """The checkpoint that a ref names; of a run or branch, its newest. Raises RefError."""
         found = self._find(ref)
-        places = RunHistory(self._store, found.run_id, found.branch).checkpoints()
-        for place in reversed(places):
-            if found.place in (None, place.id):
-                return place
+        own = RunHistory(self._store, found.run_id, found.branch).checkpoints()
+        for checkpoint in reversed(own):
+            if found.checkpoint in (None, checkpoint.id):
+                return checkpoint
         name = f"{found.run_id}/{found.branch}"
-        raise RefError(str(ref), f"names no checkpoint: {name} has {len(places) or 'none'}", [p.id for p in places])
+        raise RefError(str(ref), f"names no checkpoint: {name} has {len(own) or 'none'}", [p.id for p in own])
 
-    def places(self, *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+    def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """The checkpoints of all runs, newest first; at most `limit`, all older than the one whose id is `before`.
 
         For the next page, pass the id of the last one as `before`. Reads no journals.
         """
         return self._store.places(limit=limit, before=before)
+
+    checkpoints = checkpoints  # the old name, deprecated
 
     def fork(
         self,

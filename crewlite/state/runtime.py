@@ -16,7 +16,7 @@ from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider
-from crewlite.state.subscriber import new_place
+from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.bag import Bag
 from crewlite.state.values.opened import opened, wait_for
 from crewlite.usage import Usage
@@ -107,7 +107,7 @@ class RuntimeState(Bag):
         """
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
-        named = manual.name_place(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
+        named = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at).result()
         return self._journal.completed(named.parts, started, named.queue)
 
     async def acheckpoint(
@@ -122,9 +122,9 @@ class RuntimeState(Bag):
         started = time.perf_counter()
         at = None
         if location is not None:
-            place = os.fspath(location)
-            at = await background.acquire(lambda: manual.opened_at(place, provider), Writer.release)
-        naming = manual.name_place(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
+            path = os.fspath(location)
+            at = await background.acquire(lambda: manual.opened_at(path, provider), Writer.release)
+        naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
         named = await asyncio.wrap_future(naming)
         return self._journal.completed(named.parts, started, named.queue)
 
@@ -169,13 +169,13 @@ class RuntimeState(Bag):
         return state
 
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
-        """A place at the moment of this state."""
+        """A checkpoint at the moment of this state."""
         if self._then is None:
             return self._snapshot(label, metadata)
         seq, total, usage, finished = self._then
         about = {"finished_tasks": finished, "tokens": usage.total_tokens}
         named = {"about": about, "total": total, **self._named(label, metadata)}
-        return {"place": new_place(self._journal.record, seq, self._trigger, self._address, **named)}
+        return {"place": new_checkpoint(self._journal.record, seq, self._trigger, self._address, **named)}
 
 
 class CommitView(NamedTuple):

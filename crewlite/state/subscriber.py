@@ -1,7 +1,7 @@
 """The checkpoint subscriber: decides which events name a checkpoint.
 
-It is the one subscriber that hears a fact before it is committed, and it only decides: the place it names is part of
-the very commit that records the fact, so no checkpoint can ever be missing or show another moment.
+It is the one subscriber that hears a fact before it is committed, and it only decides: the checkpoint it names is part
+of the very commit that records the fact, so no checkpoint can ever be missing or show another moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import SNAPSHOT, Record
 
 Setting = CheckpointConfig | bool | None
-_PREVIEW = 160  # characters of an output that a place shows; the whole is in the journal
+_PREVIEW = 160  # characters of an output that a checkpoint shows; the whole is in the journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CheckpointSubscriber:
             return setting if kind in events or ("*" in events and not fleeting) else False
         return False
 
-    def place(
+    def checkpoint_parts(
         self,
         event: BaseEvent,
         setting: CheckpointConfig | bool,
@@ -52,23 +52,23 @@ class CheckpointSubscriber:
     ) -> CommitParts:
         """The commit parts that name a checkpoint for `event` at `seq`, and drop what is beyond `max_checkpoints`.
 
-        `bases` are places that forks stand on, which are kept.
+        `bases` are checkpoints that forks stand on, which are kept.
         """
-        place = new_place(record, seq, event.type, event.address or "", about=_about(event, record))
-        parts: CommitParts = {"place": place}
+        checkpoint = new_checkpoint(record, seq, event.type, event.address or "", about=_about(event, record))
+        parts: CommitParts = {"place": checkpoint}
         limit = setting.max_checkpoints if isinstance(setting, CheckpointConfig) else None
         if limit := limit or self.max_checkpoints:
             own = [
-                place
-                for place in record.places.values()
-                if not place.get("label") and place["id"] not in record.inherited and place["id"] not in bases
+                one
+                for one in record.checkpoints.values()
+                if not one.get("label") and one["id"] not in record.inherited and one["id"] not in bases
             ]
             if beyond := own[: max(0, len(own) + 1 - limit)]:
-                parts |= {"drops": [(place["id"], place["parent"]) for place in beyond], "keep": limit}
+                parts |= {"drops": [(one["id"], one["parent"]) for one in beyond], "keep": limit}
         return parts
 
 
-def new_place(
+def new_checkpoint(
     record: Record,
     seq: int,
     trigger: str,
@@ -81,12 +81,12 @@ def new_place(
 ) -> CheckpointRecord:
     """A checkpoint at `seq`; its parent is the newest one at or before it, or what a snapshot goes back to.
 
-    `total` is the sum of that entry, for a place named after it was sealed.
+    `total` is the sum of that entry, for a checkpoint named after it was sealed.
     """
-    before = None
+    parent = record.newest_checkpoint
     if seq <= record.seq:
-        before = [p for p in record.places.values() if p["seq"] <= seq and record.counts(p["seq"])]
-    parent = record.newest_place if before is None else max(before, key=lambda p: (p["seq"], p["id"]), default=None)
+        before = (p for p in record.checkpoints.values() if p["seq"] <= seq and record.counts(p["seq"]))
+        parent = max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
     undated: Any = {  # the commit that holds it says when
         "id": new_id(),

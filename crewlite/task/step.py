@@ -224,7 +224,7 @@ async def _call_back(task: Task, output: TaskOutput) -> None:
 
 def _check_file(path: Path, where: str) -> None:
     """Raises ConfigError if no file can be at `path`."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if there == path.absolute() and there.is_dir():
         raise ConfigError(f"{where}: output_file is {str(path)!r}, which is a directory; wanted the name of a file")
     if there != path.absolute() and not there.is_dir():

@@ -81,10 +81,10 @@ class Branch:
             self.entries.append(seal(whole, after=self._sum(number)))
         return self
 
-    def place(self, *, drops: Sequence[str] = ()) -> CheckpointRecord:
-        """An entry that names a place, and takes others away. Returns the record of the checkpoint."""
+    def checkpoint(self, *, drops: Sequence[str] = ()) -> CheckpointRecord:
+        """An entry that names a checkpoint, and takes others away. Returns the record of the checkpoint."""
         more: CommitParts = {"drops": [(gone, None) for gone in drops]} if drops else {}
-        place: CheckpointRecord = {
+        checkpoint: CheckpointRecord = {
             "id": new_id(),
             "seq": self._before + len(self.entries) + 1,
             "parent": None,
@@ -93,8 +93,8 @@ class Branch:
             "about": {"finished_tasks": 1, "tokens": 7},
             "at": now().isoformat(),
         }
-        self.add(place=place, **more)
-        return place
+        self.add(place=checkpoint, **more)
+        return checkpoint
 
     def commit(self) -> Commit:
         """All entries that no commit before held."""
@@ -112,10 +112,10 @@ class Branch:
         other.entries, other._committed = self.entries[: self._committed], self._committed
         return other
 
-    def forked(self, branch: str, seq: int, place: CheckpointRecord | None = None) -> Branch:
-        """A branch that stands on the entry `seq` of this one, and on the place there, if it is named."""
+    def forked(self, branch: str, seq: int, checkpoint: CheckpointRecord | None = None) -> Branch:
+        """A branch that stands on the entry `seq` of this one, and on the checkpoint there, if it is named."""
         total = self._sum(seq - self._before)
-        base: ForkBase = {"branch": self.branch, "seq": seq, "sum": total, "place": place}
+        base: ForkBase = {"branch": self.branch, "seq": seq, "sum": total, "place": checkpoint}
         return Branch(self.run_id, branch, name=self.name, identity=self.identity, uid=self.uid, base=base)
 
     @property

@@ -38,7 +38,7 @@ class Interleaved:
     beside = Interleaved(kept, at=2, act=delete)
     with History("here", beside) as history:
         assert history.runs()[0].run_id == "first"  # the first verb: branches
-        assert not history.places()  # the second, and by then the run is gone
+        assert not history.checkpoints()  # the second, and by then the run is gone
     assert beside.log == ["branches", "places"]
     ```
 

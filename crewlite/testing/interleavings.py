@@ -131,14 +131,14 @@ def inconsistencies(history: History) -> Iterable[str]:
     for run in history.runs():
         try:
             names.add((run.run_id, run.branch))
-            known |= {place.id for place in run.checkpoints() if place.branch == run.branch}
+            known |= {one.id for one in run.checkpoints() if one.branch == run.branch}
             _ = run.status, run.steps, run.values, run.waiting, run.digest
             if run.base or run.branch != "main":
                 bases.append((run.run_id, run.base.branch if run.base else ""))
         except Exception as error:  # noqa: BLE001 - whatever an unreadable journal raises
             yield f"unreadable: {run.run_id}/{run.branch}: {_said(error)}"
     yield from (f"{run_id} has a fork of {base!r}, which is not there" for run_id, base in set(bases) - names)
-    listed = {place.id for place in history.places()}
+    listed = {one.id for one in history.checkpoints()}
     if phantoms := listed - known:
         yield f"{len(phantoms)} checkpoints are listed, and no journal has them"
     if missing := known - listed:

@@ -185,7 +185,7 @@ def test_commands_and_refs_are_completed(tmp_path):
     kick_off("other.db", "another")
     with History(".checkpoints") as history:
         history.fork("report", branch="bold")
-        place = history.places()[0].id[-8:]
+        place = history.checkpoints()[0].id[-8:]
     assert "plain,checkpoint" in completed("crewlite ch")
     assert "plain,info" in completed("crewlite checkpoint in")
     assert completed("crewlite checkpoint show rep") == ["plain,report", "plain,report/bold"]

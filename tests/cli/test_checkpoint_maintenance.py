@@ -44,7 +44,7 @@ def ask(*words, code=0, **fields):
 
 def places(location):
     with History(location) as history:
-        return [(place.run_id, place.address) for place in reversed(history.places())]
+        return [(place.run_id, place.address) for place in reversed(history.checkpoints())]
 
 
 def runs(location):

@@ -88,7 +88,7 @@ def test_list_shows_the_checkpoints_of_all_runs_newest_first(location):
     head, found = rows(ask("list", location, "--all"))
     assert head == ["id", "run", "branch", "trigger", "at", "when", "label"]
     with History(location) as history:
-        wanted = [[p.id[-8:], p.run_id, p.branch, p.trigger, p.address] for p in history.places()]
+        wanted = [[p.id[-8:], p.run_id, p.branch, p.trigger, p.address] for p in history.checkpoints()]
     assert [row[:5] for row in found] == wanted
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", row[5]) and row[6] == "-" for row in found)
 
@@ -120,7 +120,7 @@ def test_list_of_runs_shows_how_each_stands(location):
 def test_list_in_json_has_the_names_of_the_python_api(location):
     said = ask_json("list", location, "--limit", "2")
     with History(location) as history:
-        place = history.places(limit=1)[0]
+        place = history.checkpoints(limit=1)[0]
     assert said["location"] == location
     assert said["checkpoints"][0] == {
         name: getattr(place, name)

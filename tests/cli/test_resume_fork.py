@@ -150,7 +150,7 @@ def test_a_place_behind_the_head_is_not_gone_on_from(shop):
     done = shop.ask("checkpoint", "resume", "r@task:one", "--crew", "crews:crew")
     assert done.returncode == 1
     assert "To go on from the head: crewlite checkpoint resume r/main --crew crews:crew" in done.stderr
-    assert "to start again at this place: crewlite checkpoint fork " in done.stderr
+    assert "to start again at this checkpoint: crewlite checkpoint fork " in done.stderr
 
 
 @posix

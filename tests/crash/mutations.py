@@ -19,7 +19,7 @@ from crewlite.runtime import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import sqlite
-from crewlite.state.providers.json_places import PlaceFiles
+from crewlite.state.providers.json_checkpoints import CheckpointFiles
 
 
 class Fits(str):
@@ -104,7 +104,7 @@ SWITCHES: dict[str, Callable[[], None]] = {
     "rewrite in place": replaced(disk, "replace", lambda _: lambda path, data, **options: _in_place(path, data)),
     "run in place": replaced(disk, "rename", _one_by_one),
     "no fsync": _no_fsync,
-    "a removed file comes back": replaced(PlaceFiles, "remove", _unsynced),
+    "a removed file comes back": replaced(CheckpointFiles, "remove", _unsynced),
     "a save is not awaited": replaced(Journal, "store", _unawaited),
     "no intent": replaced(Journal, "save", _without_intents),
     "no record is heeded": replaced(replay, "decide", lambda _: lambda *asked: replay.Run()),

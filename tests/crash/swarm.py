@@ -127,7 +127,7 @@ class Worker:
                         broken.append(f"the parent of a place of {run.run_id} is gone")
                 if run.run_id[0] == "w" and run.status == "finished" and len(finished) != 2:
                     broken.append(f"{run.run_id} is finished with {finished}")
-            found = history.places(limit=20)
+            found = history.checkpoints(limit=20)
             for place in self.chance.sample(found, min(2, len(found))):
                 try:
                     run = history.run(place.id)

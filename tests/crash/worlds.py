@@ -105,7 +105,7 @@ def look_at(location: Path) -> Facts:
                 "usage": run.usage,
                 "events": len(run.events()),
             }
-        listed = sorted((place.id, f"{place.run_id}/{place.branch}") for place in history.places())
+        listed = sorted((place.id, f"{place.run_id}/{place.branch}") for place in history.checkpoints())
     return {"branches": branches, "digests": digests, "listed": listed}
 
 

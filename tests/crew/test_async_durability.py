@@ -59,7 +59,7 @@ def test_when_a_kickoff_returns_everything_is_saved(location):
     with History(location) as history:
         run = history.run("r")
         assert run.status == "finished"
-        assert [place.tasks[-1] for place in run.checkpoints()] == [f"task:t{n}" for n in range(8)]
+        assert [checkpoint.tasks[-1] for checkpoint in run.checkpoints()] == [f"task:t{n}" for n in range(8)]
 
 
 def test_the_run_does_not_wait_for_the_store():
@@ -89,8 +89,10 @@ def test_a_checkpoint_is_announced_only_once_it_is_saved():
     assert len(seen) == 2
     with EventRecorder() as recorder:
         crew_at("anywhere", 3, provider=provider).kickoff(run_id="again")
-    places = History("anywhere", provider).run("again").checkpoints()
-    assert [event.ref for event in recorder.of(CheckpointCompletedEvent)] == [place.ref for place in places]
+    checkpoints = History("anywhere", provider).run("again").checkpoints()
+    assert [event.ref for event in recorder.of(CheckpointCompletedEvent)] == [
+        checkpoint.ref for checkpoint in checkpoints
+    ]
 
 
 def test_flush_waits_until_all_is_saved_and_says_how_far(location):

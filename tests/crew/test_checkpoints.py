@@ -26,18 +26,18 @@ from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 
-def places(config, ref="latest"):
+def checkpoints(config, ref="latest"):
     with History(config.location, config.provider) as history:
         return history.run(ref).checkpoints()
 
 
 def test_forty_tasks_write_forty_checkpoints_the_kth_holding_k(make_crew, config):
     make_crew(lambda messages: "done", 40, checkpoint=config()).kickoff()
-    found = places(config())
-    assert [len(place.tasks) for place in found] == list(range(1, 41))
-    assert [place.address for place in found] == [f"task:t{n}" for n in range(40)]
-    assert [place.parent_id for place in found] == [None, *(place.id for place in found[:-1])]
-    assert [place.usage.requests for place in found] == list(range(1, 41))
+    found = checkpoints(config())
+    assert [len(checkpoint.tasks) for checkpoint in found] == list(range(1, 41))
+    assert [checkpoint.address for checkpoint in found] == [f"task:t{n}" for n in range(40)]
+    assert [checkpoint.parent_id for checkpoint in found] == [None, *(checkpoint.id for checkpoint in found[:-1])]
+    assert [checkpoint.usage.requests for checkpoint in found] == list(range(1, 41))
 
 
 def test_the_same_at_full_speed_with_async_handlers_and_concurrent_kickoffs(make_crew, config):
@@ -54,15 +54,15 @@ def test_the_same_at_full_speed_with_async_handlers_and_concurrent_kickoffs(make
 
     asyncio.run(many())
     for n in range(8):
-        found = places(config(), f"run{n}")
-        assert [len(place.tasks) for place in found] == list(range(1, 41))
-        assert all(place.run_id == f"run{n}" for place in found)
+        found = checkpoints(config(), f"run{n}")
+        assert [len(checkpoint.tasks) for checkpoint in found] == list(range(1, 41))
+        assert all(checkpoint.run_id == f"run{n}" for checkpoint in found)
     assert slow.count("task_completed") == 8 * 40
 
 
 def test_a_checkpoints_history_ends_where_it_stands(make_crew, config):
     make_crew(["a", "b", "c"], checkpoint=config()).kickoff()
-    first, second, _ = places(config())
+    first, second, _ = checkpoints(config())
     assert [event.type for event in first.events()][-1] == "task_completed"
     assert first.events() == second.events()[: len(first.events())]
     assert all(event.seq <= first.seq for event in first.events())
@@ -111,7 +111,7 @@ def test_on_events_works_for_every_source(config, event, count):
     who = Agent(role="W", goal="g", llm=llm, tools=[look], verbose=True)
     task = Task(name="t", description="d", expected_output="x", agent=who, callback=lambda output: None)
     Crew(tasks=[task], checkpoint=config(on_events=[event])).kickoff()
-    assert [place.trigger for place in places(config())] == [event] * count
+    assert [checkpoint.trigger for checkpoint in checkpoints(config())] == [event] * count
 
 
 def test_the_wildcard_names_one_at_every_event_that_can(config):
@@ -121,7 +121,7 @@ def test_the_wildcard_names_one_at_every_event_that_can(config):
     task = Task(description="d", expected_output="x", agent=who)
     Crew(tasks=[task], checkpoint=config(on_events=["*"])).kickoff()
     told = [event for event in heard if not event.startswith("checkpoint_")]
-    assert [place.trigger for place in places(config())] == told
+    assert [checkpoint.trigger for checkpoint in checkpoints(config())] == told
 
 
 def test_event_classes_are_accepted_and_typos_answered(config):
@@ -163,7 +163,7 @@ def test_settings_are_inherited_and_opting_out_stops_there(first, second, crew, 
     if not Path(".checkpoints").exists():
         assert named == []
         return
-    assert [place.address for place in places(CheckpointConfig())] == [f"task:{name}" for name in named]
+    assert [checkpoint.address for checkpoint in checkpoints(CheckpointConfig())] == [f"task:{name}" for name in named]
 
 
 def test_an_opted_out_agents_work_is_still_recorded_and_not_paid_again(on_disk):
@@ -176,7 +176,7 @@ def test_an_opted_out_agents_work_is_still_recorded_and_not_paid_again(on_disk):
     crew = Crew(tasks=tasks, checkpoint=on_disk())
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
-    assert places(on_disk()) == []
+    assert checkpoints(on_disk()) == []
     assert crew.kickoff(run_id="r").raw == "c"
     assert len(llm.calls) == 4
 
@@ -184,7 +184,7 @@ def test_an_opted_out_agents_work_is_still_recorded_and_not_paid_again(on_disk):
 def test_an_inner_definition_says_when_and_never_where(on_disk):
     inner = CheckpointConfig(on_events=["llm_call_completed"])
     two_agents(inner, None, on_disk()).kickoff()
-    assert [(place.address, place.trigger) for place in places(on_disk())] == [
+    assert [(checkpoint.address, checkpoint.trigger) for checkpoint in checkpoints(on_disk())] == [
         ("task:One/llm#1", "llm_call_completed"),
         ("task:Two", "task_completed"),
     ]
@@ -197,8 +197,8 @@ def test_max_checkpoints_keeps_the_newest_of_this_run_alone(make_crew, config):
     event_bus.on(CheckpointPrunedEvent, lambda source, event: pruned.append(event.removed_count))
     make_crew(lambda messages: "x", 5, checkpoint=config()).kickoff(run_id="other")
     make_crew(lambda messages: "x", 5, checkpoint=config(max_checkpoints=2)).kickoff(run_id="r")
-    assert [place.address for place in places(config(), "r")] == ["task:t3", "task:t4"]
-    assert len(places(config(), "other")) == 5
+    assert [checkpoint.address for checkpoint in checkpoints(config(), "r")] == ["task:t3", "task:t4"]
+    assert len(checkpoints(config(), "other")) == 5
     assert pruned == [1, 1, 1]
 
 
@@ -210,7 +210,7 @@ def test_max_checkpoints_also_counts_after_a_resume(make_crew, on_disk):
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
     crew.kickoff(run_id="r")
-    assert [place.address for place in places(on_disk())] == ["task:t3", "task:t4"]
+    assert [checkpoint.address for checkpoint in checkpoints(on_disk())] == ["task:t3", "task:t4"]
     if not on_disk().location.endswith(".db"):
         assert len(list(Path(on_disk().location).glob("*.json"))) == 2
 
@@ -225,7 +225,7 @@ def test_a_manual_checkpoint_needs_no_configuration(make_crew):
     make_crew(["a", "b", "c"]).kickoff()
     assert len(paths) == 3
     assert all(Path(path).parent == Path("my_checkpoints").absolute() for path in paths)
-    assert [place.ref for place in places(CheckpointConfig(location="./my_checkpoints"))] == paths
+    assert [checkpoint.ref for checkpoint in checkpoints(CheckpointConfig(location="./my_checkpoints"))] == paths
 
 
 def test_an_async_manual_checkpoint_is_bound_to_its_event_however_late(make_crew, on_disk):
@@ -237,7 +237,7 @@ def test_an_async_manual_checkpoint_is_bound_to_its_event_however_late(make_crew
         refs.append((event.seq, await state.acheckpoint()))
 
     make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"])).kickoff()
-    found = {place.ref: place for place in places(on_disk())}
+    found = {checkpoint.ref: checkpoint for checkpoint in checkpoints(on_disk())}
     assert [found[ref].seq for _, ref in refs] == [seq for seq, _ in refs]
     assert [len(found[ref].tasks) for _, ref in refs] == [0, 1, 2]
 
@@ -285,7 +285,7 @@ def test_a_handler_is_given_the_run_as_it_was_at_its_event_though_a_handler_befo
 
     config = CheckpointConfig(location="anywhere", provider=provider, on_events=["crew_kickoff_completed"])
     make_crew(["a", "b"], count=2, checkpoint=config).kickoff()
-    found = {place.ref: place.seq for place in places(config)}
+    found = {checkpoint.ref: checkpoint.seq for checkpoint in checkpoints(config)}
     assert len(moments) == 2
     assert all(of_event == of_state == found[ref] for of_event, of_state, ref in moments.values())
 
@@ -302,7 +302,9 @@ def test_a_manual_checkpoint_can_be_labelled_and_resumed_by_its_label(make_crew,
     crew = make_crew(["a", Stop(), "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"]))
     with pytest.raises(Stop):
         crew.kickoff()
-    assert [(place.label, place.metadata) for place in places(on_disk())] == [("good", {"score": 7})]
+    assert [(checkpoint.label, checkpoint.metadata) for checkpoint in checkpoints(on_disk())] == [
+        ("good", {"score": 7})
+    ]
     assert crew.kickoff(from_checkpoint="main@label:good").raw == "c"
 
 
@@ -345,7 +347,7 @@ def test_checkpoint_events_tell_what_happened(make_crew, config):
     started, completed = heard
     assert started.checkpoint_id == completed.checkpoint_id
     assert completed.trigger == "task_completed"
-    assert completed.ref == places(config())[0].ref
+    assert completed.ref == checkpoints(config())[0].ref
     assert completed.duration_ms > 0
 
 
@@ -399,7 +401,7 @@ def test_a_failed_save_degrades_the_result_or_stops_the_run(make_crew, tmp_path)
         result = make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
     assert result.durability == "degraded"
     assert failed and "No space left" in failed[0]
-    assert len(places(config)) == 3, "what failed was saved with the next commit, in its order"
+    assert len(checkpoints(config)) == 3, "what failed was saved with the next commit, in its order"
     strict = CheckpointConfig(location=tmp_path / "raise", on_save_error="raise")
     with CrashInjector(at, error=OSError(28, "No space left on device")), pytest.raises(StoreError, match="No space"):
         make_crew(["a", "b", "c"], checkpoint=strict).kickoff(run_id="r")
@@ -432,7 +434,11 @@ def test_a_task_run_again_is_still_one_task(on_disk):
     with pytest.raises(Stop):
         crew("a", ScriptedLLM(["1", Stop()])).kickoff(run_id="r")
     crew("a!", ScriptedLLM(["one", "two"]), on_drift="rerun").kickoff(run_id="r")
-    assert [place.tasks for place in places(on_disk())] == [("task:a",), ("task:a",), ("task:a", "task:b")]
+    assert [checkpoint.tasks for checkpoint in checkpoints(on_disk())] == [
+        ("task:a",),
+        ("task:a",),
+        ("task:a", "task:b"),
+    ]
 
 
 def test_labelled_places_are_never_dropped(make_crew, on_disk):
@@ -442,9 +448,9 @@ def test_labelled_places_are_never_dropped(make_crew, on_disk):
             state.checkpoint(label=event.task_name)
 
     make_crew(lambda messages: "x", 5, checkpoint=on_disk(max_checkpoints=2)).kickoff()
-    found = places(on_disk())
-    assert [place.label for place in found if place.label] == ["t0", "t1"]
-    assert [place.address for place in found if not place.label] == ["task:t3", "task:t4"]
+    found = checkpoints(on_disk())
+    assert [checkpoint.label for checkpoint in found if checkpoint.label] == ["t0", "t1"]
+    assert [checkpoint.address for checkpoint in found if not checkpoint.label] == ["task:t3", "task:t4"]
 
 
 def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
@@ -453,7 +459,7 @@ def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
     lines = journal.read_bytes().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if b'"address":"task:t1","kind":"task"' in line)
     journal.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"raw"', b'"rAw"'), *lines[at + 1 :]]))
-    with pytest.raises(ValueError, match=r"checksum.*newest sound place is .*\.json"):
+    with pytest.raises(ValueError, match=r"checksum.*newest sound checkpoint is .*\.json"):
         make_crew([], checkpoint=True).kickoff(run_id="r")
 
 

@@ -27,7 +27,7 @@ def history(config):
     return History(config.location, config.provider)
 
 
-def places(config, ref="latest"):
+def checkpoints(config, ref="latest"):
     with history(config) as found:
         return found.run(ref).checkpoints()
 
@@ -37,7 +37,7 @@ def outputs(result):
 
 
 def refs_of(config, run_id="r"):
-    return [place.ref for place in places(config, run_id)]
+    return [checkpoint.ref for checkpoint in checkpoints(config, run_id)]
 
 
 def at(config, ref, **more):
@@ -77,7 +77,7 @@ def test_a_fork_begins_at_exactly_the_place_that_any_kind_of_ref_names(make_crew
         make_crew(["a", "b", "c", Stop()], 4, checkpoint=every).kickoff(run_id="r")
     with history(config()) as found:
         places_ = found.run("r").checkpoints()
-    second = next(place for place in places_ if place.label)
+    second = next(checkpoint for checkpoint in places_ if checkpoint.label)
     refs = {
         "ref": second.ref,
         "id": second.id,
@@ -93,9 +93,9 @@ def test_a_fork_begins_at_exactly_the_place_that_any_kind_of_ref_names(make_crew
         forked = make_crew(llm, 4, checkpoint=config()).fork(at(config, ref), branch=f"f{number}")
         assert outputs(forked.kickoff()) == ["a", "b", f"c{number}", f"d{number}"], kind
         assert len(llm.calls) == 2
-        [shared, *own] = places(config(), f"r/f{number}")[1:]
+        [shared, *own] = checkpoints(config(), f"r/f{number}")[1:]
         assert (shared.id, shared.branch, shared.seq) == (second.id, "main", second.seq)
-        assert {place.branch for place in own} == {f"f{number}"}
+        assert {checkpoint.branch for checkpoint in own} == {f"f{number}"}
     assert stored(config()) == before
 
 
@@ -118,14 +118,14 @@ def test_a_fork_of_a_fork_stands_on_both(make_crew, config):
     two = make_crew(["cc", "dd"], 4, checkpoint=config()).fork(at(config, "one@task:t1"), branch="one/two")
     assert outputs(two.kickoff()) == ["a", "B", "cc", "dd"]
     assert outputs(one.kickoff()) == ["a", "B", "C", "D"]
-    found = places(config(), "r/one/two")
-    assert [(place.branch, place.address) for place in found] == [
+    found = checkpoints(config(), "r/one/two")
+    assert [(checkpoint.branch, checkpoint.address) for checkpoint in found] == [
         ("main", "task:t0"),
         ("one", "task:t1"),
         ("one/two", "task:t2"),
         ("one/two", "task:t3"),
     ]
-    assert [place.parent_id for place in found] == [None, *(place.id for place in found[:-1])]
+    assert [checkpoint.parent_id for checkpoint in found] == [None, *(checkpoint.id for checkpoint in found[:-1])]
 
 
 def test_a_fork_of_a_finished_run_does_again_what_came_after(make_crew, config):
@@ -195,7 +195,7 @@ def test_an_instance_keeps_its_live_parts_and_its_other_bindings(make_crew, conf
     assert forked is not crew
     assert forked.tasks == crew.tasks
     assert outputs(forked.kickoff()) == ["a", "b", "c"]
-    assert {place.trigger for place in places(config(), "r/f")} == {"llm_call_completed"}
+    assert {checkpoint.trigger for checkpoint in checkpoints(config(), "r/f")} == {"llm_call_completed"}
     with pytest.raises(ConfigError, match="bind= is for Crew.fork"):
         crew.fork(at(config, "r"), bind={"llm": "offline"})
 
@@ -215,17 +215,17 @@ def test_what_was_not_bound_can_be_bound_later_as_the_branch_is_there(make_crew,
         Crew.fork(at(config, "r"), branch="f")
     forked = Crew.from_checkpoint(at(config, "r/f"), bind={"llm": ScriptedLLM(["b", "c"])})
     assert outputs(forked.kickoff()) == ["a", "b", "c"]
-    assert places(config(), "r/f")[-1].branch == "f"
+    assert checkpoints(config(), "r/f")[-1].branch == "f"
 
 
 def test_a_fork_writes_where_it_came_from_whatever_the_crew_says(make_crew, on_disk, tmp_path):
     with pytest.raises(Stop):
         make_crew(["a", Stop()], checkpoint=on_disk()).kickoff(run_id="r")
-    ref = places(on_disk(), "r")[0].ref
+    ref = checkpoints(on_disk(), "r")[0].ref
     elsewhere = CheckpointConfig(location=tmp_path / "elsewhere")
     make_crew(["b", "c"], checkpoint=elsewhere).fork(ref, branch="f").kickoff()
     assert not (tmp_path / "elsewhere").exists()
-    assert [place.branch for place in places(on_disk(), "r/f")] == ["main", "f", "f"]
+    assert [checkpoint.branch for checkpoint in checkpoints(on_disk(), "r/f")] == ["main", "f", "f"]
 
 
 # Many forks.
@@ -243,9 +243,12 @@ def test_forks_made_first_and_run_in_any_order_never_mix(make_crew, config):
         for n in order:
             assert outputs(crews[n].kickoff()) == ["a", f"b{n}", f"c{n}"]
         for n in range(3):
-            found = places(config(), f"r/p{number}.{n}")
-            assert [place.branch for place in found] == ["main", f"p{number}.{n}", f"p{number}.{n}"]
-            assert [place.parent_id for place in found] == [None, *(place.id for place in found[:-1])]
+            found = checkpoints(config(), f"r/p{number}.{n}")
+            assert [checkpoint.branch for checkpoint in found] == ["main", f"p{number}.{n}", f"p{number}.{n}"]
+            assert [checkpoint.parent_id for checkpoint in found] == [
+                None,
+                *(checkpoint.id for checkpoint in found[:-1]),
+            ]
     assert stored(config()) == before
     assert outputs(make_crew(["c"], checkpoint=config()).kickoff(run_id="r")) == ["a", "b", "c"]
 
@@ -276,7 +279,7 @@ def test_forks_at_once_in_threads_and_tasks_never_mix(make_crew, config):
     assert len(results) == 12
     for name, found in results.items():
         assert found == ["a", f"{name}: 1", f"{name}: 2"]
-        assert [place.branch for place in places(config(), f"r/{name}")] == ["main", name, name]
+        assert [checkpoint.branch for checkpoint in checkpoints(config(), f"r/{name}")] == ["main", name, name]
 
 
 # Names.
@@ -305,7 +308,11 @@ def test_a_fork_of_nothing_is_told_with_candidates(make_crew, config):
     with pytest.raises(Stop):
         make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
     crew = make_crew(["b", "c"], checkpoint=config())
-    for ref, problem in (("main@task:t9", "names 0 places"), ("nowhere", "names nothing"), ("r/nowhere", "nothing")):
+    for ref, problem in (
+        ("main@task:t9", "names 0 checkpoints"),
+        ("nowhere", "names nothing"),
+        ("r/nowhere", "nothing"),
+    ):
         with pytest.raises(RefError, match=problem):
             crew.fork(at(config, ref))
     with pytest.raises(ConfigError, match="names no checkpoint"):
@@ -358,11 +365,11 @@ def test_an_operation_done_by_many_at_once_makes_one_branch(make_crew, config):
 def test_fork_events_tell_what_happened(make_crew, config):
     with pytest.raises(Stop):
         make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
-    [place] = places(config(), "r")
+    [checkpoint] = checkpoints(config(), "r")
     heard = []
     event_bus.on(BaseEvent, lambda source, event: heard.append((source, event)))
     crew = make_crew(["b", "c"], checkpoint=config())
-    crew.fork(at(config, place.ref), branch="f")
+    crew.fork(at(config, checkpoint.ref), branch="f")
     with pytest.raises(BranchExists):
         crew.fork(at(config, "r"), branch="f")
     with history(config()) as found:
@@ -370,8 +377,8 @@ def test_fork_events_tell_what_happened(make_crew, config):
         assert heard[-1][0] is found
     told = [(event.type, event.branch, event.parent_branch, event.parent_checkpoint_id) for _, event in heard]
     assert told == [
-        ("checkpoint_fork_started", "f", "main", place.id),
-        ("checkpoint_fork_completed", "f", "main", place.id),
+        ("checkpoint_fork_started", "f", "main", checkpoint.id),
+        ("checkpoint_fork_completed", "f", "main", checkpoint.id),
         ("checkpoint_fork_started", "f", "main", None),
         ("checkpoint_fork_failed", "f", "main", None),
         ("checkpoint_fork_started", "g", "f", None),

@@ -9,9 +9,9 @@ from crewlite import Agent, Crew, History, Task, ToolCall, tool
 from crewlite.errors import (
     AnswerRefused,
     BranchExists,
+    CheckpointIsBehind,
     ConfigError,
     InputsChanged,
-    PlaceIsBehind,
     RefError,
     Suspended,
 )
@@ -281,5 +281,5 @@ def test_a_place_behind_the_head_of_a_flow_names_the_verb_of_flows(memory):
 
     with pytest.raises(ValueError, match="no"):
         fails.kickoff(1, run_id="r")
-    with pytest.raises(PlaceIsBehind, match=r"flow\.fork\("):
+    with pytest.raises(CheckpointIsBehind, match=r"flow\.fork\("):
         fails.kickoff(from_checkpoint="r/main@step:double")

@@ -17,7 +17,7 @@ def history(config):
     return History(config.location, config.provider)
 
 
-def places(config, ref="latest"):
+def checkpoints(config, ref="latest"):
     with history(config) as found:
         return found.run(ref).checkpoints()
 
@@ -37,10 +37,10 @@ def connected(config, run_id="r"):
         for run in found.runs():
             if run.run_id == run_id:
                 shown = run.checkpoints()
-                ids = [place.id for place in shown]
-                for number, place in enumerate(shown):
-                    assert place.parent_id in ([None] if number == 0 else ids[:number]), (run.branch, place)
-                    assert found.run(place.id).run_id == run_id
+                ids = [checkpoint.id for checkpoint in shown]
+                for number, checkpoint in enumerate(shown):
+                    assert checkpoint.parent_id in ([None] if number == 0 else ids[:number]), (run.branch, checkpoint)
+                    assert found.run(checkpoint.id).run_id == run_id
 
 
 def test_lineage_never_dangles_whatever_max_checkpoints_and_prune_drop(make_crew, config):
@@ -48,17 +48,17 @@ def test_lineage_never_dangles_whatever_max_checkpoints_and_prune_drop(make_crew
     with pytest.raises(Stop):
         make_crew([*"abcde", Stop()], 8, checkpoint=few).kickoff(run_id="r")
     connected(config())
-    base = places(config(), "r")[0]
+    base = checkpoints(config(), "r")[0]
     fork = make_crew([*"ABCDEFGH"], 8, checkpoint=few).fork(at(config, base.ref), branch="f")
     fork.kickoff()
     connected(config())
     make_crew([*"fgh"], 8, checkpoint=few).kickoff(run_id="r")
     connected(config())
-    assert base.id in [place.id for place in places(config(), "r")], "what a fork stands on stays"
+    assert base.id in [checkpoint.id for checkpoint in checkpoints(config(), "r")], "what a fork stands on stays"
     with history(config()) as found:
         found.prune(keep_last=1)
     connected(config())
-    assert [place.branch for place in places(config(), "r/f")] == ["main", "f"]
+    assert [checkpoint.branch for checkpoint in checkpoints(config(), "r/f")] == ["main", "f"]
 
 
 def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_crew, config):
@@ -68,7 +68,7 @@ def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_
     @event_bus.on(TaskCompletedEvent)
     def fork(source, event):
         if event.branch == "main" and event.task_name in ("t2", "t40"):
-            oldest = places(config(), "r/main")[0]
+            oldest = checkpoints(config(), "r/main")[0]
             crew = make_crew(lambda messages: "forked", 80, checkpoint=config())
             made.append((crew.fork(at(config, oldest.ref), branch=event.task_name), oldest))
 
@@ -76,7 +76,7 @@ def test_a_fork_made_while_its_base_is_being_dropped_is_whole_all_the_same(make_
     with history(config()) as found:
         found.prune(keep_last=1)
     for crew, oldest in made:
-        [first, *_] = places(config(), f"r/{oldest.address.removeprefix('task:')}")
+        [first, *_] = checkpoints(config(), f"r/{oldest.address.removeprefix('task:')}")
         assert (first.id, first.branch) == (oldest.id, "main")
         again = make_crew(lambda messages: "again", 80, checkpoint=config()).fork(
             at(config, f"{oldest.address.removeprefix('task:')}@{oldest.id}")
@@ -103,7 +103,7 @@ def test_refs_lead_into_forks_and_go_on_there(make_crew, config):
     fork = make_crew(["B", Stop()], 4, checkpoint=config()).fork(at(config, "main@task:t0"), branch="x/y")
     with pytest.raises(Stop):
         fork.kickoff()
-    newest = places(config(), "r/x/y")[-1]
+    newest = checkpoints(config(), "r/x/y")[-1]
     for ref in ("x/y", "r/x/y", "x/y@task:t1", newest.id[-8:], newest.ref):
         llm = ScriptedLLM([Stop()])
         with pytest.raises(Stop):

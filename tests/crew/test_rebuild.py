@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from crewlite import LLM, Agent, BaseTool, CheckpointConfig, Crew, History, Process, Task, ToolCall, tool
 from crewlite.errors import (
     BindMissing,
+    CheckpointIsBehind,
     ConfigError,
     CrewliteError,
     InputsChanged,
     JournalCorrupt,
     NoModel,
-    PlaceIsBehind,
     RefError,
     RunMismatch,
 )
@@ -305,7 +305,7 @@ def test_any_ref_will_do_and_an_old_place_is_told_to_be_behind(make_crew, on_dis
     with History(on_disk().location) as history:
         first, last = (place.ref for place in history.run("r").checkpoints())
     llm = ScriptedLLM(["three"])
-    with pytest.raises(PlaceIsBehind):
+    with pytest.raises(CheckpointIsBehind):
         Crew.from_checkpoint(first, bind={"llm": llm}).kickoff()
     for place in (last, Path(last), on_disk().location):
         Crew.from_checkpoint(place, bind={"llm": llm})

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import (
     BranchConflictError,
+    CheckpointIsBehind,
     ConfigError,
     InDoubt,
     InputsChanged,
-    PlaceIsBehind,
     RefError,
     RunMismatch,
     TaskDrifted,
@@ -58,11 +58,11 @@ def test_a_finished_run_returns_its_result_and_calls_nothing(make_crew, config):
 def test_running_the_resume_command_twice_pays_nothing_twice(make_crew, on_disk):
     llm = ScriptedLLM(["a", Stop(), "b", "c"])
     crew = make_crew(llm, checkpoint=on_disk())
-    places = []
-    event_bus.on(TaskCompletedEvent, lambda source, event, state: places.append(state.checkpoint()))
+    checkpoints = []
+    event_bus.on(TaskCompletedEvent, lambda source, event, state: checkpoints.append(state.checkpoint()))
     with pytest.raises(Stop):
         crew.kickoff()
-    resume = CheckpointConfig(restore_from=places[0])
+    resume = CheckpointConfig(restore_from=checkpoints[0])
     first = crew.kickoff(from_checkpoint=resume)
     second = crew.kickoff(from_checkpoint=resume)
     assert first == second
@@ -250,13 +250,13 @@ def test_other_inputs_are_refused_and_none_are_the_recorded_ones(on_disk):
 
 def test_a_place_behind_the_head_is_refused_with_what_came_after(make_crew, on_disk):
     crew = make_crew(["a", "b", Stop(), "c"], checkpoint=on_disk())
-    places = []
-    event_bus.on(TaskCompletedEvent, lambda source, event, state: places.append(state.checkpoint()))
+    checkpoints = []
+    event_bus.on(TaskCompletedEvent, lambda source, event, state: checkpoints.append(state.checkpoint()))
     with pytest.raises(Stop):
         crew.kickoff(run_id="r")
-    with pytest.raises(PlaceIsBehind, match="task:t1.*came after.*fork"):
-        crew.kickoff(from_checkpoint=places[0])
-    assert crew.kickoff(from_checkpoint=places[-1]).raw == "c"
+    with pytest.raises(CheckpointIsBehind, match="task:t1.*came after.*fork"):
+        crew.kickoff(from_checkpoint=checkpoints[0])
+    assert crew.kickoff(from_checkpoint=checkpoints[-1]).raw == "c"
 
 
 def test_refs_of_every_kind_lead_to_the_run(make_crew, on_disk):

@@ -42,8 +42,8 @@ class SlowStore:
     def __init__(self, slow, inner):
         self._slow, self._inner, self.location = slow, inner, inner.location
 
-    def ref(self, place):
-        return self._inner.ref(place)
+    def ref(self, checkpoint):
+        return self._inner.ref(checkpoint)
 
     def __getattr__(self, verb):
         found = getattr(self._inner, verb)

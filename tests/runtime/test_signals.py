@@ -91,7 +91,7 @@ def cut_by(number, body, *, at="asked Do 1"):
 
 def triggers(run_id="r", store="store"):
     with History(store) as history:
-        return [place.trigger for place in history.run(run_id).checkpoints()]
+        return [checkpoint.trigger for checkpoint in history.run(run_id).checkpoints()]
 
 
 @pytest.mark.parametrize("store", ["store", "store.db"])
@@ -103,8 +103,8 @@ def test_a_named_sigterm_is_a_checkpoint_and_a_run_that_goes_on(tmp_path, store)
     with History(store) as history:
         run = history.run("r")
         assert run.status == "unfinished"
-        place = run.checkpoints()[-1]
-    assert (place.trigger, place.address, place.tasks) == ("SIGTERM", "", ("task:t0",))
+        checkpoint = run.checkpoints()[-1]
+    assert (checkpoint.trigger, checkpoint.address, checkpoint.tasks) == ("SIGTERM", "", ("task:t0",))
     (tmp_path / "go").touch()
     with Child(body) as child:
         assert child.ended() == (0, ["asked Do 1", "asked Do 2", "done"], "")
@@ -112,9 +112,9 @@ def test_a_named_sigterm_is_a_checkpoint_and_a_run_that_goes_on(tmp_path, store)
 
 def test_its_checkpoint_can_be_resumed_from(tmp_path):
     cut_by(signal.SIGTERM, KICKOFF.format("'SIGTERM'"))
-    [place] = History("store").run("r").checkpoints()
+    [checkpoint] = History("store").run("r").checkpoints()
     (tmp_path / "go").touch()
-    with Child(f"print(crew('SIGTERM').kickoff(from_checkpoint={place.ref!r}).raw)") as child:
+    with Child(f"print(crew('SIGTERM').kickoff(from_checkpoint={checkpoint.ref!r}).raw)") as child:
         assert child.ended() == (0, ["asked Do 1", "asked Do 2", "done"], "")
 
 

@@ -58,8 +58,8 @@ class Scene:
         fuzz.write(self.kept, made)
         fuzz.lay(self.kept)
         with History(fuzz.location) as history:
-            self.places = {ascii(place) for place in history.places()}
-            self.ids = [place.id for place in history.places()]
+            self.places = {ascii(place) for place in history.checkpoints()}
+            self.ids = [place.id for place in history.checkpoints()]
             self.refs = [place.ref for run in history.runs() for place in run.checkpoints()]
             self.runs = {f"{run.run_id}/{run.branch}": self._answers(history, run) for run in history.runs()}
         self.results = {}
@@ -232,7 +232,7 @@ class Fuzz:
         found = []
         with History(self.location) as history:
             runs = history.runs()
-            places = history.places()
+            places = history.checkpoints()
             for run in runs:
                 name = f"{run.run_id}/{run.branch}"
                 try:

@@ -274,8 +274,8 @@ def test_the_ref_of_a_checkpoint_that_a_fork_stands_on_is_good_whoever_drops_it(
                 assert isinstance(told, RefError) or dropped == "prune", "it was gone before it was found"
                 continue
             side = found.run("r/side")
-            stands = next(place for place in side.checkpoints() if place.id == side.base.checkpoint_id)
-            seen.add(stands.id in {place.id for place in found.places()})
+            stands = next(checkpoint for checkpoint in side.checkpoints() if checkpoint.id == side.base.checkpoint_id)
+            seen.add(stands.id in {checkpoint.id for checkpoint in found.checkpoints()})
             again = found.fork(stands.ref)
             assert again.base.checkpoint_id == stands.id
             assert found.fork(stands.id[-8:], branch="short").base.checkpoint_id == stands.id
@@ -311,7 +311,7 @@ def test_no_verb_reads_a_branch_twice(config, tmp_path):
             "edits": lambda: found.fork("r@task:t1", branch="edited", edits={"task:t0": "other"}),
             "inputs": lambda: found.fork("r/side", branch="asked", inputs={"who": "me"}),
             "look": lambda: (run := found.run("r/deeper"), run.status, run.steps, run.checkpoints(), run.at_work),
-            "list": lambda: (found.runs(), found.places(), found.checkpoint("r")),
+            "list": lambda: (found.runs(), found.checkpoints(), found.checkpoint("r")),
             "digest": lambda: found.run("r").digest,
             "export": lambda: found.export("r", tmp_path / "r.json"),
             "import": lambda: found.import_run(tmp_path / "r.json"),

@@ -124,7 +124,7 @@ def test_a_reference_that_leads_nowhere_is_a_typed_error():
 def test_checkpoints_dropped_in_a_circle_end():
     branch, one, two = Branch().add(), new_id(), new_id()
     branch.add(drops=[[one, two], [two, one]])
-    place = {
+    checkpoint = {
         "id": new_id(),
         "seq": 3,
         "parent": one,
@@ -133,15 +133,23 @@ def test_checkpoints_dropped_in_a_circle_end():
         "about": {},
         "at": now().isoformat(),
     }
-    branch.add(place=place)
-    assert Record.of(branch.entries).parent(place) is None
+    branch.add(place=checkpoint)
+    assert Record.of(branch.entries).parent(checkpoint) is None
 
 
 @pytest.mark.parametrize("seq", [1, 2])
 def test_a_checkpoint_of_another_commit_than_it_says_is_a_typed_error(seq):
     branch = Branch().add(2)
-    place = {"id": new_id(), "seq": seq, "parent": None, "trigger": "t", "address": "", "about": {}, "sum": "0" * 32}
-    branch.add(place={**place, "at": now().isoformat()})
+    checkpoint = {
+        "id": new_id(),
+        "seq": seq,
+        "parent": None,
+        "trigger": "t",
+        "address": "",
+        "about": {},
+        "sum": "0" * 32,
+    }
+    branch.add(place={**checkpoint, "at": now().isoformat()})
     with pytest.raises(JournalCorrupt, match="is of commit"):
         Record.of(branch.entries)
 
@@ -178,13 +186,13 @@ def test_an_empty_journal_is_damage_and_no_new_run(kept):
 
 def test_a_changed_checkpoint_file_is_left_out_of_the_list(tmp_path, caplog):
     store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
     (file,) = (tmp_path / "store").glob("*.json")
     file.write_text(file.read_text().replace('"task_completed"', '"something_else"'))
     with caplog.at_level(logging.WARNING):
         assert store.places() == []
-    assert place["id"] in caplog.text
+    assert checkpoint["id"] in caplog.text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a file is hidden from its owner in other ways there")
@@ -259,8 +267,8 @@ def test_a_fork_takes_other_inputs_also_where_a_name_is_unusual(make_crew, on_di
 
 def test_a_checkpoint_file_copied_over_another_is_not_taken_for_it(tmp_path):
     store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
-    branch.place()
-    branch.place()
+    branch.checkpoint()
+    branch.checkpoint()
     store.append([branch.commit()])
     first, second = sorted((tmp_path / "store").glob("*.json"))
     shutil.copy(second, first)
@@ -269,4 +277,4 @@ def test_a_checkpoint_file_copied_over_another_is_not_taken_for_it(tmp_path):
     (finding,) = History(tmp_path / "store").doctor(repair=True)
     assert finding.what == "stale_index"
     assert History(tmp_path / "store").doctor() == []
-    assert locate(str(first), "", None, None).place in first.name
+    assert locate(str(first), "", None, None).checkpoint in first.name

@@ -271,7 +271,7 @@ def test_a_damaged_journal_is_set_aside_and_its_run_goes_on_at_its_newest_sound_
         assert path.read_bytes() == data if path.exists() else len(list(store.glob(f"{path.name}.aside-*"))) == 1
     with History(store) as history:
         finished = len([step for step in history.run("r").steps if step.kind == "task"])
-        assert len(history.places()) == finished
+        assert len(history.checkpoints()) == finished
     assert going_on(store).kickoff(run_id="r").raw == "d"
     assert doctored(store) == []
 
@@ -316,7 +316,7 @@ def test_a_newer_journal_is_explained_and_left_untouched(name, tmp_path):
         store = history._provider.open(str(location))
         branch = Branch("newer")
         branch.add(2)
-        branch.place()
+        branch.checkpoint()
         branch.entries.append(
             seal({"schema": SCHEMA + 1, "seq": 4, "at": "2026-11-21T00:00:00+00:00"}, after=branch.entries[-1].sum)
         )
@@ -414,7 +414,7 @@ def test_checkpoint_files_whose_journal_is_gone_are_set_aside(store, journal):
     assert all("journal/r/main.jsonl" in finding.problem for finding in found)
     assert len(list(store.glob("*.aside-*"))) == 3
     with History(store) as history:
-        assert history.places() == history.runs() == []
+        assert history.checkpoints() == history.runs() == []
 
 
 def test_a_checkpoint_file_that_its_journal_lacks_is_set_aside(store, journal):
@@ -488,7 +488,7 @@ def test_a_run_of_a_database_without_a_sound_commit_is_set_aside(database):
     healed(database, "damaged_journal")
     with History(database) as history:
         assert [run.run_id for run in history.runs()] == ["s"]
-        assert {place.run_id for place in history.places()} == {"s"}
+        assert {checkpoint.run_id for checkpoint in history.checkpoints()} == {"s"}
     assert going_on(database).kickoff(run_id="r").raw == "d"
 
 
@@ -516,11 +516,11 @@ def test_a_run_of_a_database_without_a_sound_commit_is_set_aside(database):
 )
 def test_rows_that_do_not_fit_together_are_made_to(damage, what, database):
     with History(database) as history:
-        before = history.places(), history.run("r").steps, history.run("r").digest
+        before = history.checkpoints(), history.run("r").steps, history.run("r").digest
     query(database, damage)
     healed(database, what)
     with History(database) as history:
-        assert (history.places(), history.run("r").steps, history.run("r").digest) == before
+        assert (history.checkpoints(), history.run("r").steps, history.run("r").digest) == before
     assert going_on(database).kickoff(run_id="r").raw == "d"
 
 
@@ -655,24 +655,24 @@ def misplaced(entry, after):
 def damaged_branch():
     """A branch with such a commit in its middle, and a fork that stands behind it."""
     branch = Branch("r").add(3)
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     branch.entries[-1] = misplaced(branch.entries[-1], branch.entries[-2].sum)
     branch.add(2)
-    branch.place()
-    return branch, place, branch.forked("side", 6).add(2)
+    branch.checkpoint()
+    return branch, checkpoint, branch.forked("side", 6).add(2)
 
 
 @pytest.mark.parametrize("make", [JsonProvider, SqliteProvider])
 def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path):
-    branch, place, side = damaged_branch()
+    branch, checkpoint, side = damaged_branch()
     location = str(tmp_path / ("runs.db" if make is SqliteProvider else "runs"))
     store = make().open(location)
     store.append([branch.commit(), side.commit()])
-    with pytest.raises(JournalCorrupt, match="names a place at commit 3, which is not here"):
+    with pytest.raises(JournalCorrupt, match="names a checkpoint at commit 3, which is not here"):
         store.read("r", "main")
     found = doctor(store)
     assert codes(found)[0] == "wrong_checkpoint"
-    assert place["id"][-8:] in found[0].problem
+    assert checkpoint["id"][-8:] in found[0].problem
     assert all(finding.repaired for finding in doctor(store, repair=True))
     assert doctor(store) == []
     for name, made in (("main", branch), ("side", side)):
@@ -681,7 +681,7 @@ def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path)
         assert [entry.commit.get("steps") for entry in read] == [entry.commit.get("steps") for entry in made.entries]
     assert [info.seq for info in store.places()] == [7]
     store.append([branch.add().commit(), side.add().commit(), branch.forked("late", 4).add().commit()])
-    assert Record.of(whole(store, "r", "late")).parent({"parent": place["id"]}) is None
+    assert Record.of(whole(store, "r", "late")).parent({"parent": checkpoint["id"]}) is None
     assert doctor(store) == []
     store.close()
 

@@ -95,22 +95,24 @@ def test_an_unfinished_run_goes_on_to_the_result_it_would_have_had(run_id, locat
 
 def test_every_checkpoint_leads_back_to_its_run_and_can_be_forked(location, expected):
     with History(location) as history:
-        places = [(run.run_id, place) for run in history.runs() for place in run.checkpoints()]
-    places = [(run_id, place) for run_id, place in places if run_id != "alone"]
-    assert len(places) > 8
-    for number, (run_id, place) in enumerate(places):
+        checkpoints = [(run.run_id, checkpoint) for run in history.runs() for checkpoint in run.checkpoints()]
+    checkpoints = [(run_id, checkpoint) for run_id, checkpoint in checkpoints if run_id != "alone"]
+    assert len(checkpoints) > 8
+    for number, (run_id, checkpoint) in enumerate(checkpoints):
         crew, _ = crew_at(location)
-        forked = crew.fork(place.ref, branch=f"again-{number}")
+        forked = crew.fork(checkpoint.ref, branch=f"again-{number}")
         with History(location) as history:
-            assert history.run(f"{run_id}/again-{number}").checkpoints()[-1].id == place.id
-        topic = "ships" if place.branch == "other/way" else make.INPUTS["topic"]
+            assert history.run(f"{run_id}/again-{number}").checkpoints()[-1].id == checkpoint.id
+        topic = "ships" if checkpoint.branch == "other/way" else make.INPUTS["topic"]
         if number % 4 == 0:
             assert raws(forked.kickoff()) == expected["results"][topic]
 
 
 def test_a_label_is_a_ref(location):
     with History(location) as history:
-        labelled = {place.label: place for place in history.run("labelled").checkpoints() if place.label}
+        labelled = {
+            checkpoint.label: checkpoint for checkpoint in history.run("labelled").checkpoints() if checkpoint.label
+        }
         assert sorted(labelled) == ["after-t0", "after-t1", "after-t2"]
         assert labelled["after-t0"].metadata["by"] == "hand"
     crew, _ = crew_at(location)

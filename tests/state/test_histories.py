@@ -226,7 +226,7 @@ class World:
         alive = [(p, run) for run, lines in model.runs.items() for line in lines.values() for p in line.own]
         alive.sort(key=lambda item: -item[0].tick)
         with self.history() as history:
-            listed = history.places()
+            listed = history.checkpoints()
             assert [(p.run_id, p.branch, p.address, p.trigger) for p in listed] == [
                 (run, place.branch, place.address, place.trigger) for place, run in alive
             ], self.provider.name

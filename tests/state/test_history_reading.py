@@ -11,10 +11,12 @@ def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
     begun = now()
     make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
     with History(on_disk().location) as history:
-        places = history.run("r").checkpoints()
-        assert [history.checkpoint(place.ref).id for place in places] == [place.id for place in places]
-        assert history.checkpoint(places[0]).id == history.checkpoint("r~2").id == places[0].id
-        assert history.checkpoint().id == history.checkpoint("r").id == places[-1].id
+        checkpoints = history.run("r").checkpoints()
+        assert [history.checkpoint(checkpoint.ref).id for checkpoint in checkpoints] == [
+            checkpoint.id for checkpoint in checkpoints
+        ]
+        assert history.checkpoint(checkpoints[0]).id == history.checkpoint("r~2").id == checkpoints[0].id
+        assert history.checkpoint().id == history.checkpoint("r").id == checkpoints[-1].id
         assert begun <= history.run("r").started_at <= now()
         assert history.run("r").tasks == ("task:t0", "task:t1", "task:t2")
         with pytest.raises(RefError, match="names nothing"):

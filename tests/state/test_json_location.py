@@ -115,7 +115,7 @@ def test_a_store_keeps_nothing_of_a_branch_that_was_left(store):
     def live(number):
         run = Branch(f"run-{number}")
         run.add(claim=claim(), inputs={"text": "x" * 200_000})
-        run.place()
+        run.checkpoint()
         store.append([run.commit()])
         run.add(released=True)
         store.append([run.commit()])
@@ -195,7 +195,7 @@ def test_a_reader_beside_an_older_export_that_takes_the_place_of_a_run_reads_it(
     store.append([branch.commit()])
     export_run(store, "run-1", tmp_path / "early.json")
     early = list(branch.entries)
-    branch.place()
+    branch.checkpoint()
     store.append([branch.add().commit()])
 
     class Late(type(store.journals)):
@@ -223,21 +223,21 @@ def test_the_doctor_looks_at_a_checkpoint_file_whose_run_has_no_name_that_can_be
 # Checkpoint files that must not come back
 
 
-def dropping(branch, place):
+def dropping(branch, checkpoint):
     """A commit in which a run drops a checkpoint."""
-    return branch.add(drops=[[place["id"], None]]).commit()
+    return branch.add(drops=[[checkpoint["id"], None]]).commit()
 
 
 def test_a_canceller_does_not_bring_back_a_file_that_the_run_dropped(store, location):
     branch = Branch().add(claim={**claim(), "pid": 1})
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
     other, done = JsonProvider().open(location), []
 
     class Late(type(other)):
         def append(self, commits):
             if not done:
-                done.append(store.append([dropping(branch, place)]))
+                done.append(store.append([dropping(branch, checkpoint)]))
             super().append(commits)
 
     cancel(Late(Path(location)), "run-1", "main")
@@ -247,17 +247,17 @@ def test_a_canceller_does_not_bring_back_a_file_that_the_run_dropped(store, loca
 
 def test_a_thread_that_reads_does_not_bring_back_a_file_that_the_run_dropped(store, location):
     branch = Branch().add(claim=claim())
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
-    with Beside(lambda: store.read("run-1", "main"), "unlink", place["id"]):
-        store.append([dropping(branch, place)])
+    with Beside(lambda: store.read("run-1", "main"), "unlink", checkpoint["id"]):
+        store.append([dropping(branch, checkpoint)])
     store.append([branch.add().commit()])
     assert files(location) == []
 
 
 def test_an_import_does_not_bring_back_the_files_of_a_run_that_is_deleted_meanwhile(store, location, tmp_path):
     branch = Branch().add()
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
     exported = tmp_path / "run.json"
     with History(location) as history:
@@ -267,7 +267,7 @@ def test_an_import_does_not_bring_back_the_files_of_a_run_that_is_deleted_meanwh
     def delete():
         target.remove("run-1", heads(target))
 
-    with Beside(delete, "write", place["id"]):
+    with Beside(delete, "write", checkpoint["id"]):
         import_run(target, exported)
     assert files(tmp_path / "target") == []
     assert doctor(target) == []
@@ -277,18 +277,18 @@ def test_an_import_does_not_bring_back_the_files_of_a_run_that_is_deleted_meanwh
 @pytest.mark.parametrize("gone", ["dropped", "deleted"])
 def test_a_repair_does_not_bring_back_the_file_of_a_checkpoint_that_is_taken_away_meanwhile(gone, store, location):
     branch = Branch().add()
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
     other = JsonProvider().open(location)
     next(Path(location).glob("*_*.json")).unlink()
 
     def act():
         if gone == "dropped":
-            other.append([dropping(branch, place)])
+            other.append([dropping(branch, checkpoint)])
         else:
             other.remove("run-1", heads(other))
 
-    with Beside(act, "write", place["id"]):
+    with Beside(act, "write", checkpoint["id"]):
         doctor(store, repair=True)
     assert files(location) == []
     assert doctor(store) == []
@@ -297,7 +297,7 @@ def test_a_repair_does_not_bring_back_the_file_of_a_checkpoint_that_is_taken_awa
 def test_a_prune_with_a_repair_in_its_middle_brings_no_file_back(store, location):
     branch = Branch().add()
     for _ in range(4):
-        branch.place()
+        branch.checkpoint()
     store.append([branch.commit()])
     with History(location) as history, Beside(lambda: doctor(store, repair=True), "unlink", ".json") as beside:
         history.prune(keep_last=1)
@@ -312,11 +312,11 @@ def test_a_prune_with_a_repair_in_its_middle_brings_no_file_back(store, location
 @pytest.mark.parametrize("verb", ["fsync", "write", "rename", "unlink"])
 def test_a_doctor_beside_a_run_that_names_and_drops_checkpoints_finds_nothing(verb, store, location):
     branch = Branch().add(claim=claim())
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit()])
     other = JsonProvider().open(location)
     with Beside(lambda: doctor(other), verb) as beside:
-        branch.place(drops=[place["id"]])
+        branch.checkpoint(drops=[checkpoint["id"]])
         store.append([branch.commit()])
     assert beside.said == [[]]
 
@@ -325,7 +325,7 @@ def test_a_doctor_beside_a_run_that_names_and_drops_checkpoints_finds_nothing(ve
 def test_a_doctor_beside_a_delete_finds_a_sound_location(verb, store, location):
     for run in ("run-1", "run-2"):
         branch = Branch(run).add()
-        branch.place()
+        branch.checkpoint()
         store.append([branch.commit()])
     other = JsonProvider().open(location)
     with Beside(lambda: doctor(other, repair=True), verb) as beside:
@@ -426,7 +426,7 @@ def test_nothing_is_renamed_or_removed_while_this_process_holds_it_open(store, l
 
 def test_a_location_of_an_earlier_crewlite_keeps_its_names(store, location):
     branch = Branch("Berlin").add()
-    branch.place()
+    branch.checkpoint()
     store.append([branch.commit()])
     root = Path(location, "journal")
     assert [path.name for path in root.iterdir() if path.name[0] not in ".~"] == ["+berlin"]

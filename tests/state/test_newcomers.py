@@ -127,7 +127,7 @@ def test_a_directory_in_the_place_of_a_checkpoint_file_does_not_end_the_doctor(t
     (location / f"20260101T000000000000_{'0' * 32}.json").mkdir()
     with History(location) as history:
         assert history.doctor(repair=True) == []
-        assert len(history.places()) == 3
+        assert len(history.checkpoints()) == 3
 
 
 @pytest.mark.parametrize("ref", [5, None, b"r"])

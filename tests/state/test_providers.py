@@ -188,7 +188,7 @@ def test_what_is_written_is_for_its_owner_alone_whatever_the_umask(provider, uma
     before = os.umask(umask)
     try:
         store, branch = provider.open(str(tmp_path / "deep" / "store")), Branch("run-1", "x/y").add()
-        branch.place()
+        branch.checkpoint()
         store.append([branch.commit()])
         store.append([branch.add().commit()])
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")}
@@ -215,13 +215,13 @@ def test_a_json_location_keeps_itself_out_of_version_control(tmp_path):
 def kept(tmp_path):
     """A JSON store with a run of five entries, places at 2 and 4: (store, branch, path of the journal, places)."""
     store, branch = JsonProvider().open(str(tmp_path / "store")), Branch()
-    places = []
+    checkpoints = []
     for _ in range(2):
         store.append([branch.add().commit()])
-        places.append(branch.place())
+        checkpoints.append(branch.checkpoint())
         store.append([branch.commit()])
     store.append([branch.add().commit()])
-    return store, branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl", places
+    return store, branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl", checkpoints
 
 
 def again(store):
@@ -255,10 +255,10 @@ def test_the_next_append_cuts_a_torn_tail_off(kept):
 
 
 def test_a_flipped_byte_is_corruption_and_names_the_newest_sound_place(kept):
-    store, branch, journal, places = kept
+    store, branch, journal, checkpoints = kept
     whole = journal.read_bytes()
     starts = list(itertools.accumulate((len(entry.line) + 1 for entry in branch.entries), initial=0))
-    sound = [None, None, store.ref(places[0]), store.ref(places[0]), store.ref(places[1])]
+    sound = [None, None, store.ref(checkpoints[0]), store.ref(checkpoints[0]), store.ref(checkpoints[1])]
     for line, (start, stop) in enumerate(itertools.pairwise(starts)):
         for at in range(start, min(stop, len(whole) - 1), 7):
             journal.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
@@ -307,9 +307,9 @@ def test_a_branch_is_not_made_over_one_with_a_torn_tail(kept):
 def test_sqlite_tells_a_changed_entry_and_a_missing_one(tmp_path):
     path = tmp_path / "runs.db"
     store, branch = SqliteProvider().open(str(path)), Branch().add()
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.add(2).commit()])
-    ref = store.ref(place)
+    ref = store.ref(checkpoint)
     store.close()
     for damage in (
         "UPDATE entry SET body = replace(body, 'reply 4', 'reply 5') WHERE seq = 4",
@@ -409,11 +409,11 @@ def test_a_newer_database_is_refused_and_left_untouched(tmp_path):
 
 
 def test_a_checkpoint_file_names_its_place(kept):
-    store, _, _, places = kept
-    for place in places:
-        assert locate(store.ref(place), ".", None, None).place == place["id"]
-        document = json.loads(Path(store.ref(place)).read_text())
-        assert (document["run_id"], document["branch"], document["seq"]) == ("run-1", "main", place["seq"])
+    store, _, _, checkpoints = kept
+    for checkpoint in checkpoints:
+        assert locate(store.ref(checkpoint), ".", None, None).checkpoint == checkpoint["id"]
+        document = json.loads(Path(store.ref(checkpoint)).read_text())
+        assert (document["run_id"], document["branch"], document["seq"]) == ("run-1", "main", checkpoint["seq"])
         assert list(document)[:6] == ["schema", "id", "run_id", "branch", "parent_id", "seq"]
 
 
@@ -430,48 +430,48 @@ def test_a_checkpoint_file_names_its_place(kept):
     ],
 )
 def test_a_checkpoint_file_changed_by_hand_is_refused(field, value, kept):
-    store, _, _, places = kept
-    path = store.ref(places[0])
+    store, _, _, checkpoints = kept
+    path = store.ref(checkpoints[0])
     document = json.loads(Path(path).read_text())
     Path(path).write_text(json.dumps({**document, field: value}))
     with pytest.raises(CheckpointMismatch) as raised:
         locate(path, ".", None, None)
-    assert raised.value.sound == store.ref(places[1])
+    assert raised.value.sound == store.ref(checkpoints[1])
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"run_id": 1}', '{"run_id": "run-1", "branch": "main"}', "null"]
 )
 def test_a_checkpoint_file_that_is_none_any_more_is_refused(text, kept):
-    store, _, _, places = kept
-    path = store.ref(places[0])
+    store, _, _, checkpoints = kept
+    path = store.ref(checkpoints[0])
     Path(path).write_text(text)
     with pytest.raises(CheckpointMismatch):
         locate(path, ".", None, None)
 
 
 def test_a_checkpoint_file_that_points_beyond_its_journal_is_refused(kept):
-    store, branch, journal, places = kept
+    store, branch, journal, checkpoints = kept
     journal.write_bytes(b"".join(entry.line + b"\n" for entry in branch.entries[:3]))
-    assert locate(store.ref(places[0]), ".", None, None).place == places[0]["id"]
+    assert locate(store.ref(checkpoints[0]), ".", None, None).checkpoint == checkpoints[0]["id"]
     with pytest.raises(CheckpointMismatch, match="beyond its journal") as raised:
-        locate(store.ref(places[1]), ".", None, None)
-    assert raised.value.sound == store.ref(places[0])
+        locate(store.ref(checkpoints[1]), ".", None, None)
+    assert raised.value.sound == store.ref(checkpoints[0])
     journal.unlink()
     with pytest.raises(CheckpointMismatch, match="journal is gone"):
-        locate(store.ref(places[0]), ".", None, None)
+        locate(store.ref(checkpoints[0]), ".", None, None)
 
 
 def test_a_checkpoint_file_that_does_not_exist_is_a_ref_that_names_nothing(kept):
-    store, _, _, places = kept
+    store, _, _, checkpoints = kept
     with pytest.raises(RefError, match="does not exist") as raised:
-        locate(store.ref(places[0]).replace(".json", "0.json"), ".", None, None)
-    assert store.ref(places[1]) in raised.value.candidates
+        locate(store.ref(checkpoints[0]).replace(".json", "0.json"), ".", None, None)
+    assert store.ref(checkpoints[1]) in raised.value.candidates
 
 
 def test_missing_checkpoint_files_are_made_again_at_the_next_append(kept):
-    store, branch, _, places = kept
-    before = {store.ref(place): Path(store.ref(place)).read_bytes() for place in places}
+    store, branch, _, checkpoints = kept
+    before = {store.ref(checkpoint): Path(store.ref(checkpoint)).read_bytes() for checkpoint in checkpoints}
     for path in before:
         os.unlink(path)
     other = again(store)
@@ -480,17 +480,17 @@ def test_missing_checkpoint_files_are_made_again_at_the_next_append(kept):
 
 
 def test_foreign_json_files_in_the_location_disturb_nobody(kept, tmp_path):
-    store, _, _, places = kept
+    store, _, _, checkpoints = kept
     for text in ("{}", "[1, 2]", '{"id": 7}', "not json"):
         (tmp_path / "store" / "my_notes.json").write_text(text)
-        assert [place.id for place in again(store).places(places[0]["id"])] == [places[0]["id"]]
-        assert len(again(store).places(places[0]["id"][:4])) == 2
+        assert [checkpoint.id for checkpoint in again(store).places(checkpoints[0]["id"])] == [checkpoints[0]["id"]]
+        assert len(again(store).places(checkpoints[0]["id"][:4])) == 2
 
 
 def test_a_failed_checkpoint_file_is_made_by_trying_again(tmp_path):
     store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
     store.append([branch.commit()])
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     commit = branch.commit()
 
     def fail(operation):
@@ -501,7 +501,7 @@ def test_a_failed_checkpoint_file_is_made_by_trying_again(tmp_path):
         store.append([commit])
     store.append([commit])
     assert store.read("run-1", "main") == branch.entries
-    assert [found.id for found in store.places(place["id"])] == [place["id"]]
+    assert [found.id for found in store.places(checkpoint["id"])] == [checkpoint["id"]]
 
 
 def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
@@ -510,10 +510,10 @@ def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
     ):
         location = str(tmp_path / f"{provider.name} {name}" / "store")
         store, branch = provider.open(location), Branch().add()
-        place = branch.place()
+        checkpoint = branch.checkpoint()
         store.append([branch.commit()])
         store.close()
-        assert locate(store.ref(place), ".", provider, None).place == place["id"]
+        assert locate(store.ref(checkpoint), ".", provider, None).checkpoint == checkpoint["id"]
         assert locate(store.location, ".", provider, None).run_id == "run-1"
 
 

@@ -298,7 +298,7 @@ def test_labelled_places_and_those_that_forks_stand_on_stay_and_other_runs_are_j
         assert kept("s") == [("main", "t4", None), ("main", "t5", None)]
         assert kept("r/f") == [("main", "t1", "good"), ("main", "t2", None), ("f", "t4", None), ("f", "t5", None)]
         assert len(pruned.checkpoints) == 3 + 4 + 1
-        assert len(found.places()) == 4 + 2 + 2
+        assert len(found.checkpoints()) == 4 + 2 + 2
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(config):
@@ -308,7 +308,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(config):
     crew.fork(at(config, "r/main@task:t2"), branch="f").kickoff()
 
     def state(found):
-        return [(run.run_id, run.branch, run.digest) for run in found.runs()], found.places()
+        return [(run.run_id, run.branch, run.digest) for run in found.runs()], found.checkpoints()
 
     for wanted in (
         {"keep_last": 2},
@@ -357,7 +357,7 @@ def test_old_finished_runs_are_deleted_and_no_others(config):
         pruned = found.prune(older_than=since)
         assert pruned.runs == ("old",)
         assert {run.run_id for run in found.runs()} == {"cut", "forked", "new"}
-        assert {place.run_id for place in found.places()} == {"forked", "new"}
+        assert {place.run_id for place in found.checkpoints()} == {"forked", "new"}
         assert found.prune(older_than=timedelta(days=1)).runs == ()
         assert found.prune(older_than=timedelta(0)).runs == ("new",)
 
@@ -369,7 +369,7 @@ def test_a_run_can_be_deleted_whatever_became_of_it_and_begun_anew(config):
     with history(config) as found:
         assert found.delete("r").runs == ("r",)
         assert found.runs() == []
-        assert found.places() == []
+        assert found.checkpoints() == []
         with pytest.raises(RefError, match="names no run"):
             found.delete("r")
     llm = loop()
@@ -385,7 +385,7 @@ def test_prune_wants_to_be_told_what(config):
                 found.prune(**wrong)
         with pytest.raises(ConfigError, match="time zone"):
             found.prune(older_than=datetime(2026, 1, 1))
-        assert len(found.places()) == 1
+        assert len(found.checkpoints()) == 1
 
 
 # Whoever is at work is left alone.

@@ -39,7 +39,7 @@ def seen(config):
     """All that a store tells, but for what inner detail is left."""
     with history(config) as found:
         return [
-            (run.run_id, run.branch, run.status, run.usage, [place.id for place in run.checkpoints()])
+            (run.run_id, run.branch, run.status, run.usage, [checkpoint.id for checkpoint in run.checkpoints()])
             for run in found.runs()
         ]
 
@@ -103,9 +103,9 @@ def test_forks_made_while_others_prune_are_whole(config):
         for number in range(6):
             try:
                 with history(config) as found:
-                    place = dice.choice(found.run("r").checkpoints())
-                    found.fork(place.ref, branch=f"{name}/{number}")
-                    made.append((f"r/{name}/{number}", place.tasks))
+                    checkpoint = dice.choice(found.run("r").checkpoints())
+                    found.fork(checkpoint.ref, branch=f"{name}/{number}")
+                    made.append((f"r/{name}/{number}", checkpoint.tasks))
             except (RefError, BranchConflictError):
                 pass  # the place was dropped while we looked
             except Exception as error:
@@ -137,7 +137,10 @@ def test_forks_made_while_others_prune_are_whole(config):
         for ref, tasks in made:
             shown = found.run(ref).checkpoints()
             assert shown[-1].tasks == tasks
-            assert [place.parent_id for place in shown] == [None, *(place.id for place in shown[:-1])]
+            assert [checkpoint.parent_id for checkpoint in shown] == [
+                None,
+                *(checkpoint.id for checkpoint in shown[:-1]),
+            ]
     for ref, tasks in made[:3]:
         result = crew(config).kickoff(from_checkpoint=config(restore_from=ref))
         assert len(result.tasks_output) == 3

@@ -63,7 +63,7 @@ def raws(result):
 
 
 def place_of(record, address, number=0):
-    return [place for place in record.places.values() if place["address"] == address][number]
+    return [place for place in record.checkpoints.values() if place["address"] == address][number]
 
 
 @pytest.fixture(params=list(PROVIDERS))
@@ -79,8 +79,8 @@ def test_what_lies_between_no_longer_counts(kept):
     record, before = kept.record(), kept.before
     assert list(record.tasks) == ["task:t0"] and not record.finished
     assert record.usage == before.usage, "what was paid stays paid"
-    assert record.newest_place["address"] == "task:t0"
-    assert set(record.places) == set(before.places), "the checkpoints between are still there"
+    assert record.newest_checkpoint["address"] == "task:t0"
+    assert set(record.checkpoints) == set(before.checkpoints), "the checkpoints between are still there"
     with kept.history() as history:
         (run,) = history.runs()
         assert run.status != "finished" and [step.address for step in run.steps if step.kind == "task"] == ["task:t0"]
@@ -95,7 +95,7 @@ def test_the_run_goes_on_from_there(kept):
     assert list(record.tasks) == ["task:t0", "task:t1", "task:t2"]
     again = place_of(record, "task:t1", 1)
     assert again["parent"] == place_of(record, "task:t0")["id"]
-    assert again["version"] > max(place["version"] for place in kept.before.places.values())
+    assert again["version"] > max(place["version"] for place in kept.before.checkpoints.values())
     assert raws(kept.crew().kickoff(run_id="r")) == ["a", "B", "C"], "a finished run answers as before"
 
 

@@ -68,14 +68,17 @@ def views(history):
             run.inputs,
             run.status,
             run.digest,
-            [(place.id, place.parent_id, place.tasks, place.branch) for place in run.checkpoints()],
+            [
+                (checkpoint.id, checkpoint.parent_id, checkpoint.tasks, checkpoint.branch)
+                for checkpoint in run.checkpoints()
+            ],
         )
         for run in history.runs()
     }
 
 
 def listed(history):
-    return history.places(), [run.branch for run in history.runs()]
+    return history.checkpoints(), [run.branch for run in history.runs()]
 
 
 def test_a_run_goes_from_provider_to_provider_and_stays_the_same(kept, tmp_path):
@@ -141,10 +144,10 @@ def test_every_checkpoint_of_an_imported_run_can_be_named(name, tmp_path):
         history.export("r", tmp_path / "run.json")
     with History(tmp_path / name, make=True) as history:
         history.import_run(tmp_path / "run.json")
-        places = [place for run in history.runs() for place in run.checkpoints()]
-        assert places
-        for place in places:
-            assert history.run(place.ref).run_id == "r"
+        checkpoints = [checkpoint for run in history.runs() for checkpoint in run.checkpoints()]
+        assert checkpoints
+        for checkpoint in checkpoints:
+            assert history.run(checkpoint.ref).run_id == "r"
 
 
 def test_a_folded_run_moves_as_it_is(tmp_path):

@@ -165,7 +165,7 @@ def test_snapshots_are_numbered_and_listed(state):
     assert state.latest == made[-1]
     assert [one.parent_id for one in made] == [None, made[0].id, made[1].id]
     assert (made[0].label, made[0].metadata, made[0].trigger) == ("first", {"step": 1}, "snapshot")
-    with pytest.raises(RefError, match="labels another place of this run already"):
+    with pytest.raises(RefError, match="labels another checkpoint of this run already"):
         state.snapshot(label="first")
 
 

@@ -49,14 +49,14 @@ def test_values_set_in_handlers_are_in_later_checkpoints_and_in_a_resumed_run(on
     crew.kickoff(run_id="r")
     assert seen == [{}, {"done": ["task:t0"]}, {"done": ["task:t0", "task:t1"]}]
     with History(on_disk().location) as history:
-        places = history.run("r").checkpoints()
-    assert [place.values for place in places] == [
+        checkpoints = history.run("r").checkpoints()
+    assert [checkpoint.values for checkpoint in checkpoints] == [
         {},
         {"done": ["task:t0"]},
         {"done": ["task:t0", "task:t1"]},
     ]
-    assert [place.versions for place in places] == [{}, {"done": 1}, {"done": 2}]
-    assert [place.version for place in places] == [1, 2, 3]
+    assert [checkpoint.versions for checkpoint in checkpoints] == [{}, {"done": 1}, {"done": 2}]
+    assert [checkpoint.version for checkpoint in checkpoints] == [1, 2, 3]
     assert recorded(on_disk()) == {"done": ["task:t0", "task:t1", "task:t2"]}, (
         "what was set last is recorded when the run ends"
     )
@@ -236,8 +236,8 @@ def test_a_run_without_values_has_none(config):
     setting = config()
     crew_of(2, ScriptedLLM(lambda messages: "x"), setting).kickoff(run_id="r")
     with History(setting.location, setting.provider) as history:
-        places = history.run("r").checkpoints()
-        assert [(one.values, one.versions) for one in places] == [({}, {}), ({}, {})]
+        checkpoints = history.run("r").checkpoints()
+        assert [(one.values, one.versions) for one in checkpoints] == [({}, {}), ({}, {})]
     store = setting.provider.open(setting.location)
     assert not any("values" in entry.commit for entry in store.read("r", "main"))
     store.close()

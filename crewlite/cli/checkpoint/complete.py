@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from click.shell_completion import CompletionItem
 
-from crewlite.cli.places import location_or_detected
+from crewlite.cli.locations import location_or_detected
 from crewlite.ids import short
 from crewlite.lazy import lazy
 
 history = lazy("crewlite.state.history")
 
-_PLACES = 200  # of the newest, so that a shell never waits for a store that has grown
+_NEWEST = 200  # of the newest, so that a shell never waits for a store that has grown
 
 
 def complete_ref(location: str | None, incomplete: str) -> list[CompletionItem]:
@@ -42,10 +42,10 @@ def _refs(location: str | None) -> list[CompletionItem]:
     logging.getLogger("crewlite").addHandler(logging.NullHandler())  # else a warning would land in the line
     with history.History(location_or_detected(location)) as opened:
         runs = opened.runs()
-        places = opened.places(limit=_PLACES)
+        found = opened.checkpoints(limit=_NEWEST)
     names = {run.run_id: "run" for run in runs}
     names |= {f"{run.run_id}/{run.branch}": "branch" for run in runs if run.branch != "main"}
-    ids = {short(place.id): f"{place.run_id}/{place.branch} {place.address or place.trigger}" for place in places}
+    ids = {short(one.id): f"{one.run_id}/{one.branch} {one.address or one.trigger}" for one in found}
     found = {**names, "latest": "the newest run", **ids}
     return _items(found)
 

@@ -63,15 +63,16 @@ def _plain_whole(value: object) -> Json:
     return plain(dump(mode="python")) if callable(dump) else str(value)
 
 
-def of_checkpoint(place: Checkpoint) -> dict[str, object]:
+def of_checkpoint(checkpoint: Checkpoint) -> dict[str, object]:
     """A checkpoint with everything it tells."""
-    return {**plain(place), "values": plain(place.values), "versions": place.versions, "tasks": place.tasks}
+    whole = {name: getattr(checkpoint, name) for name in ("versions", "tasks")}
+    return {**plain(checkpoint), "values": plain(checkpoint.values), **whole}
 
 
-def of_places(places: Iterable[Checkpoint]) -> list[dict[str, object]]:
+def of_checkpoints(checkpoints: Iterable[Checkpoint]) -> list[dict[str, object]]:
     """Checkpoints without what is the same in all of a run."""
     wanted = ("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks")
-    return [{name: getattr(place, name) for name in wanted} for place in places]
+    return [{name: getattr(one, name) for name in wanted} for one in checkpoints]
 
 
 def of_run(run: RunHistory, **more: object) -> dict[str, object]:

@@ -43,11 +43,11 @@ def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
     return (lines or again(opened, run)).line("resume", ref_of(run))
 
 
-def fork(opened: Opened, run: RunHistory, place: Checkpoint) -> str:
+def fork(opened: Opened, run: RunHistory, checkpoint: Checkpoint) -> str:
     """The line that begins a branch at a checkpoint."""
     if run.definition["kind"] == STATE:
-        return f"History({opened.location!r}).fork({short(place.id)!r})"
-    return again(opened, run).line("fork", short(place.id))
+        return f"History({opened.location!r}).fork({short(checkpoint.id)!r})"
+    return again(opened, run).line("fork", short(checkpoint.id))
 
 
 def waits(screen: Screen, opened: Opened, run: RunHistory) -> None:

@@ -74,7 +74,7 @@ def _show(screen: Screen, opened: Opened, found: Checkpoint, run: RunHistory) ->
 
 def _newest(opened: Opened) -> str | None:
     """The newest checkpoint of all runs and branches at a location; None if there is none."""
-    newest = opened.history.places(limit=1)
+    newest = opened.history.checkpoints(limit=1)
     return newest[0].id if newest else None
 
 

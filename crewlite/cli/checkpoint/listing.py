@@ -18,10 +18,10 @@ from crewlite.ids import short
 
 if TYPE_CHECKING:
     from crewlite.state.history import RunHistory
-    from crewlite.state.providers import PlaceInfo
+    from crewlite.state.providers import CheckpointInfo
     from crewlite.state.reading.checkpoint import Checkpoint
 
-_PLACES = (
+_COLUMNS = (
     Column("id"),
     Column("run", least=16),
     Column("branch", least=12),
@@ -67,7 +67,7 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
     after = opened.history.checkpoint(before).id if before and len(before) < 32 else before
     more = None if limit is None else limit + 1
     if opened.ref is None:
-        found: Sequence[PlaceInfo | Checkpoint] = opened.history.places(limit=more, before=after)
+        found: Sequence[CheckpointInfo | Checkpoint] = opened.history.checkpoints(limit=more, before=after)
     else:
         found = _of_run(opened, opened.ref, after)
     shown = found[:limit]
@@ -77,7 +77,7 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
         return document.answer({"location": opened.location, "checkpoints": listing})
     screen = Screen()
     if shown:
-        screen.table(_PLACES, [_row(screen, one) for one in shown])
+        screen.table(_COLUMNS, [_row(screen, one) for one in shown])
     else:
         notice(_nothing(opened, "checkpoints", before))
     if len(found) > len(shown):
@@ -88,7 +88,7 @@ def _checkpoints(asked: Asked, opened: Opened, limit: int | None, before: str | 
 _NAMES = ("id", "run_id", "branch", "seq", "parent_id", "trigger", "address", "label", "created_at")
 
 
-def _of_run(opened: Opened, ref: str, before: str | None) -> list[PlaceInfo | Checkpoint]:
+def _of_run(opened: Opened, ref: str, before: str | None) -> list[CheckpointInfo | Checkpoint]:
     """The checkpoints of a run, newest first; of one branch, if the ref says which."""
     run = opened.history.run(ref)
     whole = ref == run.run_id
@@ -97,7 +97,7 @@ def _of_run(opened: Opened, ref: str, before: str | None) -> list[PlaceInfo | Ch
     return [found[name] for name in sorted(found, reverse=True) if before is None or name < before]
 
 
-def _row(screen: Screen, one: PlaceInfo | Checkpoint) -> list[Part]:
+def _row(screen: Screen, one: CheckpointInfo | Checkpoint) -> list[Part]:
     moment = one.created_at if isinstance(one.created_at, datetime) else datetime.fromisoformat(one.created_at)
     when: Part = (screen.when(moment), "dim")
     return [(short(one.id), "cyan"), one.run_id, one.branch, one.trigger, one.address, when, one.label or ""]

@@ -14,7 +14,7 @@ from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import FAILED, Failed, notice
-from crewlite.cli.places import DIRECTORY, detected
+from crewlite.cli.locations import DIRECTORY, detected
 from crewlite.errors import JournalCorrupt, RefError, SchemaTooNew
 from crewlite.ids import short
 from crewlite.lazy import lazy

@@ -44,7 +44,7 @@ _MARKS = {  # as it should be, and where that cannot be shown
     "cancelled": ("■", "="),
     "in_doubt": ("?", "?"),
     "damaged": ("!", "!"),
-    "place": ("●", "*"),
+    "checkpoint": ("●", "*"),
     "open": ("○", "-"),
 }
 _GAP = "  "
@@ -96,7 +96,7 @@ class Screen:
     def mark(self, name: str) -> Part:
         """The sign for a status."""
         fancy, plain = _MARKS[name]
-        return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "place" else "dim")
+        return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "checkpoint" else "dim")
 
     def when(self, moment: datetime) -> str:
         """A moment: how long ago on a terminal, else in ISO 8601."""

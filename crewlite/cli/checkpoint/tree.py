@@ -61,15 +61,15 @@ def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]]) ->
     branches = []
     for _, group in runs:
         for one in group:
-            places = _own(one)
-            branches.append(document.of_run(one, checkpoints=document.of_places(places or ())))
+            checkpoints = _own(one)
+            branches.append(document.of_run(one, checkpoints=document.of_checkpoints(checkpoints or ())))
     document.answer({"location": opened.location, "runs": branches})
 
 
 def _own(run: RunHistory) -> list[Checkpoint] | None:
     """The checkpoints of the branch itself; None if it cannot be read."""
     try:
-        return [place for place in run.checkpoints() if place.branch == run.branch]
+        return [one for one in run.checkpoints() if one.branch == run.branch]
     except JournalCorrupt:
         return None
 
@@ -80,7 +80,7 @@ class _Run:
     def __init__(self, screen: Screen, run_id: str, branches: Sequence[RunHistory], whole: bool) -> None:
         self._screen, self._whole = screen, whole
         self._branches = {one.branch: (self._head(one), one) for one in branches}
-        self._places = {name: _own(one) for name, (_, one) in self._branches.items()}
+        self._checkpoints = {name: _own(one) for name, (_, one) in self._branches.items()}
         self._forks: dict[tuple[str, str | None], list[Node]] = {}
         self.root = Node([(run_id, "bold"), *self._about(branches)])
         for name, (head, one) in self._branches.items():
@@ -112,39 +112,39 @@ class _Run:
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
 
     def _hang(self, name: str, head: Node, run: RunHistory) -> None:
-        """Hang a branch where it stands: on the run, or on a place of another branch."""
-        base = None if self._places[name] is None else run.base
+        """Hang a branch where it stands: on the run, or on a checkpoint of another branch."""
+        base = None if self._checkpoints[name] is None else run.base
         if base is None or base.branch not in self._branches:
             self.root.below.append(head)
             return
-        there = [place.id for place in self._places[base.branch] or ()]
+        there = [one.id for one in self._checkpoints[base.branch] or ()]
         at = base.checkpoint_id if base.checkpoint_id in there else None
         self._forks.setdefault((base.branch, at), []).append(head)
 
     def _fill(self, name: str, head: Node) -> None:
-        """Hang the places of a branch on it, each with the forks that stand on it."""
+        """Hang the checkpoints of a branch on it, each with the forks that stand on it."""
         head.below += self._forks.get((name, None), [])
-        places = self._places[name] or []
+        checkpoints = self._checkpoints[name] or []
         hidden = 0
-        for number, place in enumerate(places):
-            forks = self._forks.get((name, place.id), [])
-            if not (forks or place.label or self._shows(number, len(places))):
+        for number, checkpoint in enumerate(checkpoints):
+            forks = self._forks.get((name, checkpoint.id), [])
+            if not (forks or checkpoint.label or self._shows(number, len(checkpoints))):
                 hidden += 1
                 continue
             if hidden:
                 head.below.append(Node([(f"... {hidden} more", "dim")]))
                 hidden = 0
-            head.below.append(Node(self._place(place, last=number == len(places) - 1), forks))
+            head.below.append(Node(self._checkpoint(checkpoint, last=number == len(checkpoints) - 1), forks))
 
     def _shows(self, number: int, count: int) -> bool:
         return self._whole or count <= _FIRST + _LAST + 1 or number < _FIRST or number >= count - _LAST
 
-    def _place(self, place: Checkpoint, *, last: bool) -> list[Part]:
-        plain = place.trigger == "task_completed" and place.address
-        at = plain or "  ".join(filter(None, (place.address, place.trigger)))
-        parts: list[Part] = [self._screen.mark("place"), " ", (short(place.id), "cyan"), f"  {at}"]
+    def _checkpoint(self, checkpoint: Checkpoint, *, last: bool) -> list[Part]:
+        plain = checkpoint.trigger == "task_completed" and checkpoint.address
+        at = plain or "  ".join(filter(None, (checkpoint.address, checkpoint.trigger)))
+        parts: list[Part] = [self._screen.mark("checkpoint"), " ", (short(checkpoint.id), "cyan"), f"  {at}"]
         if last:
             parts.append(("  head", "bold"))
-        if place.label:
-            parts.append((f"  label:{place.label}", "magenta"))
-        return [*parts, (f"  {self._screen.when(place.created_at)}", "dim")]
+        if checkpoint.label:
+            parts.append((f"  label:{checkpoint.label}", "magenta"))
+        return [*parts, (f"  {self._screen.when(checkpoint.created_at)}", "dim")]

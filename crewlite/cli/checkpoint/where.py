@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from crewlite.cli.checkpoint.complete import complete_ref
 from crewlite.cli.exits import Failed, notice
-from crewlite.cli.places import location_or_detected
+from crewlite.cli.locations import location_or_detected
 from crewlite.cli.shell import Again
 from crewlite.errors import RefError
 from crewlite.lazy import lazy
@@ -78,11 +78,11 @@ class Asked:
         """Whether a bare word names a run, a branch or a checkpoint: that goes before a directory of that name."""
         try:
             with history.History(location_or_detected(self.location)) as opened:
-                runs, places = opened.runs(), opened.places()
+                runs, checkpoints = opened.runs(), opened.checkpoints()
         except (Failed, RefError):
             return False
         names = {run.run_id for run in runs} | {run.branch for run in runs if run.run_id == runs[0].run_id}
-        return word in names or any(word in place.id for place in places)
+        return word in names or any(word in one.id for one in checkpoints)
 
 
 def location_of(ctx: click.Context) -> str | None:

@@ -60,7 +60,7 @@ class CheckpointForkStartedEvent(_ForkEvent):
 
 
 class CheckpointForkCompletedEvent(_ForkEvent):
-    """A branch begins at an old place."""
+    """A branch begins at an old checkpoint."""
 
     type: Literal["checkpoint_fork_completed"] = "checkpoint_fork_completed"
 

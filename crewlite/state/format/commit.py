@@ -53,10 +53,10 @@ def invalidated(address: str, kind: str) -> StepRecord:
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
-def check_checkpoint(place: CheckpointRecord, seq: int) -> None:
+def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:
     """Raises ValueError unless commit `seq` can name this checkpoint: at itself, or at an earlier commit by its sum."""
-    if place["seq"] > seq or ("sum" not in place and place["seq"] < seq):
-        raise ValueError(f"it is commit {seq} and names a place at commit {place['seq']}, which is not here")
+    if checkpoint["seq"] > seq or ("sum" not in checkpoint and checkpoint["seq"] < seq):
+        raise ValueError(f"it is commit {seq} and names a checkpoint at commit {checkpoint['seq']}, which is not here")
 
 
 def first_problem(error: ValidationError, whole: str) -> str:
@@ -144,7 +144,7 @@ class Task(TypedDict):
 
 
 class ForkBase(TypedDict):
-    """The entry that a fork stands on, and the place there."""
+    """The entry that a fork stands on, and the checkpoint there."""
 
     branch: BranchName
     seq: Number
@@ -352,12 +352,12 @@ def _check_step(step: StepRecord) -> StepRecord:
 
 
 def _check_commit(commit: Commit) -> Commit:
-    seq, place, run = commit["seq"], commit.get("place"), commit.get("run")
+    seq, checkpoint, run = commit["seq"], commit.get("place"), commit.get("run")
     base = run.get("base") if run else None
     if "folded" in commit and commit["folded"]["first"] > seq:
         raise ValueError("it ends before it begins")
-    if place:
-        check_checkpoint(place, seq)
+    if checkpoint:
+        check_checkpoint(checkpoint, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
         raise ValueError("it stands on what comes later")
     if (back := commit.get("rewind")) and (run or back["seq"] >= commit.get("folded", {}).get("first", seq)):

@@ -74,9 +74,9 @@ def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = N
 
 def seal(commit: Commit, *, after: str) -> Entry:
     """Make the entry that follows the one whose sum is `after` ("" for the first). Raises Unsound as `next_entry`."""
-    if place := commit.get("place"):
+    if checkpoint := commit.get("place"):
         try:
-            check_checkpoint(place, commit["seq"])
+            check_checkpoint(checkpoint, commit["seq"])
         except ValueError as misfit:
             raise Unsound(f"this cannot be sealed: {misfit}") from None
     body = dumps(commit)
@@ -107,7 +107,7 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     return Entry(commit["seq"], total, body, commit)
 
 
-def without_place(body: object, total: object, *, after: str | None) -> Entry | None:
+def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
     """An entry that is unsound only because of the checkpoint it names, mended: it drops that checkpoint instead.
 
     None for any other. It keeps its sum, so what is chained to it stays so.
@@ -116,12 +116,12 @@ def without_place(body: object, total: object, *, after: str | None) -> Entry | 
         return None
     data = parse(body)
     before = _base(data) if after is None else after
-    place = data.pop("place", None)
-    if _sum(before, body) != total or not isinstance(place, dict) or data.get("schema") != SCHEMA:
+    checkpoint = data.pop("place", None)
+    if _sum(before, body) != total or not isinstance(checkpoint, dict) or data.get("schema") != SCHEMA:
         return None
     try:
         read_commit(data)
-        data["drops"] = [*data.get("drops", ()), [place.get("id"), place.get("parent")]]
+        data["drops"] = [*data.get("drops", ()), [checkpoint.get("id"), checkpoint.get("parent")]]
         data["folded"] = {"first": data["seq"], "sum": total} | data.get("folded", {})
         return seal(read_commit(data), after=before)
     except ValueError:

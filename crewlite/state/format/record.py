@@ -32,7 +32,7 @@ from crewlite.usage import Usage
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
-"""The trigger of a place that was named for the values."""
+"""The trigger of a checkpoint that was named for the values."""
 
 
 @dataclass
@@ -52,17 +52,17 @@ class Record:
     """Questions to people, by address."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """What people answered while the run was not at work, or ahead."""
-    places: dict[str, CheckpointRecord] = field(default_factory=dict)
-    newest_place: CheckpointRecord | None = None
-    """The place furthest along the branch."""
+    checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
+    newest_checkpoint: CheckpointRecord | None = None
+    """The checkpoint furthest along the branch."""
     named: int = 0
-    """The number of the last place that was named, dropped ones counted."""
+    """The number of the last checkpoint that was named, dropped ones counted."""
     values: Mapping[str, Json] = field(default_factory=dict)
     """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """How often each of these has changed, those that are gone included."""
     restored: str | None = None
-    """The place whose values were restored, until there is a snapshot after it."""
+    """The checkpoint whose values were restored, until there is a snapshot after it."""
     events: list[LightEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
     claim: Claim | None = None
@@ -74,7 +74,7 @@ class Record:
     edited: frozenset[str] = frozenset()
     """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
     inherited: frozenset[str] = frozenset()
-    """Places that belong to the branches this one was forked from."""
+    """Checkpoints that belong to the branches this one was forked from."""
     fresh: bool = False
     """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
     earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
@@ -82,7 +82,7 @@ class Record:
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
     """Inputs that forks have changed, each with the number of the commit that did."""
     dropped: dict[str, str | None] = field(default_factory=dict)
-    """Places that were taken away, each with its parent."""
+    """Checkpoints that were taken away, each with its parent."""
     left: tuple[tuple[int, int], ...] = ()
     """What was left behind by going back to an earlier entry: the numbers around it, which still count."""
     epoch: int = 0
@@ -96,7 +96,7 @@ class Record:
         record, sums = cls(), dict[int, str]()
         for entry, record in replay(entries):  # noqa: B007 - the last one is asked for
             sums[entry.seq] = entry.sum
-        record.check_places(sums)
+        record.check_checkpoints(sums)
         return record
 
     @property
@@ -162,8 +162,9 @@ class Record:
             raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is not there")
         left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
         then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
-        then.places, then.dropped, then.named, then.cancelled = self.places, self.dropped, self.named, self.cancelled
-        then.newest_place = then._newest()
+        then.checkpoints, then.dropped = self.checkpoints, self.dropped
+        then.named, then.cancelled = self.named, self.cancelled
+        then.newest_checkpoint = then._newest()
         return then
 
     def apply(self, entry: Entry) -> None:
@@ -185,28 +186,28 @@ class Record:
         self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
         if drops := commit.get("drops"):
             self.forget(dict(drops))
-        if place := commit.get("place"):
-            self._place(place)
-            self.restored = None if place["trigger"] == SNAPSHOT else self.restored
+        if checkpoint := commit.get("place"):
+            self._add_checkpoint(checkpoint)
+            self.restored = None if checkpoint["trigger"] == SNAPSHOT else self.restored
         if "claim" in commit:
             self.failed = False
         elif self.ended:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
-        """Take places away, each given with its parent."""
+        """Take checkpoints away, each given with its parent."""
         for gone, parent in dropped.items():
-            self.places.pop(gone, None)
+            self.checkpoints.pop(gone, None)
             self.dropped[gone] = parent
-        if self.newest_place and self.newest_place["id"] in dropped:
-            self.newest_place = self._newest()
+        if self.newest_checkpoint and self.newest_checkpoint["id"] in dropped:
+            self.newest_checkpoint = self._newest()
 
-    def check_places(self, sums: Mapping[int, str]) -> None:
-        """Raises JournalCorrupt if a place is not at a commit that there is; `sums` has all of them, by their seq."""
-        for place in self.places.values():
-            found = sums.get(place["seq"])
-            if found is None or place.get("sum", found) != found:
-                raise self._damaged(f"checkpoint {place['id']} is of commit {place['seq']}, which is not there")
+    def check_checkpoints(self, sums: Mapping[int, str]) -> None:
+        """Raises JournalCorrupt if a checkpoint is not at a known commit; `sums` has all of them, by their seq."""
+        for one in self.checkpoints.values():
+            found = sums.get(one["seq"])
+            if found is None or one.get("sum", found) != found:
+                raise self._damaged(f"checkpoint {one['id']} is of commit {one['seq']}, which is not there")
 
     def value(self, address: str) -> Json:
         """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
@@ -228,11 +229,11 @@ class Record:
         changed = [definition for until, definition in self.earlier_definitions if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["definition"]
 
-    def parent(self, place: CheckpointRecord) -> str | None:
-        """The id of the nearest place before this one that is still there."""
-        parent = place["parent"]
+    def parent(self, checkpoint: CheckpointRecord) -> str | None:
+        """The id of the nearest checkpoint before this one that is still there."""
+        parent = checkpoint["parent"]
         for _ in range(len(self.dropped) + 1):
-            if parent is None or parent in self.places:
+            if parent is None or parent in self.checkpoints:
                 return parent
             parent = self.dropped.get(parent)
         return None  # they were dropped in a circle, which no crewlite wrote
@@ -269,21 +270,21 @@ class Record:
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
         self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
-        if place := base["place"]:
-            self._place(self.places.get(place["id"], place))
-        self.inherited = frozenset(self.places)
+        if checkpoint := base["place"]:
+            self._add_checkpoint(self.checkpoints.get(checkpoint["id"], checkpoint))
+        self.inherited = frozenset(self.checkpoints)
 
-    def _place(self, place: CheckpointRecord) -> None:
-        if "version" not in place:  # as an earlier crewlite wrote it, or as the base of a fork
-            place = {**place, "version": self.named + 1}
-        self.named = max(self.named, place["version"])
-        self.places[place["id"]] = place
-        newest = self.newest_place
-        if self.counts(place["seq"]) and (newest is None or _along(place) > _along(newest)):
-            self.newest_place = place
+    def _add_checkpoint(self, checkpoint: CheckpointRecord) -> None:
+        if "version" not in checkpoint:  # as an earlier crewlite wrote it, or as the base of a fork
+            checkpoint = {**checkpoint, "version": self.named + 1}
+        self.named = max(self.named, checkpoint["version"])
+        self.checkpoints[checkpoint["id"]] = checkpoint
+        newest = self.newest_checkpoint
+        if self.counts(checkpoint["seq"]) and (newest is None or _along(checkpoint) > _along(newest)):
+            self.newest_checkpoint = checkpoint
 
     def _newest(self) -> CheckpointRecord | None:
-        return max((p for p in self.places.values() if self.counts(p["seq"])), key=_along, default=None)
+        return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=_along, default=None)
 
     def _people(self, commit: Commit) -> None:
         """What people are asked, and what they answer."""
@@ -361,5 +362,5 @@ def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
         yield entry, record
 
 
-def _along(place: CheckpointRecord) -> tuple[int, str]:
-    return place["seq"], place["id"]
+def _along(checkpoint: CheckpointRecord) -> tuple[int, str]:
+    return checkpoint["seq"], checkpoint["id"]

@@ -11,13 +11,13 @@ from crewlite.state.providers import BranchInfo, Store
 
 
 def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
-    """Ids of the places of a branch that forks stand on; `branches` are all of its run."""
+    """Ids of the checkpoints of a branch that forks stand on; `branches` are all of its run."""
     found = (info.base for info in branches if info.base)
     return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
 
 
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
-    """Drop the inner detail of a branch that none of its places and forks, nor `pinned`, need. Returns bytes freed.
+    """Drop inner detail that no checkpoint or fork of a branch, nor `pinned`, needs. Returns bytes freed.
 
     Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
     """

@@ -22,15 +22,15 @@ from crewlite.state.journal.values import merged_changes
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
-    """A branch's own entries without the inner detail that neither places, nor `stands`, nor its head need.
+    """A branch's own entries without the inner detail that neither checkpoints, nor `stands`, nor its head need.
 
     `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
     stays too, as it tells when the branch was begun. Raises JournalCorrupt if one is missing between two others.
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
-    ends = {place["seq"] for place in record.places.values()} | {own[0].seq, own[-1].seq, *stands}
-    ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.places}
+    ends = {one["seq"] for one in record.checkpoints.values()} | {own[0].seq, own[-1].seq, *stands}
+    ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.checkpoints}
     for entry in own:
         if back := entry.commit.get("rewind"):  # what is left behind is compacted by itself
             ends |= {back["seq"], entry.first - 1}
@@ -97,8 +97,8 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         ends["released"] = True
     if live.cancelled:
         ends["cancelled"] = True
-    if (place := last.commit.get("place")) and place["id"] in record.places:
-        ends["place"] = place
+    if (checkpoint := last.commit.get("place")) and checkpoint["id"] in record.checkpoints:
+        ends["place"] = checkpoint
     return {
         "schema": SCHEMA,
         "seq": last.seq,

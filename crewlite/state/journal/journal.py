@@ -128,8 +128,8 @@ class Journal:
         if self.closed:
             raise self.ended()
         at = now().isoformat()
-        if place := parts.get("place"):
-            place["at"] = at
+        if checkpoint := parts.get("place"):
+            checkpoint["at"] = at
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self._buffered_events:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
@@ -145,8 +145,8 @@ class Journal:
             queue.put((entry,), done, loop)
         else:
             self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
-        if place and queue:
-            self.say(events.CheckpointStartedEvent, **naming(place))
+        if checkpoint and queue:
+            self.say(events.CheckpointStartedEvent, **naming(checkpoint))
         if refused:
             self.failed(refused)
         return queue is not None
@@ -277,7 +277,7 @@ class Journal:
         return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
     def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
-        """Announce a place that is durable, `started` being when it was asked for. Returns its ref."""
+        """Announce a checkpoint that is durable, `started` being when it was asked for. Returns its ref."""
         ref = queue.store.ref(parts["place"])
         elapsed = (time.perf_counter() - started) * 1000
         self.say(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
@@ -389,9 +389,9 @@ def _is_news(parts: CommitParts) -> bool:
     return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
 
 
-def naming(place: CheckpointRecord) -> dict[str, Any]:
-    """How events tell of a place."""
-    return {"checkpoint_id": place["id"], "trigger": place["trigger"], "parent_id": place["parent"]}
+def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
+    """How events tell of a checkpoint."""
+    return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
 
 
 in_child(_journals.clear)  # a child has no thread of its parent's runs

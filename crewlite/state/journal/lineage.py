@@ -44,7 +44,7 @@ def whole(store: Store, run_id: str, branch: str) -> list[Entry]:
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """`whole`, and the places of it that the branches it stands on have dropped since, each with its parent.
+    """`whole`, and the checkpoints of it that the branches it stands on have dropped since, each with its parent.
 
     Those that forks stand on are not among them, as forks hold them too.
     """

@@ -1,4 +1,4 @@
-"""What is asked of a journal manually, from any thread: to name a place, to record a change, to flush."""
+"""What is asked of a journal manually, from any thread: to name a checkpoint, to record a change, to flush."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from crewlite.state.providers import BaseProvider, provider_for
 T = TypeVar("T")
 
 
-class Named(NamedTuple):
-    """A place that is durable."""
+class DurableCheckpoint(NamedTuple):
+    """A checkpoint that is durable."""
 
     parts: CommitParts
     queue: WriteQueue
 
 
 def opened_at(location: str, provider: BaseProvider | None) -> Writer:
-    """What `name_place` is given to keep a run at a location from now on. Waits for the store to open."""
+    """What `name_checkpoint` is given to keep a run at a location from now on. Waits for the store to open."""
     return open_writer(provider_for(location, provider), location)
 
 
-def name_place(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[Named]:
-    """Name a place. The future tells of it once it is durable, or raises.
+def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[DurableCheckpoint]:
+    """Name a checkpoint. The future tells of it once it is durable, or raises.
 
     A run without a store is kept by `at` from now on, if that is given; this releases it for the caller.
     """
 
-    def act(named: Future[Named]) -> None:
+    def act(named: Future[DurableCheckpoint]) -> None:
         if at:
             _attach(journal, at)
         if (queue := journal.queue) is None:
@@ -42,20 +42,18 @@ def name_place(journal: Journal, make: Callable[[], CommitParts], at: Writer | N
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
         parts = make()
-        place = parts["place"]
-        queue.pinned.add(place["seq"])  # before it is looked whether it is compacted: one of the two sees the other
-        if place["seq"] < queue.compacted and place["seq"] not in {
-            each["seq"] for each in journal.record.places.values()
-        }:
-            queue.pinned.discard(place["seq"])
+        seq = parts["place"]["seq"]
+        queue.pinned.add(seq)  # before it is looked whether it is compacted: one of the two sees the other
+        if seq < queue.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
+            queue.pinned.discard(seq)
             raise StoreError(queue.store.location, "this moment is too long ago: what was recorded since is compacted")
 
         def done(error: BaseException | None) -> None:
-            queue.pinned.discard(place["seq"])
+            queue.pinned.discard(seq)
             if error:
                 named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {error}"))
             else:
-                named.set_result(Named(parts, queue))
+                named.set_result(DurableCheckpoint(parts, queue))
 
         journal.unsettled += 1
         journal.commit(parts, done)

@@ -51,7 +51,7 @@ class WriteQueue:
     backlog: tuple[Entry, ...] = ()
     """What failed to be stored, in order."""
     bases: frozenset[str] = frozenset()
-    """Places that forks stand on."""
+    """Checkpoints that forks stand on."""
     drops: bool = False
     """Checkpoints were dropped since forks were last looked for."""
     pinned: set[int] = field(default_factory=set)

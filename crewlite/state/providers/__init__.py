@@ -5,6 +5,7 @@ from __future__ import annotations
 from crewlite.state.providers.base import (
     BaseProvider,
     BranchInfo,
+    CheckpointInfo,
     Commit,
     PlaceInfo,
     ResultCache,
@@ -21,6 +22,7 @@ from crewlite.state.providers.sqlite import SqliteProvider, is_database
 __all__ = [
     "BaseProvider",
     "BranchInfo",
+    "CheckpointInfo",
     "Commit",
     "InMemoryProvider",
     "JsonProvider",

@@ -1,7 +1,7 @@
 """The port to storage: a provider opens a location, a store keeps the journals of its runs.
 
 Everything crewlite knows is in the entries; a store only has to keep them in order, whole, and answer which branches
-and places it holds. `crewlite.testing.check_provider` tells whether it does.
+and checkpoints it holds. `crewlite.testing.check_provider` tells whether it does.
 """
 
 from __future__ import annotations
@@ -82,19 +82,23 @@ class BranchInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceInfo:
-    """What a listing tells of a place."""
+class CheckpointInfo:
+    """What a listing tells of a checkpoint."""
 
     id: str
     run_id: str
     branch: str
     seq: int
     parent_id: str | None
-    """The place before it, when it was named: that may have been dropped since. A Checkpoint has the nearest left."""
+    """The checkpoint before it when it was named: it may be dropped since. A Checkpoint has the nearest one left."""
     trigger: str
     address: str
     label: str | None
     created_at: str
+
+
+PlaceInfo = CheckpointInfo
+"""The old name, deprecated."""
 
 
 class Store(Protocol):
@@ -115,7 +119,7 @@ class Store(Protocol):
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """The branch's own journal, verified; [] if there is none. A torn tail is left out, what a fork stands on too.
 
-        Raises JournalCorrupt naming the newest sound place, or SchemaTooNew.
+        Raises JournalCorrupt naming the newest sound checkpoint, or SchemaTooNew.
         """
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
@@ -148,11 +152,11 @@ class Store(Protocol):
         SchemaTooNew: nothing may be taken away that a branch stands on which nobody can read now.
         """
 
-    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
-        """Places whose id contains `part`, newest first; at most `limit`, all older than the place `before`."""
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
+        """Checkpoints whose id contains `part`, newest first; at most `limit`, all older than the one `before`."""
 
-    def ref(self, place: CheckpointRecord) -> str:
-        """The text that names this place from anywhere: a file path, or `db#id`."""
+    def ref(self, checkpoint: CheckpointRecord) -> str:
+        """The text that names this checkpoint from anywhere: a file path, or `db#id`."""
 
     def close(self) -> None:
         """Release files and connections. Called once."""

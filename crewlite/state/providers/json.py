@@ -1,7 +1,7 @@
 """Journals as lines of JSON, and one small file per checkpoint that people can read.
 
     location/journal/<run>/<branch>.jsonl          the truth, one line a commit
-    location/<timestamp>_<id>.json                 a view of one place: lineage, what triggered it, where in the journal
+    location/<timestamp>_<id>.json                 one checkpoint: lineage, what triggered it, where in the journal
     location/heads/<run>/<branch>.json             how long the journal was at its newest checkpoint
     location/cache/<key>.json                      a result of a step that other runs may reuse
 
@@ -27,18 +27,18 @@ from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
-from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
+from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles, is_of_another, load
 from crewlite.state.providers.json_heads import HeadFiles, lacking
 from crewlite.state.providers.json_journals import JournalFiles, follows, is_torn
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.json_places import Changes, PlaceFiles, is_of_another, load
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.json_tail import Tail, lines, stays_claimed
 from crewlite.state.providers.reading import (
     check_bases,
     check_remove,
     check_rewrite,
-    newest_sound_place,
+    newest_sound_checkpoint,
     told_at,
 )
 from crewlite.state.providers.salvage import Salvage
@@ -78,7 +78,7 @@ class JsonStore:
         self.location = str(root)
         self.paths = Paths(root)
         self.heads = HeadFiles(self.paths)
-        self.files = PlaceFiles(self.paths)
+        self.files = CheckpointFiles(self.paths)
         self.journals = JournalFiles(self.paths, self.ref)
         self.results = ResultFiles(root, self._make)
         self._tails: dict[Key, Tail] = {}
@@ -113,7 +113,7 @@ class JsonStore:
         entries, _ = self.journals.scan(run_id, branch)
         problem = lacking(head, entries)
         if problem and self.heads.read(run_id, branch) == head:  # else an older export took the run's place meanwhile
-            sound = newest_sound_place(entries, self.ref)
+            sound = newest_sound_checkpoint(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
 
@@ -167,13 +167,13 @@ class JsonStore:
         """See Store.branches."""
         return self.journals.branches(run_id)
 
-    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """See Store.places."""
         return self.files.listed(part, limit, before)
 
-    def ref(self, place: CheckpointRecord) -> str:
-        """The path of the place's file."""
-        return str(self.files.path(place))
+    def ref(self, checkpoint: CheckpointRecord) -> str:
+        """The path of the checkpoint's file."""
+        return str(self.files.path(checkpoint))
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """See Salvageable."""
@@ -183,17 +183,17 @@ class JsonStore:
     def close(self) -> None:
         """Nothing is held open between writes."""
 
-    def check_file(self, path: Path) -> PlaceInfo:
-        """The place that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch.
+    def check_file(self, path: Path) -> CheckpointInfo:
+        """The checkpoint that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch.
 
-        Only what the journal says of this place is verified here; the whole is when it is read.
+        Only what the journal says of this checkpoint is verified here; the whole is when it is read.
         """
         info, document = load(path)
         entry, first = self.journals.named(info)
         if (entry is None or first is None) and not path.exists():
             raise RefError(str(path), "does not exist any more")  # pruned while it was looked at
         if entry is None or first is None:
-            sound = newest_sound_place(self.journals.scan(info.run_id, info.branch)[0], self.ref)
+            sound = newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
             raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
         if is_of_another(path, info) or json.loads(self.files.document(first.commit["run"], entry)) != document:
             problem = (
@@ -201,7 +201,7 @@ class JsonStore:
                 f"run_id={info.run_id!r}, or delete this file and it is made again"
             )
             entries, _ = self.journals.scan(info.run_id, info.branch)
-            sound = newest_sound_place([e for e in entries if e.seq != entry.seq], self.ref)
+            sound = newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
             raise CheckpointMismatch(str(path), problem, sound)
         return info
 
@@ -343,7 +343,7 @@ class JsonStore:
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
-        """Take note of the places that a commit names and drops. Returns the files of the branch, if they are known."""
+        """Note the checkpoints that a commit names and drops. Returns the files of the branch, if they are known."""
         dropped = {gone for entry in commit.entries for gone, _ in entry.commit.get("drops", ())}
         named = [entry for entry in commit.entries if "place" in entry.commit]
         changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e) for e in named}
@@ -363,9 +363,9 @@ class JsonStore:
             return
         ours = not self.paths.root.is_dir() or not any(self.paths.root.iterdir())
         disk.make_directory(journals)
-        for place in (self.paths.root if ours else None, journals):
-            if place and not (place / ".gitignore").exists():
-                disk.replace(place / ".gitignore", b"*\n")
+        for directory in (self.paths.root if ours else None, journals):
+            if directory and not (directory / ".gitignore").exists():
+                disk.replace(directory / ".gitignore", b"*\n")
 
 
 def _is_free(directory: Path) -> bool:

@@ -12,9 +12,9 @@ from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal_line
-from crewlite.state.providers.base import BranchInfo, PlaceInfo
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_place
+from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_checkpoint
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the least that a disk writes
@@ -23,7 +23,7 @@ _HOLE = 32  # zeros in a row that are no accident
 
 
 class JournalFiles:
-    """The journals of one location; `ref` names a place of theirs."""
+    """The journals of one location; `ref` names a checkpoint of theirs."""
 
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths = paths
@@ -65,7 +65,7 @@ class JournalFiles:
                 if found and is_torn(data[offset:], offset):  # a journal appears with its first line whole
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
-                sound = newest_sound_place(found, self._ref)
+                sound = newest_sound_checkpoint(found, self._ref)
                 raise JournalCorrupt(f"{path}, line {len(found) + 1}", str(problem), sound) from None
             total, offset = entry.sum, stop + 1
             found.append(entry)
@@ -90,8 +90,8 @@ class JournalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return 0.0
 
-    def named(self, info: PlaceInfo) -> tuple[Entry | None, Entry | None]:
-        """The entry that names a place, and the first of its journal. Looks at no other lines."""
+    def named(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
+        """The entry that names a checkpoint, and the first of its journal. Looks at no other lines."""
         path = self._paths.journal(info.run_id, info.branch)
         data = _bytes(path)
         if not data:

@@ -22,11 +22,11 @@ from crewlite.errors import ConfigError, JournalCorrupt, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.providers.base import Head
+from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
 from crewlite.state.providers.json_heads import HeadFiles, lacking
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.json_places import Changes, PlaceFiles
-from crewlite.state.providers.reading import live_places
+from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, loosely
 
 _STALE = 3600.0  # seconds after which a temporary file is nobody's any more
@@ -38,7 +38,7 @@ class JsonSalvage:
     """One look at one directory; see Salvage. A branch is known by the head that is noted of it."""
 
     def __init__(
-        self, paths: Paths, heads: HeadFiles, files: PlaceFiles, journals: JournalFiles, *, repair: bool
+        self, paths: Paths, heads: HeadFiles, files: CheckpointFiles, journals: JournalFiles, *, repair: bool
     ) -> None:
         self._paths, self._heads, self._files, self._journals, self._repair = paths, heads, files, journals, repair
         self._unnamed = files.files()  # before the journals, which are always written first
@@ -103,11 +103,11 @@ class JsonSalvage:
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """See Salvage.index: the checkpoint files."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
-        live, changes, edited = {place["id"] for place in live_places(sound)}, Changes(), dict[Path, bytes]()
+        live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, Changes(), dict[Path, bytes]()
         for entry in sound:
-            if (place := entry.commit.get("place")) and place["id"] in live:
-                self._unnamed.pop(place["id"], None)
-                path, document = self._files.path(place), self._files.document(sound[0].commit["run"], entry)
+            if (checkpoint := entry.commit.get("place")) and checkpoint["id"] in live:
+                self._unnamed.pop(checkpoint["id"], None)
+                path, document = self._files.path(checkpoint), self._files.document(sound[0].commit["run"], entry)
                 data = _bytes(path)
                 if data is None or loosely(data) != json.loads(document):
                     changes.made[path] = document
@@ -140,7 +140,7 @@ class JsonSalvage:
         try:
             run_id = check_name("run_id", said.get("run_id", ""))
             branch = check_name("branch", said.get("branch", ""), slashes=True)
-            return identifier in {place["id"] for place in live_places(self._journals.scan(run_id, branch)[0])}
+            return identifier in {one["id"] for one in live_checkpoints(self._journals.scan(run_id, branch)[0])}
         except (ConfigError, JournalCorrupt, SchemaTooNew):
             return False
 

@@ -9,14 +9,14 @@ from crewlite.errors import BranchConflictError
 from crewlite.forked import lock
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
-from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
     branch_info,
     check_remove,
     check_rewrite,
+    checkpoint_info,
     in_order,
-    live_places,
-    place_info,
+    live_checkpoints,
     told_at,
 )
 
@@ -85,18 +85,18 @@ class _MemoryStore:
             infos = [branch_info(journal[0]) for (run, _), journal in self._journals.items() if run_id in (None, run)]
         return in_order(infos)
 
-    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         with self._lock:
             found = [
-                place_info(journal[0].commit["run"], place)
+                checkpoint_info(journal[0].commit["run"], checkpoint)
                 for journal in self._journals.values()
-                for place in live_places(journal)
-                if part in place["id"] and (before is None or place["id"] < before)
+                for checkpoint in live_checkpoints(journal)
+                if part in checkpoint["id"] and (before is None or checkpoint["id"] < before)
             ]
-        return sorted(found, key=lambda place: place.id, reverse=True)[:limit]
+        return sorted(found, key=lambda checkpoint: checkpoint.id, reverse=True)[:limit]
 
-    def ref(self, place: CheckpointRecord) -> str:
-        return f"{self.location}#{place['id']}"
+    def ref(self, checkpoint: CheckpointRecord) -> str:
+        return f"{self.location}#{checkpoint['id']}"
 
     def close(self) -> None:
         """Nothing is held open; what was written stays."""

@@ -10,7 +10,7 @@ from typing import Any
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.format.commit import CheckpointRecord, Rewind
 from crewlite.state.format.entry import Entry, Unsound, unseal
-from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 
 
 def branch_info(first: Entry) -> BranchInfo:
@@ -34,29 +34,29 @@ def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
-def place_info(run: Mapping[str, Any], place: CheckpointRecord) -> PlaceInfo:
-    """The listing line of a place."""
-    return PlaceInfo(
-        id=place["id"],
+def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> CheckpointInfo:
+    """The listing line of a checkpoint."""
+    return CheckpointInfo(
+        id=checkpoint["id"],
         run_id=run["run_id"],
         branch=run["branch"],
-        seq=place["seq"],
-        parent_id=place["parent"],
-        trigger=place["trigger"],
-        address=place["address"],
-        label=place.get("label"),
-        created_at=place["at"],
+        seq=checkpoint["seq"],
+        parent_id=checkpoint["parent"],
+        trigger=checkpoint["trigger"],
+        address=checkpoint["address"],
+        label=checkpoint.get("label"),
+        created_at=checkpoint["at"],
     )
 
 
-def live_places(entries: Sequence[Entry]) -> list[CheckpointRecord]:
+def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
     """The records of the checkpoints that a branch's own journal names and has not dropped, in order."""
     found: dict[str, CheckpointRecord] = {}
     for entry in entries:
         for gone, _ in entry.commit.get("drops", ()):
             found.pop(gone, None)
-        if place := entry.commit.get("place"):
-            found[place["id"]] = place
+        if checkpoint := entry.commit.get("place"):
+            found[checkpoint["id"]] = checkpoint
     return list(found.values())
 
 
@@ -95,10 +95,10 @@ def told_at(commit: Commit) -> float:
     return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 
 
-def newest_sound_place(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
-    """The ref of the newest place among entries that were read without a fault."""
-    places = live_places(entries)
-    return ref(places[-1]) if places else None
+def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
+    """The ref of the newest checkpoint among entries that were read without a fault."""
+    checkpoints = live_checkpoints(entries)
+    return ref(checkpoints[-1]) if checkpoints else None
 
 
 def check_rewrite(
@@ -123,8 +123,8 @@ def check_rewrite(
     sums, kept = {entry.sum for entry in entries}, {entry.seq for entry in entries}
     for fork in forks:
         if fork.base and fork.base["branch"] == branch:
-            place = fork.base["place"]  # which is of this branch, or of one that this stands on
-            lost = place and place["seq"] >= own[0].seq and place["seq"] not in kept
+            checkpoint = fork.base["place"]  # which is of this branch, or of one that this stands on
+            lost = checkpoint and checkpoint["seq"] >= own[0].seq and checkpoint["seq"] not in kept
             if lost or fork.base["sum"] not in sums:
                 raise BranchConflictError(run_id, branch, expected=expected, found=f"the base of {fork.branch!r}")
     try:

@@ -17,20 +17,20 @@ from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, S
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord, ForkBase
 from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal
-from crewlite.state.providers.base import BranchInfo, Commit, Head, PlaceInfo
+from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
     branch_info,
     check_follows,
     check_remove,
     check_rewrite,
     in_order,
-    newest_sound_place,
+    newest_sound_checkpoint,
     told_at,
 )
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import Database
 from crewlite.state.providers.sqlite_results import ResultRows
-from crewlite.state.providers.sqlite_rows import PUT_PLACE, place_row, row_digest
+from crewlite.state.providers.sqlite_rows import PUT_CHECKPOINT, checkpoint_row, row_digest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -126,12 +126,12 @@ class SqliteStore:
                 entry = unseal(body, written, after=total, where=where)
                 check_follows(entry, found, run_id, branch, seq)
             except Unsound as problem:
-                sound = newest_sound_place(found, self.ref)
+                sound = newest_sound_checkpoint(found, self.ref)
                 raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound) from None
             total = entry.sum
             found.append(entry)
         if rows and (rows[0][0], rows[0][1]) != (found[-1].seq, total):
-            sound = newest_sound_place(found, self.ref)
+            sound = newest_sound_checkpoint(found, self.ref)
             raise JournalCorrupt(f"{where}, commit {found[-1].seq}", "the commits after it are gone", sound)
         return found
 
@@ -189,7 +189,7 @@ class SqliteStore:
         """See Store.branches."""
         return self._database.read(lambda db: self._branches(db.execute, run_id), [])
 
-    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+    def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """See Store.places."""
         rows = self._database.query(
             "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
@@ -202,12 +202,12 @@ class SqliteStore:
             if total is not None and total != row_digest(row):
                 log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
                 continue
-            found.append(PlaceInfo(*row))
+            found.append(CheckpointInfo(*row))
         return found
 
-    def ref(self, place: CheckpointRecord) -> str:
+    def ref(self, checkpoint: CheckpointRecord) -> str:
         """`database#id`."""
-        return f"{self.location}#{place['id']}"
+        return f"{self.location}#{checkpoint['id']}"
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """See Salvageable."""
@@ -227,8 +227,8 @@ class SqliteStore:
             self._insert(number, entry)
             for gone, _ in entry.commit.get("drops", ()):
                 self._database.run("DELETE FROM place WHERE id=?", (gone,))
-            if place := entry.commit.get("place"):
-                self._database.run(PUT_PLACE, (number, *place_row(commit.run_id, commit.branch, place)))
+            if checkpoint := entry.commit.get("place"):
+                self._database.run(PUT_CHECKPOINT, (number, *checkpoint_row(commit.run_id, commit.branch, checkpoint)))
 
     def _insert(self, number: int, entry: Entry) -> None:
         row = (number, entry.seq, entry.seal, entry.body)

@@ -8,14 +8,15 @@ from typing import Any
 from crewlite.codec import digest
 from crewlite.state.format.commit import CheckpointRecord
 
-PLACE = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
-PUT_PLACE = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(PLACE)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+COLUMNS = ("id", "seq", "parent_id", "trigger", "address", "label", "created_at", "sum")
+PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
 
 
-def place_row(run_id: str, branch: str, place: CheckpointRecord) -> tuple[Any, ...]:
+def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tuple[Any, ...]:
     """The row of a checkpoint, but for the number of its branch."""
-    named = (place["seq"], place["parent"], place["trigger"], place["address"], place.get("label"), place["at"])
-    return (place["id"], *named, row_digest([place["id"], run_id, branch, *named]))
+    seq, parent, label = checkpoint["seq"], checkpoint["parent"], checkpoint.get("label")
+    named = (seq, parent, checkpoint["trigger"], checkpoint["address"], label, checkpoint["at"])
+    return (checkpoint["id"], *named, row_digest([checkpoint["id"], run_id, branch, *named]))
 
 
 def row_digest(row: Sequence[Any]) -> str:

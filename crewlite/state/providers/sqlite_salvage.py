@@ -21,10 +21,10 @@ from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.base import Head
-from crewlite.state.providers.reading import live_places
+from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, Unreadable, loosely
 from crewlite.state.providers.sqlite_database import BUSY, LATER, as_text, code_of
-from crewlite.state.providers.sqlite_rows import PLACE, PUT_PLACE, place_row
+from crewlite.state.providers.sqlite_rows import COLUMNS, PUT_CHECKPOINT, checkpoint_row
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,8 +39,8 @@ _MAKE: Statement = (
     (),
 )
 _PUT = "INSERT INTO aside (at, why, run_id, branch, seq, sum, body) "
-_QUOTED = " || char(10) || ".join(f"quote({name})" for name in PLACE)
-_PLACES = f"{_PUT} SELECT ?, ?, ?, ?, seq, id, cast({_QUOTED} AS BLOB) FROM place"  # noqa: S608
+_QUOTED = " || char(10) || ".join(f"quote({name})" for name in COLUMNS)
+_COPIED = f"{_PUT} SELECT ?, ?, ?, ?, seq, id, cast({_QUOTED} AS BLOB) FROM place"  # noqa: S608
 _ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branch_id IS ? AND seq IS ?"  # noqa: S608
 
 
@@ -144,8 +144,8 @@ class SqliteSalvage:
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """See Salvage.index: the rows of the branch and of its checkpoints."""
         row, last = raw.handle, sound[-1]
-        wanted = [place_row(raw.run_id, raw.branch, place) for place in live_places(sound)]
-        there = self._db.execute(f"SELECT {', '.join(PLACE)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
+        wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
+        there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
         statements = list[Statement]()
         if not row.there:
             touched = datetime.fromisoformat(last.commit["at"]).timestamp()
@@ -153,11 +153,11 @@ class SqliteSalvage:
             insert = "INSERT OR REPLACE INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?)"
             statements.append((insert, made))
         if wrong := set(wanted) ^ set(there):
-            statements += self._places_aside("branch_id=?", (row.id,), raw.run_id, raw.branch)
-            statements += [(PUT_PLACE, (row.id, *place)) for place in wanted]
+            statements += self._quarantine_checkpoints("branch_id=?", (row.id,), raw.run_id, raw.branch)
+            statements += [(PUT_CHECKPOINT, (row.id, *one)) for one in wanted]
         if not statements:
             return None
-        rows = [*([] if row.there else ["its own row"]), *sorted({f"that of checkpoint {place[0]}" for place in wrong})]
+        rows = [*([] if row.there else ["its own row"]), *sorted({f"that of checkpoint {one[0]}" for one in wrong})]
         problem = f"rows that are gone, were changed, or are of what is not there: {', '.join(rows)}"
         mend = partial(self._run, statements)
         return Flaw("stale_index", raw.where, problem, "made again", mend, (raw.run_id, raw.branch))
@@ -171,7 +171,7 @@ class SqliteSalvage:
             among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"  # noqa: S608
             if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:  # noqa: S608
                 problem = f"{number} rows are of checkpoints whose run is gone"
-                mend = partial(self._run, self._places_aside(among, (), "", ""))
+                mend = partial(self._run, self._quarantine_checkpoints(among, (), "", ""))
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
 
     def _illness(self) -> str | None:
@@ -206,9 +206,9 @@ class SqliteSalvage:
         records = [Record(*found) for found in self._db.execute(query, (row.id,))]
         return RawBranch(run_id, row.name, where, records, row.touched, row, homeless)
 
-    def _places_aside(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
+    def _quarantine_checkpoints(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
         told = (now().isoformat(), "not as its journal says", run_id, branch)
-        return [_MAKE, (f"{_PLACES} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]  # noqa: S608
+        return [_MAKE, (f"{_COPIED} WHERE {among}", (*told, *given)), (f"DELETE FROM place WHERE {among}", given)]  # noqa: S608
 
     def _run(self, statements: Sequence[Statement]) -> None:
         for sql, parameters in statements:

@@ -1,4 +1,4 @@
-"""A checkpoint: a named, immutable place in the journal of a run."""
+"""A checkpoint: a named, immutable point in the journal of a run."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class RecordView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A place. Everything it tells is as of its `seq`: what came later does not show."""
+    """A checkpoint. Everything it tells is as of its `seq`: what came later does not show."""
 
     id: str
     run_id: str
     branch: str
     parent_id: str | None
-    """The place before it; of a snapshot after a restore, the one that was restored."""
+    """The checkpoint before it; of a snapshot after a restore, the one that was restored."""
     seq: int
     version: int
-    """Its number among the places of its line, from 1. Pruned ones keep theirs, and a restore takes none back."""
+    """Its number among the checkpoints of its line, from 1. Pruned ones keep theirs, and a restore takes none back."""
     trigger: str
     """The type of the event that named it; "snapshot" for one made with `state.snapshot()`."""
     address: str
@@ -78,12 +78,12 @@ class Checkpoint:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Addresses of the tasks finished at this place, in the order they finished."""
+        """Addresses of the tasks finished at this checkpoint, in the order they finished."""
         tasks, count, _, _ = self._history
         return tuple(tasks[:count])
 
     def events(self) -> tuple[LightEvent, ...]:
-        """The history of the run up to this place, in order."""
+        """The history of the run up to this checkpoint, in order."""
         _, _, events, count = self._history
         return tuple(events[:count])
 
@@ -144,7 +144,7 @@ def no_checkpoint(found: object, wanted: str) -> ConfigError:
 def checkpoints(
     entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
 ) -> list[Checkpoint]:
-    """The places that a journal names, first to last, but for those that are lost, given with their parents.
+    """The checkpoints that a journal names, first to last, but for those that are lost, given with their parents.
 
     Raises JournalCorrupt.
     """
@@ -153,45 +153,45 @@ def checkpoints(
     homes: dict[str, str] = {}
     for entry, record in replay(entries):
         then[entry.seq] = RecordView.of(record), record
-        if place := entry.commit.get("place"):
-            homes[place["id"]] = record.run["branch"]
+        if checkpoint := entry.commit.get("place"):
+            homes[checkpoint["id"]] = record.run["branch"]
         base = entry.commit.get("run", {}).get("base")
         if base and base["place"]:
             homes.setdefault(base["place"]["id"], base["branch"])
-    record.check_places({entry.seq: entry.sum for entry in entries})
+    record.check_checkpoints({entry.seq: entry.sum for entry in entries})
     record.forget(lost)
     tasks = {id(one): list(one.tasks) for _, one in then.values()}
-    places = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
+    named = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
     made = list[Checkpoint]()
-    for place in places:
-        moment, grown = then[place["seq"]]
+    for checkpoint in named:
+        moment, grown = then[checkpoint["seq"]]
         history = tasks[id(grown)], moment.tasks, grown.events, moment.events
-        made.append(_made(place, record, moment, history, homes[place["id"]], ref(place)))
+        made.append(_made(checkpoint, record, moment, history, homes[checkpoint["id"]], ref(checkpoint)))
     return made
 
 
-def newest(record: Record, place: CheckpointRecord, ref: str) -> Checkpoint:
-    """The place at the very end of a record."""
+def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
+    """The checkpoint at the very end of a record."""
     now = RecordView.of(record)
     history = list(record.tasks), now.tasks, record.events, now.events
-    return _made(place, record, now, history, record.run["branch"], ref)
+    return _made(checkpoint, record, now, history, record.run["branch"], ref)
 
 
 def _made(
-    place: CheckpointRecord, record: Record, then: RecordView, history: _History, branch: str, ref: str
+    checkpoint: CheckpointRecord, record: Record, then: RecordView, history: _History, branch: str, ref: str
 ) -> Checkpoint:
     return Checkpoint(
-        id=place["id"],
+        id=checkpoint["id"],
         run_id=then.run["run_id"],
         branch=branch,
-        parent_id=record.parent(place),
-        seq=place["seq"],
-        version=place["version"],
-        trigger=place["trigger"],
-        address=place["address"],
-        created_at=datetime.fromisoformat(place["at"]),
-        label=place.get("label"),
-        metadata=decode(place.get("metadata", {})),
+        parent_id=record.parent(checkpoint),
+        seq=checkpoint["seq"],
+        version=checkpoint["version"],
+        trigger=checkpoint["trigger"],
+        address=checkpoint["address"],
+        created_at=datetime.fromisoformat(checkpoint["at"]),
+        label=checkpoint.get("label"),
+        metadata=decode(checkpoint.get("metadata", {})),
         inputs=decode(then.run["inputs"]),
         definition=then.run["definition"],
         usage=then.usage,

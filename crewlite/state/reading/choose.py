@@ -11,8 +11,8 @@ from crewlite.refs import parse
 from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
 
 
-class Place(Protocol):
-    """What refs tell a place by."""
+class Named(Protocol):
+    """What refs tell a checkpoint by."""
 
     @property
     def id(self) -> str:
@@ -27,25 +27,25 @@ class Place(Protocol):
         """What people call it."""
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=Named)
 
 
-def chosen(places: Sequence[Checkpoint], target: object) -> Checkpoint:
-    """The one of these places, first to last, that a version or a ref names. Raises RefError, ConfigError."""
+def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
+    """The one of these checkpoints, first to last, that a version or a ref names. Raises RefError, ConfigError."""
     if isinstance(target, int) and not isinstance(target, bool):
-        found = [place for place in places if place.version == target]
-        return _only(found, f"version {target}", places)
+        found = [one for one in checkpoints if one.version == target]
+        return _only(found, f"version {target}", checkpoints)
     if not isinstance(target, str):
         raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
-    if exact := [place for place in places if target in (place.ref, place.id) or _file(target) == _file(place.ref)]:
+    if exact := [one for one in checkpoints if target in (one.ref, one.id) or _file(target) == _file(one.ref)]:
         return exact[-1]
     ref = parse(target)
     by_id = ref.at is None and ref.path != "latest"
-    found = [place for place in places if ref.path in place.id] if by_id else meant(places, ref.at)
-    place = _only(found, target, places)
+    found = [one for one in checkpoints if ref.path in one.id] if by_id else meant(checkpoints, ref.at)
+    checkpoint = _only(found, target, checkpoints)
     for _ in range(ref.back):
-        place = _only([p for p in places if p.id == place.parent_id], target, places)
-    return place
+        checkpoint = _only([p for p in checkpoints if p.id == checkpoint.parent_id], target, checkpoints)
+    return checkpoint
 
 
 def _file(ref: str) -> str:
@@ -53,17 +53,17 @@ def _file(ref: str) -> str:
     return os.path.basename(ref) if ref.endswith(".json") else ref
 
 
-def meant(places: Sequence[P], at: str | None) -> list[P]:
-    """Those of these places that what a ref says behind its @ may mean; the newest, if it says nothing."""
+def meant(checkpoints: Sequence[P], at: str | None) -> list[P]:
+    """Those of these checkpoints that what a ref says behind its @ may mean; the newest, if it says nothing."""
     if at is None:
-        return list(places[-1:])
+        return list(checkpoints[-1:])
     if at.startswith("label:"):
-        return [place for place in places if place.label == at.removeprefix("label:")]
-    return [place for place in places if place.address == at][-1:] or [place for place in places if at in place.id]
+        return [one for one in checkpoints if one.label == at.removeprefix("label:")]
+    return [one for one in checkpoints if one.address == at][-1:] or [one for one in checkpoints if at in one.id]
 
 
-def _only(found: Sequence[Checkpoint], target: str, places: Sequence[Checkpoint]) -> Checkpoint:
+def _only(found: Sequence[Checkpoint], target: str, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     if len(found) != 1:
-        named = [f"{place.version} ({place.label or place.id[-8:]})" for place in places]
+        named = [f"{one.version} ({one.label or one.id[-8:]})" for one in checkpoints]
         raise RefError(target, f"names {len(found) or 'none'} of the checkpoints of this branch", named)
     return found[0]

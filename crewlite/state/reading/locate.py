@@ -1,4 +1,4 @@
-"""From a ref to the run, branch and place it names."""
+"""From a ref to the run, branch and checkpoint it names."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import (
     BaseProvider,
     BranchInfo,
+    CheckpointInfo,
     JsonProvider,
-    PlaceInfo,
     Store,
     exists,
     provider_for,
 )
 from crewlite.state.providers.json import JsonStore
-from crewlite.state.providers.reading import place_info
+from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.choose import meant
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What a ref names. `place` is None for the head of the branch."""
+    """What a ref names. `checkpoint` is None for the head of the branch."""
 
     provider: BaseProvider
     location: str
     run_id: str
     branch: str
-    place: str | None = None
+    checkpoint: str | None = None
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
@@ -50,14 +50,14 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         return _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
     if hash_ and path and ("@" not in path or os.path.exists(path)):  # else an address: main@task#2
-        return _place_in(_existing(text, path, provider), path, part)
+        return _checkpoint_in(_existing(text, path, provider), path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")
     try:
         chosen = _existing(text, location, provider)
         return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
     except RefError:
-        if not _is_store(text):  # a bare word names a run, a branch or a place first, and only then a directory
+        if not _is_store(text):  # a bare word names a run, a branch or a checkpoint first, and only then a directory
             raise
         return _newest_at(text, provider, identity)
 
@@ -87,35 +87,38 @@ def _file(text: str) -> Located:
     if not path.exists():
         directory, part = str(path.parent), path.stem.rpartition("_")[2]
         if path.parent.is_dir() and (stood := _stood_on(JsonProvider().open(directory), part)):
-            return _one_place(stood, JsonProvider(), directory, part)
+            return _one_checkpoint(stood, JsonProvider(), directory, part)
         others = sorted(str(p) for p in path.parent.glob("*_*.json"))[-6:] if path.parent.is_dir() else []
         raise RefError(text, "does not exist", others)
-    place = JsonStore(path.absolute().parent).check_file(path.absolute())
-    return Located(JsonProvider(), str(path.parent), place.run_id, place.branch, place.id)
+    checkpoint = JsonStore(path.absolute().parent).check_file(path.absolute())
+    return Located(JsonProvider(), str(path.parent), checkpoint.run_id, checkpoint.branch, checkpoint.id)
 
 
-def _place_in(provider: BaseProvider, location: str, part: str) -> Located:
+def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
     store = _open(provider, location)
     try:
-        return _one_place(store.places(part) or _stood_on(store, part), provider, location, part)
+        return _one_checkpoint(store.places(part) or _stood_on(store, part), provider, location, part)
     finally:
         store.close()
 
 
-def _stood_on(store: Store, part: str) -> list[PlaceInfo]:
-    """Places that forks stand on although their own branch has dropped them, each as its first fork has it."""
-    found: dict[str, PlaceInfo] = {}
+def _stood_on(store: Store, part: str) -> list[CheckpointInfo]:
+    """Checkpoints that forks stand on although their own branch has dropped them, each as its first fork has it."""
+    found: dict[str, CheckpointInfo] = {}
     for info in store.branches():
-        if part and info.base and (place := info.base["place"]) and part in place["id"]:
-            found.setdefault(place["id"], place_info({"run_id": info.run_id, "branch": info.branch}, place))
+        if part and info.base and (checkpoint := info.base["place"]) and part in checkpoint["id"]:
+            run = {"run_id": info.run_id, "branch": info.branch}
+            found.setdefault(checkpoint["id"], checkpoint_info(run, checkpoint))
     return list(found.values())
 
 
-def _one_place(places: Sequence[PlaceInfo], provider: BaseProvider, location: str, part: str) -> Located:
-    if len(places) != 1:
-        problem = f"names {len(places)} places in {location}" if places else f"names nothing in {location}"
-        raise RefError(part, problem, [place.id for place in places])
-    found = places[0]
+def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvider, location: str, part: str) -> Located:
+    if len(checkpoints) != 1:
+        problem = (
+            f"names {len(checkpoints)} checkpoints in {location}" if checkpoints else f"names nothing in {location}"
+        )
+        raise RefError(part, problem, [one.id for one in checkpoints])
+    found = checkpoints[0]
     return Located(provider, location, found.run_id, found.branch, found.id)
 
 
@@ -137,8 +140,8 @@ def _within(store: Store, provider: BaseProvider, location: str, ref: Ref, text:
         chosen = _branch(branches, ref, identity)
         if chosen is None:
             if ref.at is None:
-                places = store.places(ref.path) or _stood_on(store, ref.path)
-                return _one_place(places, provider, location, text)
+                checkpoints = store.places(ref.path) or _stood_on(store, ref.path)
+                return _one_checkpoint(checkpoints, provider, location, text)
             names = nearest(text, [f"{b.run_id}/{b.branch}" for b in branches])
             raise RefError(text, f"names no run or branch in {location}", names)
         if ref.at is None and not ref.back:
@@ -162,21 +165,21 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
 
 
 def _walk(record: Record, ref: Ref, text: str) -> str:
-    """The id of the place that `@...` names, `~n` places back."""
-    along = sorted(record.places.values(), key=lambda place: (place["seq"], place["id"]))
-    places = [place_info(record.run, place) for place in along]
-    found = meant(places, ref.at)
-    if len(found) != 1 or ref.back >= len(places):
-        named = [f"{place.id[-8:]} ({place.address or place.trigger})" for place in places]
-        raise RefError(text, _too_far(ref) if ref.back else f"names {len(found)} places", named)
-    place: CheckpointRecord | None = record.places[found[0].id]
+    """The id of the checkpoint that `@...` names, `~n` checkpoints back."""
+    along = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
+    checkpoints = [checkpoint_info(record.run, one) for one in along]
+    found = meant(checkpoints, ref.at)
+    if len(found) != 1 or ref.back >= len(checkpoints):
+        named = [f"{one.id[-8:]} ({one.address or one.trigger})" for one in checkpoints]
+        raise RefError(text, _too_far(ref) if ref.back else f"names {len(found)} checkpoints", named)
+    checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
     for _ in range(ref.back):
-        place = record.places.get(record.parent(place) or "") if place else None
-    if place is None:
-        raise RefError(text, _too_far(ref), [place.id[-8:] for place in places])
-    identifier: str = place["id"]
+        checkpoint = record.checkpoints.get(record.parent(checkpoint) or "") if checkpoint else None
+    if checkpoint is None:
+        raise RefError(text, _too_far(ref), [one.id[-8:] for one in checkpoints])
+    identifier: str = checkpoint["id"]
     return identifier
 
 
 def _too_far(ref: Ref) -> str:
-    return f"goes {ref.back} place{'s' if ref.back > 1 else ''} back, beyond the first"
+    return f"goes {ref.back} checkpoint{'s' if ref.back > 1 else ''} back, beyond the first"

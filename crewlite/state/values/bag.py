@@ -20,7 +20,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.reading.choose import chosen
-from crewlite.state.subscriber import new_place
+from crewlite.state.subscriber import new_checkpoint
 from crewlite.usage import Usage
 
 
@@ -102,7 +102,7 @@ class Bag(MutableMapping[str, Any]):
         return self._snapped(*await asyncio.wrap_future(self._take(label, metadata)), started)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The places of this branch, first to last; of a fork, those before it too. Raises StoreError."""
+        """The checkpoints of this branch, first to last; of a fork, those before it too. Raises StoreError."""
         journal = self._journal
         if journal.closed:
             raise journal.ended()
@@ -161,24 +161,24 @@ class Bag(MutableMapping[str, Any]):
         return self._journal
 
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
-        """A place at the very commit that has what changed of the values."""
+        """A checkpoint at the very commit that has what changed of the values."""
         journal, record = self._journal, self._journal.record
         usage = record.usage + journal.values.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
-        place = new_place(
+        checkpoint = new_checkpoint(
             record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._named(label, metadata)
         )
-        return {"values": journal.values.changes(journal.secrets), "place": place}
+        return {"values": journal.values.changes(journal.secrets), "place": checkpoint}
 
     def _named(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
-        """The label and the metadata of a place, if they can be."""
+        """The label and the metadata of a checkpoint, if they can be."""
         record = self._journal.record
         if label is not None:
             check_name("label", label)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
-        if label and any(place.get("label") == label for place in record.places.values()):
-            raise RefError(label, "labels another place of this run already; choose another label")
+        if label and any(one.get("label") == label for one in record.checkpoints.values()):
+            raise RefError(label, "labels another checkpoint of this run already; choose another label")
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
 
@@ -202,14 +202,14 @@ class Bag(MutableMapping[str, Any]):
         def parts() -> CommitParts:
             journal.values.put_back(coded)
             changed = journal.values.changes(journal.secrets)
-            ours = origin and (origin.id in journal.record.places or origin.id in journal.record.dropped)
+            ours = origin and (origin.id in journal.record.checkpoints or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
         manual.change(journal, parts, lambda parts: None).result()
 
 
-def _id(place: CheckpointRecord) -> str:
-    return str(place["id"])
+def _id(checkpoint: CheckpointRecord) -> str:
+    return str(checkpoint["id"])
 
 
 def _check_counts(usage: Mapping[str, Any]) -> None:

@@ -80,5 +80,5 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
     except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
-        queue.bases = frozenset(record.places)
+        queue.bases = frozenset(record.checkpoints)
     return record

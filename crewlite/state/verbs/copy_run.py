@@ -50,7 +50,7 @@ def _copy(store: Store, copied: list[Commit], found: Located) -> None:
             seq, total = commit.head
             same = commit.run and there.get(commit.branch) == commit.run["uid"]
             ahead = store.sum_at(commit.run_id, commit.branch, seq) == total
-            named = found.place and any(place.run_id == found.run_id for place in store.places(found.place))
+            named = found.checkpoint and any(one.run_id == found.run_id for one in store.places(found.checkpoint))
             if not same or not (ahead or named):
                 known = there.get(commit.branch, "nothing")
                 raise RunExists(found.run_id, store.location, found.location, found=known, wanted=total) from None

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.ids import short
 from crewlite.state.format.commit import Claim
-from crewlite.state.format.entry import Entry, Unsound, unseal, without_place
+from crewlite.state.format.entry import Entry, Unsound, unseal, without_checkpoint
 from crewlite.state.journal.holder import holder_at
 from crewlite.state.journal.lineage import whole
 from crewlite.state.providers import Store
-from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_place
+from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_checkpoint
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
 from crewlite.state.verbs.transfer import document
 
@@ -139,7 +139,7 @@ class _Visit:
         ]
         self._writers[key] = _writer_of(self._store.location, raw, said)
         if part.without:
-            raw = self._without_places(raw, part)
+            raw = self._without_checkpoints(raw, part)
         if ends := self._salvage.ending(raw, entries, problem):
             self._cut(ends[0], raw, entries, ends[1], f"the run goes on after commit {entries[-1].seq}")
         elif problem or not entries:
@@ -160,7 +160,7 @@ class _Visit:
         if self._writers.get((raw.run_id, raw.branch)):
             self._unknown.add((raw.run_id, raw.branch))
 
-    def _without_places(self, raw: RawBranch, part: SoundPart) -> RawBranch:
+    def _without_checkpoints(self, raw: RawBranch, part: SoundPart) -> RawBranch:
         """Commits that name a checkpoint of another commit lose that alone. Returns the branch as it is then."""
         records = list(raw.records)
         for at in part.without:
@@ -188,7 +188,7 @@ class _Visit:
                 remedy, repaired = f"Done: {flaw.act}.", True
             except FileExistsError:
                 remedy = "It was written to in this very moment, so it was left alone: ask again."
-        sound = newest_sound_place(entries, self._store.ref)
+        sound = newest_sound_checkpoint(entries, self._store.ref)
         self._found.append(Finding(flaw.what, flaw.where, flaw.problem, remedy, sound, repaired))
         return repaired
 
@@ -219,7 +219,7 @@ def sound_part(raw: RawBranch) -> SoundPart:
             try:
                 entry = unseal(body, seal, after=after, where=raw.where)
             except Unsound:
-                mended = without_place(body, seal, after=after)
+                mended = without_checkpoint(body, seal, after=after)
                 if mended is None:
                     raise
                 entry, without[len(found)] = mended, mended.commit["drops"][-1][0]

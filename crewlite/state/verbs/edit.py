@@ -60,7 +60,7 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     outcome = record.outcomes.get(address)
     if outcome is None or not address:
         close = [at for at in record.outcomes if at]
-        raise RefError(address, f"names no finished step of that place, so it cannot be {what}", close)
+        raise RefError(address, f"names no finished step of that checkpoint, so it cannot be {what}", close)
     return outcome
 
 

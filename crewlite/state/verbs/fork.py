@@ -1,4 +1,4 @@
-"""Forking: to begin a second line of work after an old place. The place, and what came after it, stay as they are."""
+"""Forking: a second line of work after an old checkpoint. The checkpoint, and what came after it, stay unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import gone, read_lineage
-from crewlite.state.providers import BranchInfo, Commit, InMemoryProvider, PlaceInfo, Store
+from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.transfer import commits
@@ -85,7 +85,7 @@ def fork(
     changed: Changes = NO_CHANGES,
     secrets: Secrets | None = None,
 ) -> Located:
-    """Begin a branch at the place that was found, or at the head of its branch, and announce it.
+    """Begin a branch at the checkpoint that was found, or at the head of its branch, and announce it.
 
     With an `operation_id`, doing it again gives the same branch. What is changed is recorded without the `secrets`, or
     those of the environment. Raises RefError if there is nothing to fork, BranchExists if the name is taken, StoreError
@@ -98,7 +98,7 @@ def fork(
     check_name("branch", name, slashes=True)
     about: dict[str, Any] = {"location": found.location, "provider": found.provider.name}
     about |= {"run_id": found.run_id, "branch": name}
-    about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.place}
+    about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.checkpoint}
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
     try:
         store = found.provider.open(found.location)
@@ -169,58 +169,59 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
     base = taken.base
     there = base["place"]["id"] if base and base["place"] else None
     same = operation is not None and base is not None and base.get("operation") == operation
-    if not same or found.place not in (None, there):
+    if not same or found.checkpoint not in (None, there):
         raise BranchExists(found.run_id, taken.branch)
     return False
 
 
 def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[ForkBase, CommitParts]:
     """The base of a fork, and the changes as parts of its first commit. Reads the journal once at most."""
-    if found.place and not changed and (base := _at_place(store, found.run_id, found.place)):
+    if found.checkpoint and not changed and (base := _at_checkpoint(store, found.run_id, found.checkpoint)):
         return base, {}
     entries = read_lineage(store, found.run_id, found.branch)
-    base = _at_inherited(entries, found.run_id, found.place) if found.place else _at_head(entries, found.branch)
+    named = found.checkpoint
+    base = _at_inherited(entries, found.run_id, named) if named else _at_head(entries, found.branch)
     if not changed:
         return base, {}
     return base, _changes(Record.of([entry for entry in entries if entry.seq <= base["seq"]]), changed, secrets)
 
 
-def _at_place(store: Store, run_id: str, identifier: str) -> ForkBase | None:
-    """The base at a listed place; None if it is not listed. Reads only the entry that names it."""
-    place = _listed(store, identifier)
-    total = store.sum_at(run_id, place.branch, place.seq) if place else None
-    if place is None or total is None or not _listed(store, identifier):
+def _at_checkpoint(store: Store, run_id: str, identifier: str) -> ForkBase | None:
+    """The base at a listed checkpoint; None if it is not listed. Reads only the entry that names it."""
+    checkpoint = _listed(store, identifier)
+    total = store.sum_at(run_id, checkpoint.branch, checkpoint.seq) if checkpoint else None
+    if checkpoint is None or total is None or not _listed(store, identifier):
         return None  # or the run was begun anew since it was listed, and what has its number now is another
     named: CheckpointRecord = {
-        "id": place.id,
-        "seq": place.seq,
-        "parent": place.parent_id,
-        "trigger": place.trigger,
-        "address": place.address,
+        "id": checkpoint.id,
+        "seq": checkpoint.seq,
+        "parent": checkpoint.parent_id,
+        "trigger": checkpoint.trigger,
+        "address": checkpoint.address,
         "about": {},
-        "at": place.created_at,
+        "at": checkpoint.created_at,
     }
-    if place.label:
-        named["label"] = place.label
-    return {"branch": place.branch, "seq": place.seq, "sum": total, "place": named}
+    if checkpoint.label:
+        named["label"] = checkpoint.label
+    return {"branch": checkpoint.branch, "seq": checkpoint.seq, "sum": total, "place": named}
 
 
-def _listed(store: Store, identifier: str) -> PlaceInfo | None:
-    return next((place for place in store.places(identifier) if place.id == identifier), None)
+def _listed(store: Store, identifier: str) -> CheckpointInfo | None:
+    return next((one for one in store.places(identifier) if one.id == identifier), None)
 
 
 def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> ForkBase:
-    """The base at a place in these entries, even if its own branch has dropped it."""
-    place = Record.of(entries).places.get(identifier)
-    if place is None:
-        raise RefError(short(identifier), f"names no place of run {run_id!r} any more")
-    then = [entry for entry in entries if entry.seq <= place["seq"]]
-    return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": place}
+    """The base at a checkpoint in these entries, even if its own branch has dropped it."""
+    checkpoint = Record.of(entries).checkpoints.get(identifier)
+    if checkpoint is None:
+        raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more")
+    then = [entry for entry in entries if entry.seq <= checkpoint["seq"]]
+    return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": checkpoint}
 
 
 def _at_head(entries: Sequence[Entry], branch: str) -> ForkBase:
     record = Record.of(entries)
-    return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_place}
+    return {"branch": branch, "seq": record.seq, "sum": record.sum, "place": record.newest_checkpoint}
 
 
 def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:

@@ -126,14 +126,14 @@ class _Run:
         return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
 
     def compacted(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
-        """Drop all but the newest places of a branch, but for labelled ones and those that forks stand on."""
+        """Drop all but the newest checkpoints of a branch, but for labelled ones and those that forks stand on."""
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
         branches = store.branches(self.run_id)  # forks may have been made since it was read
         kept = bases(branches, branch) | record.inherited
-        places = [p for p in record.places.values() if not p.get("label") and p["id"] not in kept]
-        gone = places[:-keep_last]
+        checkpoints = [p for p in record.checkpoints.values() if not p.get("label") and p["id"] not in kept]
+        gone = checkpoints[:-keep_last]
         if gone:
             commit = _dropping(gone, record)
             if not dry_run:
@@ -141,7 +141,7 @@ class _Run:
             own = [*own, *commit.entries]
         elif record.dropped and not dry_run:
             store.append([_end(self.run_id, branch, own)])
-        done = Pruned(checkpoints=tuple(place["id"] for place in gone))
+        done = Pruned(checkpoints=tuple(one["id"] for one in gone))
         kept_entries = compacted_entries(branch, standing_on(self.journals, branch), own, branches)
         if size(kept_entries) >= size(own):
             self.journals[branch] = own
@@ -157,8 +157,8 @@ class _Run:
         return Pruned(freed=max(0, size(before) - size(kept)))
 
 
-def _dropping(places: Iterable[CheckpointRecord], record: Record) -> Commit:
-    parts: CommitParts = {"drops": [(place["id"], place["parent"]) for place in places]}
+def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit:
+    parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 

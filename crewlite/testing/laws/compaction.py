@@ -17,7 +17,7 @@ from crewlite.state.journal.claim import claim
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import Commit, Store
 from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, reads_as, same
+from crewlite.testing.laws.seen import branch_line, checkpoint_line, conflicts, journal_is, raises, reads_as, same
 
 
 def sums_are_found_by_number(bench: Bench) -> None:
@@ -66,9 +66,9 @@ def signs_of_life_are_kept(bench: Bench) -> None:
 def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     """`rewrite` puts other entries with the same head in a journal's place, from which all who write it go on."""
     store, other, main = bench.open(), bench.open(), Branch().add(4)
-    place = main.place()
+    checkpoint = main.checkpoint()
     store.append([main.add(3).commit()])
-    fork = main.forked("experiment", 5, place).add(2)
+    fork = main.forked("experiment", 5, checkpoint).add(2)
     store.append([fork.commit()])
     touched, less = store.touched("run-1", "main"), _folded(main, 5)
     assert len(less) < len(main.entries)
@@ -79,8 +79,8 @@ def a_journal_is_rewritten_as_a_whole(bench: Bench) -> None:
     assert abs(store.touched("run-1", "main") - touched) < 0.01, (
         "to rewrite a journal is no sign of life, yet it was one"
     )
-    same(store.places(), [place_line(main, place)], "the places are")
-    same(bench.find(store.ref(place)).place, place["id"], "the ref names")
+    same(store.places(), [checkpoint_line(main, checkpoint)], "the checkpoints are")
+    same(bench.find(store.ref(checkpoint)).checkpoint, checkpoint["id"], "the ref names")
     same([info.branch for info in store.branches("run-1")], ["main", "experiment"], "branches are listed:")
     journal_is(store, fork)
     store.append([main.commit()])  # a sign of life
@@ -115,11 +115,11 @@ def who_looks_is_not_in_the_way_of_who_writes(bench: Bench) -> None:
             other.rewrite("run-1", "main", written, less)
             _elsewhere(after)
             main.add()
-            place = main.place()
+            checkpoint = main.checkpoint()
             store.append([main.commit()])
             written = [*less, *main.entries[-2:]]
             reads_as(other, main, written)
-            same([found.id for found in store.places(place["id"])], [place["id"]], "its place is listed as")
+            same([found.id for found in store.places(checkpoint["id"])], [checkpoint["id"]], "it is listed as")
             store.append([main.commit()])  # a sign of life
 
 
@@ -157,13 +157,13 @@ def what_moved_or_bears_a_fork_is_not_rewritten(bench: Bench) -> None:
         store.rewrite("run-1", "gone", main.entries, _folded(main))
     for branch in (main, fork):
         journal_is(store, branch)
-    main.place()
+    main.checkpoint()
     store.append([main.add().commit()])
     stands = main.forked("later", 11, main.entries[9].commit["place"]).add()
     store.append([stands.commit()])
     last = main.entries[-1]
     joined = seal({**last.commit, "folded": {"first": 9, "sum": last.sum}}, after=main.entries[7].sum)
-    with raises(BranchConflictError, "rewriting a branch without the entry of the place that a fork stands on"):
+    with raises(BranchConflictError, "rewriting a branch without the entry of the checkpoint that a fork stands on"):
         store.rewrite("run-1", "main", main.entries, [*main.entries[:8], joined])
     journal_is(store, main)
     compacted = compact_entries([], main.entries, [5, 10])
@@ -257,22 +257,22 @@ def _before(first: Entry) -> str:
 
 
 def a_run_is_removed_as_a_whole(bench: Bench) -> None:
-    """`remove` takes a run away with all its branches and places; other runs stay, and it may be made anew."""
+    """`remove` takes a run away with all its branches and checkpoints; other runs stay, and it may be made anew."""
     store, main, other = bench.open(), Branch().add(2), Branch("run-2").add()
-    kept = other.place()
-    places = [main.place()]
+    kept = other.checkpoint()
+    checkpoints = [main.checkpoint()]
     store.append([main.commit(), other.commit()])
-    fork = main.forked("experiment", 3, places[0]).add()
-    places.append(fork.place())
+    fork = main.forked("experiment", 3, checkpoints[0]).add()
+    checkpoints.append(fork.checkpoint())
     store.append([fork.commit()])
     store.remove("run-1", {"main": _head(main), "experiment": _head(fork)})
     for looking in (store, bench.open()):
         same(looking.branches(), [branch_line(other)], "the listing is")
-        same(looking.places(), [place_line(other, kept)], "the places are")
+        same(looking.places(), [checkpoint_line(other, kept)], "the checkpoints are")
         same(looking.read("run-1", "main"), [], "what was removed reads as")
         same(looking.touched("run-1", "experiment"), 0, "what was removed was touched at")
-    for place in places:
-        same(store.places(place["id"]), [], "places of what was removed are")
+    for checkpoint in checkpoints:
+        same(store.places(checkpoint["id"]), [], "checkpoints of what was removed are")
     store.append([other.add().commit()])
     journal_is(store, other)
     conflicts(store, main.add().commit(), "to a run that was removed")
@@ -289,7 +289,7 @@ def a_run_is_removed_as_a_whole(bench: Bench) -> None:
 def a_run_that_moved_is_not_removed(bench: Bench) -> None:
     """`remove` is a BranchConflictError where the run's branches are not exactly at these heads; nothing changes."""
     store, main = bench.open(), Branch().add(2)
-    place = main.place()
+    checkpoint = main.checkpoint()
     store.append([main.commit()])
     early = _head(main)
     fork = main.forked("experiment", 2).add()
@@ -306,7 +306,7 @@ def a_run_that_moved_is_not_removed(bench: Bench) -> None:
             store.remove("run-1", heads)
         for branch in (main, fork):
             journal_is(store, branch)
-        same(store.places(), [place_line(main, place)], "the places are")
+        same(store.places(), [checkpoint_line(main, checkpoint)], "the checkpoints are")
     with raises(BranchConflictError, "removing a run that is not there"):
         store.remove("run-2", {"main": early})
     store.remove("run-1", now)
@@ -350,5 +350,5 @@ def _head(branch: Branch) -> tuple[int, str]:
 
 
 def _folded(branch: Branch, *stands: int) -> list[Entry]:
-    """The entries of a branch, with what `stands`, its places and its head do not need left out."""
+    """The entries of a branch, with what `stands`, its checkpoints and its head do not need left out."""
     return compact_entries([], branch.entries, stands)

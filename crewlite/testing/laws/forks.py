@@ -5,16 +5,16 @@ from __future__ import annotations
 from crewlite.errors import BranchConflictError
 from crewlite.state.journal.lineage import whole
 from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, conflicts, journal_is, place_line, raises, same
+from crewlite.testing.laws.seen import branch_line, checkpoint_line, conflicts, journal_is, raises, same
 
 
 def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
     """A fork reads as its own entries, its base stays as it was, and what it stands on is listed with it."""
     store, main = bench.open(), Branch().add()
-    place = main.place()
+    checkpoint = main.checkpoint()
     store.append([main.add(3).commit()])
-    fork = main.forked("experiment", 2, place).add()
-    later = fork.place()
+    fork = main.forked("experiment", 2, checkpoint).add()
+    later = fork.checkpoint()
     store.append([fork.commit()])
     second = fork.forked("experiment/deeper", fork.entries[0].seq).add(2)
     store.append([second.commit()])
@@ -22,7 +22,7 @@ def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
     for branch in (main, fork, second):
         journal_is(store, branch)
     same(store.branches(), [branch_line(branch) for branch in (main, fork, second)], "the listing is")
-    same(store.places(), [place_line(fork, later), place_line(main, place)], "the places are")
+    same(store.places(), [checkpoint_line(fork, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     standing = [*main.entries[:2], fork.entries[0], *second.entries]
     same(
         whole(bench.open(), second.run_id, second.branch), standing, "with all it stands on, a fork of a fork reads as"
@@ -56,12 +56,12 @@ def a_branch_begins_at_its_beginning(bench: Bench) -> None:
     """What goes on in the middle of a branch that is not there is refused, also beside others that begin a run."""
     store, main = bench.open(), Branch().add(3)
     fork = main.forked("experiment", 2).add(3)
-    place = fork.place()
+    checkpoint = fork.checkpoint()
     for commits in ([main.part(0, 3), fork.part(1, 4)], [main.part(1, 3)], [main.part(2, 3), fork.part(3, 4)]):
         with raises(BranchConflictError, "an append that leaves out how a branch begins"):
             store.append(commits)
         same(store.branches(), [], "branches are listed:")
-        same(store.places(place["id"]), [], "places are listed:")
+        same(store.places(checkpoint["id"]), [], "checkpoints are listed:")
     store.append([main.part(0, 3), fork.part(0, 4)])
     for branch in (main, fork):
         journal_is(bench.open(), branch)
@@ -86,20 +86,20 @@ def a_fork_is_made_once(bench: Bench) -> None:
 def a_new_run_appears_with_all_its_branches(bench: Bench) -> None:
     """One append may make a run with many branches, bases before forks: all of them are there then, or none."""
     store, main = bench.open(), Branch().add(4)
-    place = main.place()
-    fork = main.forked("a/b", 5, place).add(2)
+    checkpoint = main.checkpoint()
+    fork = main.forked("a/b", 5, checkpoint).add(2)
     second = fork.forked("a", 7).add(3)
-    later = second.place()
+    later = second.checkpoint()
     with raises(BranchConflictError, "an append that makes a run with a fork whose base is not in it"):
         store.append([main.part(0, 4), fork.part(0, 2)])
     same(store.branches(), [], "after a refused append, branches are listed:")
-    same(store.places(), [], "after a refused append, places are listed:")
+    same(store.places(), [], "after a refused append, checkpoints are listed:")
     same(store.read("run-1", "main"), [], "after a refused append, a branch reads as")
     store.append([branch.commit() for branch in (main, fork, second)])
     for branch in (main, fork, second):
         journal_is(store, branch)
     same(sorted(info.branch for info in store.branches()), ["a", "a/b", "main"], "the listing is")
-    same(store.places(), [place_line(second, later), place_line(main, place)], "the places are")
+    same(store.places(), [checkpoint_line(second, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     store.append([branch.add().commit() for branch in (second, main)])
     for branch in (main, fork, second):
         journal_is(bench.open(), branch)

@@ -25,7 +25,7 @@ def what_was_never_written_is_empty(bench: Bench) -> None:
     store = bench.open()
     same(store.read("run-1", "main"), [], "a new location reads as")
     same(store.branches(), [], "a new location lists branches")
-    same(store.places(), [], "a new location lists places")
+    same(store.places(), [], "a new location lists checkpoints")
     store.append([Branch().add(2).commit()])
     same(store.read("run-1", "other"), [], "a branch that was never made reads as")
     same(store.read("run-2", "main"), [], "a run that was never made reads as")
@@ -53,7 +53,7 @@ def a_branch_that_moved_on_is_not_written_over(bench: Bench) -> None:
     store, branch = bench.open(), Branch().add(3)
     store.append([branch.commit()])
     other = branch.twin().add(2)
-    branch.place()
+    branch.checkpoint()
     store.append([branch.commit()])
     late = other.commit()
     follows = Commit(branch.run_id, branch.branch, 4, branch.entries[-1].sum, late.entries)
@@ -66,7 +66,7 @@ def a_branch_that_moved_on_is_not_written_over(bench: Bench) -> None:
     for how, commit in wrong.items():
         conflicts(store, commit, how)
         journal_is(store, branch)
-    same(len(store.places()), 1, "places are listed:")
+    same(len(store.places()), 1, "checkpoints are listed:")
 
 
 def a_branch_is_made_once(bench: Bench) -> None:
@@ -87,13 +87,13 @@ def trying_again_is_safe(bench: Bench) -> None:
     first = branch.commit()
     for _ in range(3):
         store.append([first])
-    branch.place()
+    branch.checkpoint()
     second = branch.add().commit()
     for writer in (store, store, bench.open()):
         writer.append([second])
     journal_is(store, branch)
     same(len(store.branches()), 1, "branches are listed:")
-    same(len(store.places()), 1, "places are listed:")
+    same(len(store.places()), 1, "checkpoints are listed:")
 
 
 def trying_again_may_bring_more(bench: Bench) -> None:
@@ -103,12 +103,12 @@ def trying_again_may_bring_more(bench: Bench) -> None:
     """
     store, branch = bench.open(), Branch().add(1)
     store.append([branch.commit()])
-    branch.place()
+    branch.checkpoint()
     store.append([branch.add().commit()])
-    branch.place()
+    branch.checkpoint()
     store.append([branch.part(1, 4)])
     journal_is(store, branch)
-    same(len(store.places()), 2, "places are listed:")
+    same(len(store.places()), 2, "checkpoints are listed:")
 
 
 def several_branches_fit_in_one_append(bench: Bench) -> None:
@@ -142,15 +142,15 @@ def a_refused_commit_leaves_the_others_whole(bench: Bench) -> None:
     late = bad.twin()
     store.append([bad.add().commit()])
     good.add()
-    good.place()
+    good.checkpoint()
     late.add()
-    late.place()
+    late.checkpoint()
     with raises(BranchConflictError, "an append with a commit that comes too late"):
         store.append([good.commit(), late.add().commit()])
     journal_is(store, bad)
     seen = len(store.read("run-1", "main"))
     assert seen in (1, 3), f"{seen} of 3 entries are read"
-    same(len(store.places()), seen // 3, "places are listed:")
+    same(len(store.places()), seen // 3, "checkpoints are listed:")
 
 
 def stores_of_one_location_see_each_other(bench: Bench) -> None:
@@ -158,11 +158,11 @@ def stores_of_one_location_see_each_other(bench: Bench) -> None:
     one, two, branch = bench.open(), bench.open(), Branch().add(2)
     one.append([branch.commit()])
     journal_is(two, branch)
-    branch.place()
+    branch.checkpoint()
     late = branch.twin()
     two.append([branch.commit()])
     journal_is(one, branch)
-    same(one.places(), two.places(), "the other one lists places as")
+    same(one.places(), two.places(), "the other one lists checkpoints as")
     same(one.branches(), two.branches(), "the other one lists branches as")
     conflicts(one, late.add(2).commit(), "from a store that did not hear of the last one")
     one.append([branch.add().commit()])
@@ -174,7 +174,7 @@ def stores_of_one_location_see_each_other(bench: Bench) -> None:
 def what_is_stored_survives_closing(bench: Bench) -> None:
     """Closing a store and opening its location again keeps everything."""
     store, branch = bench.open(), Branch().add(2)
-    place = branch.place()
+    checkpoint = branch.checkpoint()
     store.append([branch.commit(), (other := Branch("run-2", "x/y")).add(3).commit()])
     before = store.branches(), store.places()
     bench.close(store)
@@ -182,7 +182,7 @@ def what_is_stored_survives_closing(bench: Bench) -> None:
     journal_is(again, branch)
     journal_is(again, other)
     same((again.branches(), again.places()), before, "the listings are")
-    same(bench.find(again.ref(place)).place, place["id"], "the ref names")
+    same(bench.find(again.ref(checkpoint)).checkpoint, checkpoint["id"], "the ref names")
     again.append([branch.add().commit()])
     journal_is(again, branch)
 
@@ -206,7 +206,7 @@ def readers_see_only_whole_commits(bench: Bench) -> None:
         drops: list[str] = []
         for _ in range(25):
             branch.add(2)
-            drops = [branch.place(drops=drops)["id"]]
+            drops = [branch.checkpoint(drops=drops)["id"]]
             writer.append([branch.commit()])
     finally:
         ended.set()
@@ -237,12 +237,12 @@ def any_usable_name_is_kept_apart(bench: Bench) -> None:
     )
     branches = [*runs, *(Branch("run-1", name).add() for name in names)]
     for branch in branches:
-        branch.place()
+        branch.checkpoint()
         store.append([branch.commit()])
     for branch in branches:
         journal_is(store, branch)
     same(sorted((b.run_id, b.branch) for b in store.branches()), sorted((b.run_id, b.branch) for b in branches), "are")
-    same(len(store.places()), len(branches), "places are listed:")
+    same(len(store.places()), len(branches), "checkpoints are listed:")
 
 
 def names_beyond_the_rule_are_refused(bench: Bench) -> None:

@@ -1,97 +1,97 @@
-"""Laws of listings: which runs, branches and places there are, without reading journals."""
+"""Laws of listings: which runs, branches and checkpoints there are, without reading journals."""
 
 from __future__ import annotations
 
 from crewlite.errors import RefError
-from crewlite.state.providers import PlaceInfo
+from crewlite.state.providers import CheckpointInfo
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Bench, Branch
-from crewlite.testing.laws.seen import branch_line, journal_is, place_line, raises, same
+from crewlite.testing.laws.seen import branch_line, checkpoint_line, journal_is, raises, same
 
 
-def places_are_listed_newest_first(bench: Bench) -> None:
-    """Places are listed newest first, over all runs, each with its run, branch, number, trigger and time."""
+def checkpoints_are_listed_newest_first(bench: Bench) -> None:
+    """Checkpoints are listed newest first, over all runs, each with its run, branch, number, trigger and time."""
     store = bench.open()
     branches = [Branch("run-2"), Branch("run-1"), Branch("run-1", "x/y")]
     expected = []
     for _ in range(3):
         for branch in branches:
             branch.add()
-            place = branch.place()
+            checkpoint = branch.checkpoint()
             store.append([branch.commit()])
-            expected.append(place_line(branch, place))
+            expected.append(checkpoint_line(branch, checkpoint))
     same(store.places(), expected[::-1], "the listing is")
 
 
-def places_are_found_by_a_part_of_their_id(bench: Bench) -> None:
-    """`places(part)` lists the places whose id contains that text, and takes no character for a wildcard."""
+def checkpoints_are_found_by_a_part_of_their_id(bench: Bench) -> None:
+    """`places(part)` lists the checkpoints whose id contains that text, and takes no character for a wildcard."""
     store, branch = bench.open(), Branch().add()
-    places = [branch.place() for _ in range(3)]
+    checkpoints = [branch.checkpoint() for _ in range(3)]
     store.append([branch.commit()])
-    for place in places:
-        for part in (place["id"], place["id"][-8:]):
-            same([found.id for found in store.places(part)], [place["id"]], f"places({part!r}) gives")
-    for part in ("", places[0]["id"][:4]):
+    for checkpoint in checkpoints:
+        for part in (checkpoint["id"], checkpoint["id"][-8:]):
+            same([found.id for found in store.places(part)], [checkpoint["id"]], f"places({part!r}) gives")
+    for part in ("", checkpoints[0]["id"][:4]):
         same(len(store.places(part)), 3, f"places({part!r}) gives this many:")
     for part in ("*", "**", "?", "%", "_", "[0-9]", "[", "/", "..", "'", "no such id"):
         same(store.places(part), [], f"places({part!r}) gives")
 
 
-def places_come_in_pages(bench: Bench) -> None:
+def checkpoints_come_in_pages(bench: Bench) -> None:
     """`places(limit=n, before=id)` is the next page: the n newest of those that are older than that id."""
     store, branches = bench.open(), [Branch("run-1").add(), Branch("run-2").add()]
     for number in range(7):
-        branches[number % 2].place()
+        branches[number % 2].checkpoint()
     store.append([branch.commit() for branch in branches])
     every = store.places()
-    same(len(every), 7, "places are listed:")
+    same(len(every), 7, "checkpoints are listed:")
     for size in (1, 2, 3, 7, 9):
-        pages, before = list[PlaceInfo](), None
+        pages, before = list[CheckpointInfo](), None
         while page := store.places(limit=size, before=before):
             same(len(page) <= size, True, f"a page of at most {size} has {len(page)}; that it fits is")
             pages += page
             before = page[-1].id
         same(pages, every, f"in pages of {size}, the listing is")
     third = every[2].id
-    same(store.places(third, limit=5), [every[2]], "one place, with a limit, is")
-    same(store.places(third, before=third), [], "places before itself that have its id are")
-    same(store.places(third[:4], limit=2, before=third), every[3:5], "two places with a part of an id, after it, are")
+    same(store.places(third, limit=5), [every[2]], "one checkpoint, with a limit, is")
+    same(store.places(third, before=third), [], "checkpoints before itself that have its id are")
+    same(store.places(third[:4], limit=2, before=third), every[3:5], "two with a part of an id, after it, are")
     branches[0].add(drops=[[third, None]])
     store.append([branches[0].commit()])
-    same(store.places(before=third, limit=1), every[3:4], "the page after a place that is gone since is")
+    same(store.places(before=third, limit=1), every[3:4], "the page after a checkpoint that is gone since is")
 
 
-def dropped_places_are_gone(bench: Bench) -> None:
-    """A place that an entry drops is listed no more and its ref names nothing; its journal stays."""
+def dropped_checkpoints_are_gone(bench: Bench) -> None:
+    """A checkpoint that an entry drops is listed no more and its ref names nothing; its journal stays."""
     store, branch = bench.open(), Branch().add()
-    first, second = branch.place(), branch.place()
+    first, second = branch.checkpoint(), branch.checkpoint()
     store.append([branch.commit()])
-    third = branch.place(drops=[first["id"]])
+    third = branch.checkpoint(drops=[first["id"]])
     store.append([branch.commit()])
-    same(store.places(), [place_line(branch, third), place_line(branch, second)], "the listing is")
+    same(store.places(), [checkpoint_line(branch, third), checkpoint_line(branch, second)], "the listing is")
     branch.add(drops=[[gone, None] for gone in (second["id"], third["id"], "never was")])
     store.append([branch.commit()])
     same(store.places(), [], "the listing is")
     journal_is(store, branch)
-    for place in (first, second, third):
-        with raises(RefError, "the ref of a dropped place"):
-            bench.find(store.ref(place))
+    for checkpoint in (first, second, third):
+        with raises(RefError, "the ref of a dropped checkpoint"):
+            bench.find(store.ref(checkpoint))
 
 
-def refs_name_places_from_anywhere(bench: Bench) -> None:
-    """The ref of a place leads back to its run, its branch and itself, without a word about where it is kept."""
+def refs_name_checkpoints_from_anywhere(bench: Bench) -> None:
+    """The ref of a checkpoint leads back to its run, its branch and itself, without a word about where it is kept."""
     store = bench.open()
     for branch in (Branch("run-1"), Branch("run-1", "x/y"), Branch("a.b_c-D")):
         branch.add()
-        places = [branch.place(), branch.place()]
+        checkpoints = [branch.checkpoint(), branch.checkpoint()]
         store.append([branch.commit()])
-        for place in places:
-            ref = store.ref(place)
+        for checkpoint in checkpoints:
+            ref = store.ref(checkpoint)
             found = locate(ref, "somewhere else", bench.provider, None)
-            named = (found.run_id, found.branch, found.place)
-            same(named, (branch.run_id, branch.branch, place["id"]), f"{ref} names")
+            named = (found.run_id, found.branch, found.checkpoint)
+            same(named, (branch.run_id, branch.branch, checkpoint["id"]), f"{ref} names")
             same(found.provider.name, bench.provider.name, f"{ref} is in the provider")
-            same(bench.find(place["id"][-8:]).place, place["id"], "the short form of an id names")
+            same(bench.find(checkpoint["id"][-8:]).checkpoint, checkpoint["id"], "the short form of an id names")
 
 
 def branches_are_listed_newest_run_first(bench: Bench) -> None:
@@ -106,7 +106,7 @@ def branches_are_listed_newest_run_first(bench: Bench) -> None:
     for branch in (branches[1], branches[3], branches[0], branches[2]):
         branch.add(2)
         store.append([branch.commit()])
-    branches[0].place()
+    branches[0].checkpoint()
     store.append([branches[0].commit()])
     expected = [branch_line(branch) for branch in reversed(branches)]
     same(store.branches(), expected, "the listing is")

@@ -37,7 +37,7 @@ def what_is_remembered_is_of_no_run(bench: Bench) -> None:
     store, branch = bench.open(), Branch().add(2)
     results = bench.results(store)
     results.remember(_KEYS[0], b"kept")
-    same((store.branches(), store.places()), ([], []), "branches and places are listed:")
+    same((store.branches(), store.places()), ([], []), "branches and checkpoints are listed:")
     store.append([branch.commit()])
     results.remember(_KEYS[1], b"kept too")
     same(store.branches(), [branch_line(branch)], "branches are listed:")

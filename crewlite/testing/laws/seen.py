@@ -9,14 +9,14 @@ from crewlite.codec import dumps
 from crewlite.errors import BranchConflictError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
-from crewlite.state.providers import BranchInfo, Commit, PlaceInfo, Store
-from crewlite.state.providers.reading import branch_info, place_info
+from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, Store
+from crewlite.state.providers.reading import branch_info, checkpoint_info
 from crewlite.testing.bench import Branch
 
 
-def place_line(branch: Branch, place: CheckpointRecord) -> PlaceInfo:
-    """The line that a listing has of a place."""
-    return place_info(branch.entries[0].commit["run"], place)
+def checkpoint_line(branch: Branch, checkpoint: CheckpointRecord) -> CheckpointInfo:
+    """The line that a listing has of a checkpoint."""
+    return checkpoint_info(branch.entries[0].commit["run"], checkpoint)
 
 
 def branch_line(branch: Branch) -> BranchInfo:
@@ -49,7 +49,7 @@ def oddities(store: Store, branch: Branch) -> Iterator[str]:
     later = [entry.seq for entry in store.read(branch.run_id, branch.branch)]
     if len(later) < len(numbers):
         yield f"a reader met {len(later)} entries after it had met {len(numbers)}"
-    found = {info.run_id for info in store.branches()} | {place.run_id for place in store.places()}
+    found = {info.run_id for info in store.branches()} | {one.run_id for one in store.places()}
     if found > {branch.run_id}:
         yield f"a listing names {sorted(found)}"
 

@@ -67,7 +67,7 @@ def _resume(**fields: Any) -> Act:
     return lambda site: kick(site, **fields)
 
 
-def _from_place(site: Site) -> Said:
+def _from_checkpoint(site: Site) -> Said:
     return kick(site, ref=_place(site, -1))
 
 
@@ -84,7 +84,7 @@ def _fork(ref: str = RUN, **more: Any) -> Act:
     return do
 
 
-def _fork_place(**more: Any) -> Act:
+def _fork_checkpoint(**more: Any) -> Act:
     return lambda site: _fork(_place(site, 0), **more)(site)
 
 
@@ -171,7 +171,7 @@ def _look(site: Site) -> Said:
             for name in ("status", "at_work", "digest", "values", "usage", "waiting", "steps", "attempts"):
                 tried(lambda run=run, name=name: getattr(run, name))  # type: ignore[misc]
             tried(run.checkpoints)
-        listed = history.places()
+        listed = history.checkpoints()
         tried(lambda: history.checkpoint(RUN).id)
         for place in listed[:1]:
             tried(lambda place=place: history.run(place.id).steps)  # type: ignore[misc]
@@ -255,11 +255,11 @@ VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
     "resume.max1": (("cut",), _resume(max_checkpoints=1)),
     "resume.folds": (("long",), _resume(tasks=LONG, max_checkpoints=2)),
     "resume.by_hand": (("cut",), _checkpoint_by_hand),
-    "resume.place": (("cut",), _from_place),
+    "resume.place": (("cut",), _from_checkpoint),
     "resume.branch": (("grove",), _resume(ref=f"{RUN}/side")),
     "crew.fork": (("cut",), _crew_fork),
     "fork.head": (("cut", "grove", "state"), _fork(branch="fh")),
-    "fork.place": (("cut", "grove"), _fork_place(branch="fp")),
+    "fork.place": (("cut", "grove"), _fork_checkpoint(branch="fp")),
     "fork.once": (("cut",), _fork(operation_id="once", branch="fo")),
     "fork.edits": (("cut",), _fork(branch="fe", edits={"task:t0": "edited 0"})),
     "fork.rerun": (("cut",), _fork(branch="fr", rerun=["task:t0"])),
@@ -292,7 +292,7 @@ ACTS: dict[str, tuple[tuple[str, ...], Act]] = {
     "claim and release": (("cut",), _claims(released=True)),
     "side finishes": (("grove",), _resume(ref=f"{RUN}/side")),
     "fork": (("cut", "long", "grove", "waiting", "state"), _fork()),
-    "fork a place": (("cut", "long", "grove"), _fork_place()),
+    "fork a place": (("cut", "long", "grove"), _fork_checkpoint()),
     "prune": (("new", "cut", "long", "grove", "waiting", "state"), _prune(keep_last=1)),
     "prune old": (("cut", "grove", "bought"), _prune(older_than=timedelta(0))),
     "delete": (("cut", "long", "grove", "waiting", "state"), _delete),

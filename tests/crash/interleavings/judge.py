@@ -112,7 +112,7 @@ def _bases(seen: Seen) -> Iterable[str]:
 
 def _listing(history: History, seen: Seen, own: dict[str, set[str]]) -> Iterable[str]:
     try:
-        listed = history.places()
+        listed = history.checkpoints()
     except Exception as error:  # noqa: BLE001 - a listing never raises
         yield f"places() raised {_told(error)}"
         return

@@ -1,4 +1,4 @@
-"""Checkpoint files: a small view of one place each, made from the journal alone, for people to read."""
+"""Checkpoint files: a small view of one checkpoint each, made from the journal alone, for people to read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaToo
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA, Entry, Unsound, parse
-from crewlite.state.providers.base import PlaceInfo
+from crewlite.state.providers.base import CheckpointInfo
 from crewlite.state.providers.json_paths import Paths
 
 _TOGETHER = 64  # files that share a sync of their directory
@@ -34,30 +34,30 @@ class Changes:
     gone: list[Path] = field(default_factory=list)
 
 
-class PlaceFiles:
+class CheckpointFiles:
     """The checkpoint files of one location."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths, self._root = paths, paths.root
 
-    def path(self, place: CheckpointRecord) -> Path:
-        """Where the file of a place is."""
-        stamp = "".join(c for c in place["at"].partition("+")[0] if c.isalnum())
-        return self._root / f"{stamp}_{place['id']}.json"
+    def path(self, checkpoint: CheckpointRecord) -> Path:
+        """Where the file of a checkpoint is."""
+        stamp = "".join(c for c in checkpoint["at"].partition("+")[0] if c.isalnum())
+        return self._root / f"{stamp}_{checkpoint['id']}.json"
 
     def named(self, entries: Sequence[Entry]) -> dict[str, Path]:
-        """The files of the places that entries name, dropped ones as well, by id."""
-        places = [entry.commit["place"] for entry in entries if "place" in entry.commit]
-        return {place["id"]: self.path(place) for place in places}
+        """The files of the checkpoints that entries name, dropped ones as well, by id."""
+        checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
+        return {one["id"]: self.path(one) for one in checkpoints}
 
     def amiss(self, entries: Sequence[Entry]) -> Changes:
         """The checkpoint files that are missing or left over, because a writer was killed before it got to them."""
         dropped = {gone for entry in entries for gone, _ in entry.commit.get("drops", ())}
         changes = Changes()
         for entry in entries:
-            if place := entry.commit.get("place"):
-                path = self.path(place)
-                if place["id"] in dropped:
+            if checkpoint := entry.commit.get("place"):
+                path = self.path(checkpoint)
+                if checkpoint["id"] in dropped:
                     changes.gone += [path] if path.exists() else []
                 elif not path.exists():
                     changes.made[path] = self.document(entries[0].commit["run"], entry)
@@ -78,20 +78,20 @@ class PlaceFiles:
             with disk.SyncBatch() as batch:
                 batch.sync_directory(self._root)
 
-    def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[PlaceInfo]:
+    def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         """What the files say, newest first. A file that says nothing any more is left out, with a warning."""
         files = self.files(part)
-        found: list[PlaceInfo] = []
+        found: list[CheckpointInfo] = []
         for identifier in sorted(files, reverse=True):
             if len(found) == limit:
                 break
             if before and identifier >= before:
                 continue
             try:
-                place, document = load(files[identifier])
-                if is_of_another(files[identifier], place) or document.get("check") != _check(document):
+                checkpoint, document = load(files[identifier])
+                if is_of_another(files[identifier], checkpoint) or document.get("check") != _check(document):
                     raise CheckpointMismatch(str(files[identifier]), "it was changed after it was written", None)
-                found.append(place)
+                found.append(checkpoint)
             except RefError:
                 continue  # dropped while we were looking
             except (CheckpointMismatch, SchemaTooNew) as problem:
@@ -108,25 +108,25 @@ class PlaceFiles:
         return {name[1]: self._root / name[0] for name in found if name and part in name[1]}
 
     def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
-        """The file of the place that an entry names, `run` being what the first entry of the journal says of it."""
-        place, journal = entry.commit["place"], self._paths.journal(run["run_id"], run["branch"])
+        """The file of the checkpoint that an entry names; `run` is from the first entry of the journal."""
+        checkpoint, journal = entry.commit["place"], self._paths.journal(run["run_id"], run["branch"])
         document: dict[str, Any] = {
             "schema": entry.commit["schema"],
-            "id": place["id"],
+            "id": checkpoint["id"],
             "run_id": run["run_id"],
             "branch": run["branch"],
-            "parent_id": place["parent"],
-            "seq": place["seq"],
-            "created_at": place["at"],
-            "trigger": place["trigger"],
-            "address": place["address"],
-            "label": place.get("label"),
-            "metadata": place.get("metadata", {}),
+            "parent_id": checkpoint["parent"],
+            "seq": checkpoint["seq"],
+            "created_at": checkpoint["at"],
+            "trigger": checkpoint["trigger"],
+            "address": checkpoint["address"],
+            "label": checkpoint.get("label"),
+            "metadata": checkpoint.get("metadata", {}),
             "definition": {"kind": run["definition"]["kind"], "name": run["definition"]["name"]},
-            "about": place["about"],
+            "about": checkpoint["about"],
             "journal": {
                 "file": journal.relative_to(self._root).as_posix(),
-                "sum": place.get("sum", entry.sum),
+                "sum": checkpoint.get("sum", entry.sum),
             },
         }
         document["check"] = _check(document)
@@ -134,13 +134,13 @@ class PlaceFiles:
         return f"{{\n{lines}\n}}\n".encode()  # readable, at a tenth of the price of `indent`
 
 
-def is_of_another(path: Path, place: PlaceInfo) -> bool:
-    """Whether a file that tells of a place has the name of another one's."""
+def is_of_another(path: Path, checkpoint: CheckpointInfo) -> bool:
+    """Whether a file that tells of a checkpoint has the name of another one's."""
     name = _NAME.fullmatch(path.name)
-    return name is not None and name[1] != place.id
+    return name is not None and name[1] != checkpoint.id
 
 
-def load(path: Path) -> tuple[PlaceInfo, dict[str, Any]]:
+def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
     """What a checkpoint file says: for a listing, and all of it. Raises RefError, CheckpointMismatch, SchemaTooNew."""
     try:
         document = parse(path.read_bytes())
@@ -167,7 +167,7 @@ def load(path: Path) -> tuple[PlaceInfo, dict[str, Any]]:
     except ConfigError as error:
         raise CheckpointMismatch(str(path), str(error), None) from None
     fields: dict[str, Any] = {name: document.get(name) for name in (*texts, *options)}
-    return PlaceInfo(seq=document["seq"], **fields), document
+    return CheckpointInfo(seq=document["seq"], **fields), document
 
 
 def _check(document: dict[str, Any]) -> str:
