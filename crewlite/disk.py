@@ -67,7 +67,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watchers = tuple(w for w in _watchers if w is not watcher)
 
 
-def tell(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> None:
+def announce(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> None:
     """Announce an operation to the watchers."""
     for watcher in _watchers:
         watcher(Operation(verb, str(path), data, offset))
@@ -119,7 +119,7 @@ def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = N
     if path.is_dir():
         return
     make_directory(path.parent, mode=mode, batch=batch)
-    tell("mkdir", path)
+    announce("mkdir", path)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=mode)
     if batch:
@@ -147,7 +147,7 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
                 if durable:
                     batch.sync(file, temporary)
         for temporary, path, _ in beside:  # closed by now: Windows renames no open file
-            tell("rename", temporary, str(path).encode())
+            announce("rename", temporary, str(path).encode())
             os.replace(temporary, path)
     finally:
         for temporary, _, _ in beside:
@@ -187,7 +187,7 @@ def append(
     if not data.startswith(beyond):
         if not torn(beyond):
             raise FileExistsError(f"{path} goes on beyond byte {at}")
-        tell("truncate", path, offset=at)
+        announce("truncate", path, offset=at)
         file.truncate(at)
     file.seek(at)
     _write(file, path, data, at)
@@ -235,13 +235,13 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
 
 def touch(path: Path, at: float) -> None:
     """Set the time of the last change of `path`, in seconds since the epoch. Not synced: it means little by then."""
-    tell("touch", path)
+    announce("touch", path)
     os.utime(path, (at, at))
 
 
 def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
     """Give `path`, whose content is synced, the name `target`. Raises FileExistsError if a directory has it."""
-    tell("rename", path, str(target).encode())
+    announce("rename", path, str(target).encode())
     try:
         path.rename(target)
     except OSError as error:
@@ -254,7 +254,7 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
         _sync_directory(target.parent)
 
 
-def whole(path: Path) -> bytes:
+def read_complete(path: Path) -> bytes:
     """What a file that is appended to holds, with no append half done."""
     with path.open("rb") as file, _locked(file, shared=True) if fcntl else contextlib.nullcontext():
         return file.read()
@@ -268,7 +268,7 @@ def head(path: Path, size: int) -> bytes:
 
 def remove(path: Path) -> None:
     """Delete a file; one that is gone already is no error."""
-    tell("unlink", path)
+    announce("unlink", path)
     path.unlink(missing_ok=True)
 
 
@@ -286,7 +286,7 @@ def remove_directory(path: Path) -> None:
                 remove_directory(inside)
             else:
                 remove(inside)
-        tell("unlink", path)
+        announce("unlink", path)
         path.rmdir()
 
 
@@ -296,7 +296,7 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
     A database that is not there is made with `make`, and is sqlite3.OperationalError without.
     """
     if make and not path.exists():
-        tell("write", path)
+        announce("write", path)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     if not read_only:
         return _open_database(path, "rw")
@@ -317,7 +317,7 @@ def _open_database(path: Path, mode: str) -> sqlite3.Connection:
 def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
     """Run one statement that writes."""
     if _watchers:
-        tell("commit" if sql == "COMMIT" else "sql", path, sql.encode())
+        announce("commit" if sql == "COMMIT" else "sql", path, sql.encode())
     return db.execute(sql, parameters)
 
 
@@ -351,7 +351,7 @@ def _locked(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
 
 
 def _write(file: IO[bytes], path: Path, data: bytes, offset: int) -> None:
-    tell("write", path, data, offset)
+    announce("write", path, data, offset)
     left = memoryview(data)
     while left:  # an unbuffered write may take only a part
         left = left[file.write(left) :]
@@ -366,9 +366,9 @@ def _sync_all(files: Mapping[Path, IO[bytes]], directories: Sequence[Path]) -> N
     if os.name == "nt":  # Windows has no such thing for directories: the rename itself is durable
         directories = ()
     for file in files:
-        tell("fsync", file)
+        announce("fsync", file)
     for path in directories:
-        tell("fsync_dir", path)
+        announce("fsync_dir", path)
     with contextlib.ExitStack() as opened:
         handles = [open_file.fileno() for open_file in files.values()]
         for path in directories:

@@ -233,7 +233,9 @@ class Scope(Protocol):
     def hears(self, event: type[Any]) -> bool:
         """Whether an event of this class would be heard by anybody, or name a checkpoint."""
 
-    def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> Awaitable[str]:
+    def announce(
+        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
+    ) -> Awaitable[str]:
         """Say something that is no step's outcome. Returns the event's id."""
 
 
@@ -270,7 +272,9 @@ class _Plain:
     def hears(self, event: type[Any]) -> bool:
         return False
 
-    async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Any, ...] = ()) -> str:
+    async def announce(
+        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
+    ) -> str:
         return ""
 
 

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from crewlite.cli.exits import let_go_of_lost_streams
-from crewlite.console.foot import put_away
+from crewlite.console.status_lines import put_away
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Live progress: a subscriber like any other, one line for each thing that happens.
 
-On a terminal, `crewlite.console.foot` shows below them what runs right now.
+On a terminal, `crewlite.console.status_lines` shows below them what runs right now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import events, kinds
 from crewlite.codec import decode
-from crewlite.console.foot import foot_of
+from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
 from crewlite.console.underway import Underway, depth_of, is_part_of, titled
 from crewlite.events.base import BaseEvent
@@ -46,7 +46,7 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
     console, run = rich.Console(highlight=False), Underway()
     around, own = _shows.get(), partial(_is_of, run_id, address)
     before = _shows.set(lambda event: around(event) or own(event))
-    with foot_of(console, run) as foot:
+    with status_lines_of(console, run) as status_lines:
 
         def hear(source: object, event: BaseEvent, state: Any) -> None:
             if around(event) or not own(event):
@@ -56,8 +56,8 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             run.hear(event, usage)
             if said := _line(event, usage):
                 depth, whole = depth_of(event.address or "", run.base), isinstance(event, events.ToolUsageErrorEvent)
-                with foot.above() if foot else contextlib.nullcontext():
-                    say(foot.console if foot else console, *said, depth=depth, whole=whole)
+                with status_lines.above() if status_lines else contextlib.nullcontext():
+                    say(status_lines.console if status_lines else console, *said, depth=depth, whole=whole)
 
         try:
             with event_bus.on(BaseEvent, hear):

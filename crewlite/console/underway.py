@@ -1,6 +1,6 @@
 """What is going on in a run at this moment, as far as its events tell: what is open, and what was spent so far.
 
-Plain data from events; how it looks on a terminal is `crewlite.console.foot`.
+Plain data from events; how it looks on a terminal is `crewlite.console.status_lines`.
 """
 
 from __future__ import annotations

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised
-from crewlite.runtime.human import tell_unasked
+from crewlite.runtime.human import warn_unasked
 from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import is_right_below
 
 _NAMED = 3  # steps that a note names
 
 
-def tell_unused(run: Run) -> None:
+def warn_unused(run: Run) -> None:
     """Warn of what the caller said to questions and steps that were never asked for: an address may be misspelt."""
-    tell_unasked(run)
+    warn_unasked(run)
     record = run.record
     begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else ()
     if left := sorted(run.rerun - record.outcomes.keys() - set(begun)):

@@ -21,6 +21,7 @@ from crewlite.runtime.plan import Plan, check_one_store, plan
 from crewlite.runtime.preview import Preview, preview as foresee
 from crewlite.runtime.request import Finished, Request
 from crewlite.runtime.resumption import (
+    answers_given,
     branch_for,
     check_newest,
     definition_now,
@@ -30,10 +31,9 @@ from crewlite.runtime.resumption import (
     lived,
     masked,
     secrets_of,
-    tell_done,
-    tell_kept,
-    tell_stored,
-    told,
+    warn_done,
+    warn_kept,
+    warn_stored,
 )
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
@@ -218,9 +218,9 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "inputs": coded,
     }
     in_doubt(journal.record, request.answers or ())
-    answers = told(journal, request, changed=True)
+    answers = answers_given(journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers})
-    request.progress.tell(journal)
+    request.progress.attach(journal)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
 
@@ -239,18 +239,18 @@ async def _resume(
         drifted = None if others else kept_result(root, journal, inputs, config)
         finished = drifted is not None
         doubts = in_doubt(record, (*(request.answers or ()), *request.rerun))
-        answers = told(journal, request, changed=bool(others))
-        tell_done(journal, request.rerun)
+        answers = answers_given(journal, request, changed=bool(others))
+        warn_done(journal, request.rerun)
         superseded = record.finished and not finished
         if drifted is not None:
-            tell_kept(journal, drifted)
-            tell_stored(root, record, target, journal)
+            warn_kept(journal, drifted)
+            warn_stored(root, record, target, journal)
         else:
             check_newest(root, record, target)
             if superseded:
                 journal.invalidate("", root.kind)
             await store_claim(journal, others | answers | definition_now(root, journal))
-        request.progress.tell(journal)
+        request.progress.attach(journal)
     run = Run(
         journal,
         _subscriber(root, config, asleep=finished),

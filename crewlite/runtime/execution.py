@@ -118,7 +118,7 @@ class Execution(Generic[T]):
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
         """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
-        step, work = self.step, _whole(self.step, frame)
+        step, work = self.step, _work_in_full(self.step, frame)
         if step.deadline is None:
             return guarded(work) if step.timeout is None else within(work, step.timeout, _what(step))
         late = DeadlineExceeded(_what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
@@ -307,7 +307,7 @@ class Execution(Generic[T]):
         return self.outer.stamp(self.address, self.step.title, seq=seq, started_event_id=self.started, **more)
 
 
-async def _whole(step: Step[T], frame: Frame) -> T:
+async def _work_in_full(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
     try:
         value = await step.work()

@@ -97,11 +97,14 @@ class Frame(Scope):
         """`text` without the secrets the run knows."""
         return self.run.journal.secrets.mask(text)
 
-    async def announce(self, source: object, make: Callable[[Stamp], Any], says: tuple[Setting, ...] = ()) -> str:
+    async def announce(
+        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Setting, ...] = ()
+    ) -> str:
         """Announce what is no step's outcome. The next commit records it, unless it names a checkpoint."""
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
-        if setting := run.subscriber.wants(event.type, (*says, *self.inherited.settings), fleeting=event.fleeting):
+        settings = (*checkpoint_settings, *self.inherited.settings)
+        if setting := run.subscriber.wants(event.type, settings, fleeting=event.fleeting):
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.buffer_event(event)

@@ -51,7 +51,7 @@ class StepFuture(Generic[T]):
             with shortened():
                 return wait_for(self._done, timeout, self._name, "Wait longer with result()")
         finally:
-            loop.call_soon_threadsafe(self._told)
+            loop.call_soon_threadsafe(self._mark_awaited)
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -68,9 +68,9 @@ class StepFuture(Generic[T]):
                 return await asyncio.shield(task or asyncio.wrap_future(self._done))
         finally:
             if loop and on(loop):
-                self._told()
+                self._mark_awaited()
             elif loop:
-                loop.call_soon_threadsafe(self._told)
+                loop.call_soon_threadsafe(self._mark_awaited)
 
     def _begin(self, step: Step[T]) -> None:
         try:
@@ -88,7 +88,7 @@ class StepFuture(Generic[T]):
         else:
             self._done.set_result(task.result())
 
-    def _told(self) -> None:
+    def _mark_awaited(self) -> None:
         """Whoever waited for it was told of its failure, so nobody else has to be."""
         if self._task and self._task.done():  # else nobody has been told yet
             self._scope.mark_awaited(self._task)

@@ -95,7 +95,7 @@ class Listener(Protocol):
     def end(self, name: str) -> None:
         """From any thread: end the run."""
 
-    def tell(self, name: str, then: Callable[[Self], None]) -> None:
+    def report(self, name: str, then: Callable[[Self], None]) -> None:
         """From any thread: tell of a signal that does not end the run; then call `then` on the run's loop."""
 
     def on_main_thread(self, act: Callable[[], None]) -> None:
@@ -209,7 +209,7 @@ def _caught(number: int, frame: FrameType | None) -> None:
         signal.raise_signal(number)
     elif name == "SIGCONT":
         for listener in hearing:
-            listener.tell(name, lambda _: None)
+            listener.report(name, lambda _: None)
         _pass_on(name)
     elif name == "SIGTSTP":
         _before_standing_still(hearing)
@@ -240,13 +240,13 @@ def _before_standing_still(hearing: list[Listener]) -> None:
         return
     _standing, left = True, set(hearing)
 
-    def told(listener: Listener) -> None:
+    def reported(listener: Listener) -> None:
         left.discard(listener)
         if not left:
             listener.on_main_thread(_stand_still)
 
     for listener in hearing:
-        listener.tell("SIGTSTP", told)
+        listener.report("SIGTSTP", reported)
 
 
 def _stand_still() -> None:

@@ -30,7 +30,7 @@ from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion
-from crewlite.state.verbs.answer import refusal, said, typed
+from crewlite.state.verbs.answer import decode_answer, refusal, typed
 
 _LATE: Any = object()
 _asking = lock()
@@ -227,7 +227,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
-            return asked.read(said(told, schema), address)
+            return asked.read(decode_answer(told, schema), address)
         except AnswerRefused as problem:
             await run.journal.save({"answers": [refusal(address, frame.mask(problem.problem))]}, now=True)
             raise
@@ -268,7 +268,7 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     return recorded
 
 
-def tell_unasked(run: Run) -> None:
+def warn_unasked(run: Run) -> None:
     """Warn of answers that no question has asked for so far: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}

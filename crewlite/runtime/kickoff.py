@@ -12,12 +12,12 @@ from crewlite.durable import Step
 from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
-from crewlite.runtime.advice import answered_before, note_answered, tell_unused
+from crewlite.runtime.advice import answered_before, note_answered, warn_unused
 from crewlite.runtime.request import Progress, Request
 from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.runtime.signals import Listener, named
+from crewlite.runtime.signals import Listener, listed_signals
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.journal.journal import Journal
 from crewlite.state.subscriber import Setting
@@ -61,7 +61,7 @@ async def _to_its_end(
                 raise await _paused(root, run, setting) from None
             heard, run = heard | answered, _going_on(root, run)
         else:
-            tell_unused(run)
+            warn_unused(run)
             await run.journal.flush()
             return result
 
@@ -123,7 +123,7 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):
         await frame.announce(root.source, event)
-    tell_unused(run)
+    warn_unused(run)
     await run.journal.flush()
     return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
 
@@ -137,7 +137,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         raise ConfigError(
             f"{root.kind} {root.name!r} is part of a run already: run_id, from_checkpoint and resume are the run's"
         )
-    if not own and (signals := named((root.setting, *root.inner))):
+    if not own and (signals := listed_signals((root.setting, *root.inner))):
         log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)
 
     async def work() -> T:
@@ -145,7 +145,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
             dataclasses.replace(step, checkpoint_settings=(root.setting, *step.checkpoint_settings))
         )
         if not own:
-            request.progress.tell_part(scope.run.run_id, part_of.address or "")
+            request.progress.attach_part(scope.run.run_id, part_of.address or "")
         part = scope.spawn(part_of)  # cut with what encloses it
         try:
             return await part
@@ -162,7 +162,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
 
 def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
     """Hears the signals that definitions of this run name. One that has its result already needs none."""
-    asked = {} if run.subscriber.asleep else named((setting, *root.inner))
+    asked = {} if run.subscriber.asleep else listed_signals((setting, *root.inner))
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
     frame = StepScope(run, "", root.name, settings=(setting,))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

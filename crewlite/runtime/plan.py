@@ -89,7 +89,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
             continue
         own = setting.model_fields_set - _OF_EACH
         if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
-            says, has = (_told(differing, one) for one in (setting, config))
+            says, has = (_written(differing, one) for one in (setting, config))
             raise ConfigError(
                 f"An inner definition sets {says}, and the run has {has}. One run has one store, and is kept in one "
                 f"way: set {', '.join(differing)} on the outermost definition only. An inner one has a say in "
@@ -97,7 +97,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
             )
 
 
-def _told(names: Iterable[str], config: CheckpointConfig) -> str:
+def _written(names: Iterable[str], config: CheckpointConfig) -> str:
     """Fields of a configuration as they are written; of an object, its class."""
     values = ((name, getattr(config, name)) for name in names)
     return ", ".join(

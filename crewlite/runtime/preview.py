@@ -43,7 +43,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import read_lineage
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
-from crewlite.state.verbs.answer import said
+from crewlite.state.verbs.answer import decode_answer
 
 T = TypeVar("T")
 Verdict = Literal["reused", "runs", "may run", "dropped"]
@@ -95,7 +95,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
     if not others and kept_result(root, journal, inputs, config) is not None:
-        return Preview(tuple(_told(record.outcomes[at]) for at in _inside(record.outcomes, "")))
+        return Preview(tuple(_reused(record.outcomes[at]) for at in _inside(record.outcomes, "")))
     check_newest(root, record, found)
     run = Drive(
         journal,
@@ -178,7 +178,7 @@ class DryScope(StepScope):
                 run.note(address, step.kind.name, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, run.record.value(address))
             else:
-                run.steps.append(_told(decision.outcome))
+                run.steps.append(_reused(decision.outcome))
             return self._reused(step, decision)
         if isinstance(decision, Reraise):
             why = f"has failed ({decision.failure.error_type}), which was handled"
@@ -189,7 +189,7 @@ class DryScope(StepScope):
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
         if recorded is None and not source and step.kind.asks_person and answer:
             with contextlib.suppress(AnswerRefused):  # as the run will find it, and ask again
-                value = step.decode({"answer": codec.encode(said(answer, step.question[1]))})
+                value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
         run.note(address, step.kind.name, "runs", self._why(address, step.kind, recorded))
@@ -289,5 +289,5 @@ def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
     return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 
-def _told(outcome: Outcome) -> PreviewStep:
+def _reused(outcome: Outcome) -> PreviewStep:
     return PreviewStep(outcome.address, outcome.kind, "reused", "was edited" if outcome.edited else "is recorded")

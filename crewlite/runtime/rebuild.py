@@ -188,7 +188,7 @@ class Rebuild:
             raise ConfigError(
                 f"bind is {bind!r}; wanted names and live objects, such as {{'llm': ...}}, or a list of tools"
             )
-        chosen = {key: self._named(key) for key in bind or {}}
+        chosen = {key: self._parts_named(key) for key in bind or {}}
         for exact in (False, True):  # a whole path wins over a last word
             for key, parts in chosen.items():
                 for part in parts:
@@ -202,7 +202,7 @@ class Rebuild:
         if unused:
             raise ConfigError(f"bind: {'; '.join(unused)}")
 
-    def _named(self, key: object) -> list[Part]:
+    def _parts_named(self, key: object) -> list[Part]:
         live = [part for part in self._parts if part.wanted and key in (part.name, part.path[-1])]
         return live or [part for part in self._parts if part.name == key]
 

@@ -73,13 +73,13 @@ class Progress:
         journal = self.journal
         return journal.record.usage if journal else self.paid
 
-    def tell(self, journal: Journal) -> None:
+    def attach(self, journal: Journal) -> None:
         """The run has begun, or goes on."""
         self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
         self.journal = journal
         self.known.set()
 
-    def tell_part(self, run_id: str, address: str) -> None:
+    def attach_part(self, run_id: str, address: str) -> None:
         """It is a step of a run that is at work."""
         self.run_id, self.address = run_id, address
 

@@ -127,14 +127,14 @@ def kept_result(
     return tuple(drifted) if verdict == "stored" else None
 
 
-def tell_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
+def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
     """Warn of answers that a stored result keeps though something else is asked now."""
     for one in drifted:
         what = one.address or "The result"
         journal.warn(f"{what} is finished and kept, though what it asks has changed (on_drift='keep'): it {one}")
 
 
-def tell_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
+def warn_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
     """Warn where the result of a finished run answers though a checkpoint was named that more came after."""
     if after := _after(record, located):
         checkpoint = short(located.checkpoint or "")
@@ -180,7 +180,7 @@ def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
     return doubts
 
 
-def tell_done(journal: Journal, rerun: Iterable[str]) -> None:
+def warn_done(journal: Journal, rerun: Iterable[str]) -> None:
     """Warn of steps that are to run again, and have finished without ever being in doubt: they answer as before."""
     record = journal.record
     if done := sorted(set(rerun) & record.outcomes.keys() - record.intents.keys()):
@@ -190,7 +190,7 @@ def tell_done(journal: Journal, rerun: Iterable[str]) -> None:
         )
 
 
-def told(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
+def answers_given(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
     """What people have answered, by the word of whoever kicks off. `changed`: its inputs are not those recorded."""
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
     return {"answers": answers} if answers else {}

@@ -36,7 +36,7 @@ _MEANING = {
 }
 
 
-def named(settings: Iterable[Setting]) -> dict[str, CheckpointConfig]:
+def listed_signals(settings: Iterable[Setting]) -> dict[str, CheckpointConfig]:
     """The signals that are listed by name, each with the first setting that does so. "*" does not count."""
     asked: dict[str, CheckpointConfig] = {}
     for setting in settings:
@@ -92,7 +92,7 @@ class Listener:
             return await doing
         doing.cancel()
         await asyncio.wait({doing}, timeout=_TO_STOP)
-        await self._tell(self.ended_by)
+        await self._record(self.ended_by)
         raise asyncio.CancelledError(self.ended_by)
 
     async def __aexit__(self, *error: object) -> None:
@@ -111,11 +111,11 @@ class Listener:
         self.ended_by = name
         self.loop.call_soon_threadsafe(self._be_cut)
 
-    def tell(self, name: str, then: Callable[[Listener], None]) -> None:
+    def report(self, name: str, then: Callable[[Listener], None]) -> None:
         """From any thread: tell of a signal that does not end the run; then call `then` on the run's loop."""
 
         def begin() -> None:
-            task = self.loop.create_task(self._tell(name))
+            task = self.loop.create_task(self._record(name))
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
             task.add_done_callback(lambda _: then(self))
@@ -161,7 +161,7 @@ class Listener:
         if not self._cut.done():
             self._cut.set_result(None)
 
-    async def _tell(self, name: str) -> None:
+    async def _record(self, name: str) -> None:
         """Commit the event and the checkpoint it names; then everybody hears of it."""
         about: dict[str, Any] = {"signal_number": int(signal.Signals[name]), "reason": _MEANING[name]}
         run = self._frame.run

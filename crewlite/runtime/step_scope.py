@@ -237,7 +237,7 @@ class StepScope(Frame):
         await self._announce_replay(step, failure.address, failed=True)
 
     async def _announce_reused(self, step: Step[Any], decision: Reuse, fingerprint: str) -> None:
-        recorded, before = decision.outcome, decision.outcome.means
+        recorded, before = decision.outcome, decision.outcome.provenance
         changed = [key for key, now in step.provenance.items() if before.get(key, now) != now]
         if recorded.fingerprint != fingerprint and not self.inherited.mode.strict_replay and recorded.address:
             changed.insert(0, "question")

@@ -27,14 +27,14 @@ def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on
         raise OnLoopThread(verb, f"await a{verb.removesuffix('_for_each')}()")
     ended = threading.Event()
 
-    async def whole() -> T:
+    async def in_full() -> T:
         try:
             return await work()
         finally:
             ended.set()
 
     with Waiting() as waiting:
-        future = background.submit(whole())
+        future = background.submit(in_full())
         try:
             return waiting.wait(future)
         except (KeyboardInterrupt, SystemExit):

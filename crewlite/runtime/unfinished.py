@@ -12,7 +12,7 @@ from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import exists, provider_for
 from crewlite.state.reading.locate import Located
 
@@ -37,7 +37,7 @@ def newest_unfinished(
             if info.identity != root.identity or info.base is not None or info.run_id in passed:
                 continue
             try:
-                record = Record.of(whole(store, info.run_id, info.branch))
+                record = Record.of(find_lineage(store, info.run_id, info.branch))
             except JournalCorrupt as error:
                 log.warning("resume: run %s is passed over: %s", info.run_id, error)
                 continue

@@ -56,7 +56,7 @@ class Cache:
             data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
-            self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_said(error)}")
+            self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_error_text(error)}")
             return None
 
     def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
@@ -77,7 +77,7 @@ class Cache:
             self._not_kept(error)
 
     def _not_kept(self, error: BaseException) -> None:
-        self._warn(f"cache=: a result is not kept for other runs: {_said(error)}")
+        self._warn(f"cache=: a result is not kept for other runs: {_error_text(error)}")
 
     def _warn(self, message: str) -> None:
         if message not in self._told:
@@ -117,5 +117,5 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] 
     return Found(value, entry["from"])
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) if isinstance(error, CrewliteError | OSError | Unsound) else f"{type(error).__name__}: {error}"

@@ -174,7 +174,7 @@ class RuntimeState(Bag):
             return self._snapshot(label, metadata)
         seq, total, usage, finished = self._then
         about = {"finished_tasks": finished, "tokens": usage.total_tokens}
-        named = {"about": about, "total": total, **self._named(label, metadata)}
+        named = {"about": about, "total": total, **self._label_and_metadata(label, metadata)}
         return {"place": new_checkpoint(self._journal.record, seq, self._trigger, self._address, **named)}
 
 

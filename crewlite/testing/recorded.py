@@ -208,7 +208,7 @@ class _Tape:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return disk.whole(path)
+        return disk.read_complete(path)
     except FileNotFoundError:
         return b""
 

@@ -319,7 +319,7 @@ def test_questions_are_completed(flows):
 def test_at_a_terminal_the_question_is_put_and_the_foot_stands_back(flows):
     process, leader = at_terminal(flows)
     told = until(leader, b"you? ")
-    time.sleep(0.6)  # some looks of the foot at its clock
+    time.sleep(0.6)  # some looks of the status lines at their clock
     os.write(leader, b"Ada\n")
     told += until(leader, b"Publish 'x'? ")
     assert told.count(b"Who are") == 1, "the question is told once"

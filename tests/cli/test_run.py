@@ -290,7 +290,7 @@ def test_on_a_terminal_it_is_shown_live_on_stderr_and_ctrl_c_leaves_it_tidy(shop
     os.close(follower)
     told = b""
     while b"model counting\x1b" not in told.partition(b"task two: Clerk\x1b")[2]:
-        told += os.read(leader, 10_000)  # until the foot shows the call that hangs
+        told += os.read(leader, 10_000)  # until the status lines show the call that hangs
     shop.until("two")
     assert "110 tokens, $0.0100, 1 checkpoint" in told.decode()
     os.write(leader, b"\x03")

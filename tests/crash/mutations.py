@@ -40,19 +40,19 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], 
 
 
 def _in_place(path: Path, data: bytes) -> None:
-    disk.tell("truncate", path)
+    disk.announce("truncate", path)
     path.write_bytes(b"")
-    disk.tell("write", path, data)
+    disk.announce("write", path, data)
     path.write_bytes(data)
 
 
 def _plain_write(replace_all: Any) -> Any:
     def written(files: Any, **options: Any) -> None:
         for path, data in files:
-            disk.tell("truncate", path)
+            disk.announce("truncate", path)
             with open(path, "wb", buffering=0) as file:
                 for start in range(0, len(data), 100):
-                    disk.tell("write", path, data[start : start + 100], start)
+                    disk.announce("write", path, data[start : start + 100], start)
                     file.write(data[start : start + 100])
 
     return written
@@ -90,8 +90,8 @@ def _unsynced(remove: Any) -> Any:
 
 
 def _no_fsync() -> None:
-    tell = disk.tell
-    disk.tell = lambda verb, *about, **more: None if verb == "fsync" else tell(verb, *about, **more)
+    tell = disk.announce
+    disk.announce = lambda verb, *about, **more: None if verb == "fsync" else tell(verb, *about, **more)
     os.fsync = lambda handle: None
 
 

@@ -176,7 +176,7 @@ class Hasty(Journal):
 
     def commit(self, parts, done, loop=None, sealed=None):
         if self.writer and parts.get("place"):
-            self.say(CheckpointStartedEvent, **naming(parts["place"]))
+            self.emit(CheckpointStartedEvent, **naming(parts["place"]))
         return super().commit(parts, done, loop, sealed)
 
 

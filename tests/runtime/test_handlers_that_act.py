@@ -11,7 +11,7 @@ from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointCompletedEvent, CheckpointStartedEvent, CrewKickoffStartedEvent
 from crewlite.state.format.entry import Unsound, seal
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import ScriptedLLM
 
 
@@ -112,7 +112,7 @@ def test_a_handler_may_act_at_any_event_and_the_run_stays_whole(config, verb, mo
     assert not refused or mode == "async", refused  # an async one may come too late
     store = kept.provider.open(kept.location)
     try:
-        assert Record.of(whole(store, "r", "main")).finished
+        assert Record.of(find_lineage(store, "r", "main")).finished
     finally:
         store.close()
     before = len(paid)

@@ -59,7 +59,7 @@ def recorded(result=True, drifted=(), inputs_changed_at=None):
     record = Record()
     record.run = {"inputs": {"city": "Berlin"}}
     if result:
-        about = {"kind": "crew", "attempt": 1, "value": None, "digest": "", "usage": None, "means": {}, "at": ""}
+        about = {"kind": "crew", "attempt": 1, "value": None, "digest": "", "usage": None, "provenance": {}, "at": ""}
         record.outcomes[""] = Outcome(address="", fingerprint="asked", milliseconds=0, seq=5, drifted=drifted, **about)
     if inputs_changed_at:
         record.earlier_inputs = ((inputs_changed_at, {"city": "Rome"}),)

@@ -22,7 +22,7 @@ from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.compact_branch import compact_branch
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.verbs.doctor import doctor
 from crewlite.testing import CrashInjector, ScriptedLLM
 from crewlite.testing.bench import Branch
@@ -681,7 +681,7 @@ def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path)
         assert [entry.commit.get("steps") for entry in read] == [entry.commit.get("steps") for entry in made.entries]
     assert [info.seq for info in store.places()] == [7]
     store.append([branch.add().commit(), side.add().commit(), branch.forked("late", 4).add().commit()])
-    assert Record.of(whole(store, "r", "late")).parent({"parent": checkpoint["id"]}) is None
+    assert Record.of(find_lineage(store, "r", "late")).parent({"parent": checkpoint["id"]}) is None
     assert doctor(store) == []
     store.close()
 

@@ -12,7 +12,7 @@ import pytest
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import seal
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import check_provider
 from crewlite.testing.laws import LAWS
 from crewlite.testing.providers import check_law
@@ -141,7 +141,7 @@ class Private(Broken):
 
 class Copying(Broken):
     def read(self, run_id, branch):
-        return whole(self._store, run_id, branch)
+        return find_lineage(self._store, run_id, branch)
 
 
 class Baseless(Broken):

@@ -13,7 +13,7 @@ from crewlite.errors import NotCodable, StoreError
 from crewlite.events import CheckpointFailedEvent, CrewKickoffCompletedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state import RuntimeState
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import provider_for
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.usage import Usage
@@ -30,7 +30,7 @@ def recorded(config, branch="main"):
     provider = provider_for(config.location, config.provider)
     store = provider.open(config.location)
     try:
-        return Record.of(whole(store, "r", branch)).values
+        return Record.of(find_lineage(store, "r", branch)).values
     finally:
         store.close()
 

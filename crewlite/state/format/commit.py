@@ -315,7 +315,7 @@ def _coded(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _named(data: dict[str, Any]) -> dict[str, Any]:
+def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
     """A coded dict whose keys are all text."""
     pairs = _coded(data)["v"] if "$" in data else []
     if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
@@ -376,7 +376,7 @@ Intent = Annotated[tuple[Text, Text], Strict(strict=False)]
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
 Coded = Annotated[dict[Text, Any], AfterValidator(_coded)]
-Inputs = Annotated[dict[Text, Any], AfterValidator(_named)]
+Inputs = Annotated[dict[Text, Any], AfterValidator(_text_keyed)]
 RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(Definition))]
 """Settings of a definition, read by name; `Definition` has those that every reader may rely on."""
 CheckedDefinition = Annotated[RecordedDefinition, AfterValidator(_check_definition)]

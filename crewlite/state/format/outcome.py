@@ -23,7 +23,7 @@ class Outcome:
     value: Json
     digest: str
     usage: UsageRecord | None
-    means: dict[str, str]
+    provenance: dict[str, str]
     milliseconds: float
     seq: int
     at: str

@@ -146,7 +146,7 @@ class Journal:
         else:
             self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
         if checkpoint and queue:
-            self.say(events.CheckpointStartedEvent, **naming(checkpoint))
+            self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
         if refused:
             self.failed(refused)
         return queue is not None
@@ -268,7 +268,7 @@ class Journal:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
         message = self.secrets.mask(str(error))
-        self.say(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
+        self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
     def ended(self) -> StoreError:
         """What to raise when somebody still asks something of a run that is over."""
@@ -280,9 +280,9 @@ class Journal:
         """Announce a checkpoint that is durable, `started` being when it was asked for. Returns its ref."""
         ref = queue.store.ref(parts["place"])
         elapsed = (time.perf_counter() - started) * 1000
-        self.say(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
+        self.emit(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
         if drops := parts.get("drops"):
-            self.say(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
+            self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
         return ref
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
@@ -363,7 +363,7 @@ class Journal:
         if self.queue:
             self.queue.on_fenced = on_fenced
 
-    def say(self, cls: type[BaseEvent], **fields: Any) -> None:
+    def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
         """Emit an event about this record."""
         if not event_bus.hears(cls):
             return

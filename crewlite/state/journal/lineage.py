@@ -24,8 +24,8 @@ def recorded(store: Store, run_id: str, branch: str) -> Record:
 
 
 def read_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """`whole`, of a branch that must be there. Raises RefError if it was deleted since it was found."""
-    if entries := whole(store, run_id, branch):
+    """`find_lineage`, of a branch that must be there. Raises RefError if it was deleted since it was found."""
+    if entries := find_lineage(store, run_id, branch):
         return entries
     raise gone(store, f"{run_id}/{branch}", "branch")
 
@@ -35,7 +35,7 @@ def gone(store: Store, name: str, kind: str) -> RefError:
     return RefError(name, f"names no {kind} in {store.location} any more")
 
 
-def whole(store: Store, run_id: str, branch: str) -> list[Entry]:
+def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
     """The journal of a branch from the beginning of the run, what it stands on included; [] if there is none.
 
     Raises JournalCorrupt if the branches do not fit together.
@@ -44,7 +44,7 @@ def whole(store: Store, run_id: str, branch: str) -> list[Entry]:
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """`whole`, and the checkpoints of it that the branches it stands on have dropped since, each with its parent.
+    """`find_lineage`, and its checkpoints that the branches it stands on have dropped since, each with its parent.
 
     Those that forks stand on are not among them, as forks hold them too.
     """

@@ -129,7 +129,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
 
-    def whole() -> None:
+    def guarded() -> None:
         try:
             if journal.closed:
                 raise journal.ended()
@@ -138,7 +138,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
             done.set_exception(error)
 
     try:
-        journal.mailbox.do(whole)
+        journal.mailbox.do(guarded)
     except RuntimeError:  # the loop was closed before the run had ended
         done.set_exception(journal.ended())
     return done

@@ -300,13 +300,13 @@ class Writer:
             groups.setdefault(job.loop, []).append(job.done)
         for loop, dones in sorted(groups.items(), key=lambda group: group[0] is None):
             if loop is None:
-                _tell(dones, error)
+                _call_all(dones, error)
             else:
                 with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
-                    loop.call_soon_threadsafe(_tell, dones, error)
+                    loop.call_soon_threadsafe(_call_all, dones, error)
 
 
-def _tell(dones: list[Done], error: BaseException | None) -> None:
+def _call_all(dones: list[Done], error: BaseException | None) -> None:
     for done in dones:
         done(error)
 

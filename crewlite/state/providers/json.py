@@ -38,8 +38,8 @@ from crewlite.state.providers.reading import (
     check_bases,
     check_remove,
     check_rewrite,
+    committed_at,
     newest_sound_checkpoint,
-    told_at,
 )
 from crewlite.state.providers.salvage import Salvage
 
@@ -154,7 +154,7 @@ class JsonStore:
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
             check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
             self.heads.remove(run_id)
-            named = [file for entries in journals.values() for file in self.files.named(entries).values()]
+            named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.remove([file for file in named if file.exists()])
             gone = directory.with_name(f"~{new_id()}")
             disk.touch(directory, time.time())  # what is left of it if this is cut is as old as this, not as the run
@@ -189,7 +189,7 @@ class JsonStore:
         Only what the journal says of this checkpoint is verified here; the whole is when it is read.
         """
         info, document = load(path)
-        entry, first = self.journals.named(info)
+        entry, first = self.journals.naming_entry(info)
         if (entry is None or first is None) and not path.exists():
             raise RefError(str(path), "does not exist any more")  # pruned while it was looked at
         if entry is None or first is None:
@@ -268,7 +268,7 @@ class JsonStore:
         """Write what a journal lacks of a commit. Returns where it ends then."""
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(rest)
         if not commit.entries:
-            disk.touch(path, told_at(commit))
+            disk.touch(path, committed_at(commit))
             return tail
         if not data:  # all of it was written before, by a try that failed, perhaps without being synced
             batch.sync(batch.hold(path, os.O_RDWR), path)
@@ -320,7 +320,7 @@ class JsonStore:
             path = self.paths.journals / name / path.relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
             disk.append(path, lines(commit.entries), at=0, torn=lambda tail: True, batch=batch)
-            disk.touch(path, told_at(commit))
+            disk.touch(path, committed_at(commit))
 
     def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
         """Make and remove the checkpoint files that commits are about, and keep the tails of branches that are claimed.
@@ -351,8 +351,8 @@ class JsonStore:
         if files is None and not dropped:
             return None
         if files is None:
-            files = self.files.named(self.journals.scan(commit.run_id, commit.branch)[0])
-        files = {**files, **self.files.named(named)}
+            files = self.files.paths(self.journals.scan(commit.run_id, commit.branch)[0])
+        files = {**files, **self.files.paths(named)}
         changes.gone += [files[gone] for gone in dropped if gone in files]
         return {identifier: file for identifier, file in files.items() if identifier not in dropped}
 

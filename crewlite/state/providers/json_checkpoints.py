@@ -45,7 +45,7 @@ class CheckpointFiles:
         stamp = "".join(c for c in checkpoint["at"].partition("+")[0] if c.isalnum())
         return self._root / f"{stamp}_{checkpoint['id']}.json"
 
-    def named(self, entries: Sequence[Entry]) -> dict[str, Path]:
+    def paths(self, entries: Sequence[Entry]) -> dict[str, Path]:
         """The files of the checkpoints that entries name, dropped ones as well, by id."""
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}

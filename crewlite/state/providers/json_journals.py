@@ -90,7 +90,7 @@ class JournalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return 0.0
 
-    def named(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
+    def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
         """The entry that names a checkpoint, and the first of its journal. Looks at no other lines."""
         path = self._paths.journal(info.run_id, info.branch)
         data = _bytes(path)
@@ -122,12 +122,12 @@ class JournalFiles:
                     continue  # removed while we were looking
                 except (Unsound, SchemaTooNew, OSError) as problem:
                     if run_id:
-                        raise _told(problem, path) from problem
+                        raise _unreadable(problem, path) from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
         return in_order(infos)
 
 
-def _told(problem: Exception, path: Path) -> Exception:
+def _unreadable(problem: Exception, path: Path) -> Exception:
     """The error for a journal that does not begin as one."""
     return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(f"{path}, line 1", str(problem), None)
 
@@ -161,7 +161,7 @@ def follows(tail: bytes, after: str) -> bool:
 def _bytes(path: Path) -> bytes | None:
     """What a journal holds; None if there is none. Raises StoreError."""
     try:
-        return disk.whole(path)
+        return disk.read_complete(path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -60,7 +60,7 @@ class JsonSalvage:
         for path in filter(Path.is_file, journals_in(directory)):
             branch = self._paths.branch_of(directory, path)
             try:
-                head, data = self._heads.read(run_id, branch), disk.whole(path)
+                head, data = self._heads.read(run_id, branch), disk.read_complete(path)
                 found.append(RawBranch(run_id, branch, str(path), _records(data), path.stat().st_mtime, head))
             except FileNotFoundError:  # taken away by a process that knows no locks
                 continue
@@ -81,7 +81,7 @@ class JsonSalvage:
 
         def write() -> None:
             path, data = Path(raw.where), _joined(raw.records)
-            if disk.whole(path) != data:
+            if disk.read_complete(path) != data:
                 raise FileExistsError(f"{path} goes on")
             if not records:
                 _quarantine(path, data)

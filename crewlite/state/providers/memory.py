@@ -15,9 +15,9 @@ from crewlite.state.providers.reading import (
     check_remove,
     check_rewrite,
     checkpoint_info,
+    committed_at,
     in_order,
     live_checkpoints,
-    told_at,
 )
 
 
@@ -50,7 +50,7 @@ class _MemoryStore:
                 for commit in commits:
                     key, lacking = (commit.run_id, commit.branch), self._lacking(commit)
                     self._journals.setdefault(key, []).extend(lacking)
-                    self._touched[key] = told_at(commit)
+                    self._touched[key] = committed_at(commit)
             except BranchConflictError:
                 for key in [key for key in self._journals if key[0] not in there]:
                     del self._journals[key], self._touched[key]

@@ -90,7 +90,7 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
     return "released" in data or any(not isinstance(error, dict) or error.get("final") for error in errors)
 
 
-def told_at(commit: Commit) -> float:
+def committed_at(commit: Commit) -> float:
     """When a branch was last heard of, seconds since the epoch: now, or when its last entry was made, if imported."""
     return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 

@@ -23,9 +23,9 @@ from crewlite.state.providers.reading import (
     check_follows,
     check_remove,
     check_rewrite,
+    committed_at,
     in_order,
     newest_sound_checkpoint,
-    told_at,
 )
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import Database
@@ -253,12 +253,12 @@ class SqliteStore:
             row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
-                (*key, run["uid"], *commit.head, told_at(commit)),
+                (*key, run["uid"], *commit.head, committed_at(commit)),
             )
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",
-            (*commit.head, told_at(commit), *key, commit.after, commit.after_sum),
+            (*commit.head, committed_at(commit), *key, commit.after, commit.after_sum),
         ).fetchall()
         return moved[0][0] if moved else None
 

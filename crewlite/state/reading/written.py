@@ -50,7 +50,7 @@ def checked(data: object) -> dict[str, Any]:
     if data["schema"] > SCHEMA:
         raise SchemaTooNew("this checkpoint", data["schema"], SCHEMA)
     try:
-        return {**_whole().validate_python(data)}
+        return {**_reader().validate_python(data)}
     except ValidationError as error:
         raise misfit(commit.first_problem(error, "the checkpoint")) from None
 
@@ -64,5 +64,5 @@ Heard = Annotated[tuple[commit.Text, commit.Text, commit.Text, commit.Text, comm
 
 
 @cache
-def _whole() -> TypeAdapter[Written]:
+def _reader() -> TypeAdapter[Written]:
     return TypeAdapter(Written)

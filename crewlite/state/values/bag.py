@@ -166,11 +166,11 @@ class Bag(MutableMapping[str, Any]):
         usage = record.usage + journal.values.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
         checkpoint = new_checkpoint(
-            record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._named(label, metadata)
+            record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._label_and_metadata(label, metadata)
         )
         return {"values": journal.values.changes(journal.secrets), "place": checkpoint}
 
-    def _named(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
+    def _label_and_metadata(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
         """The label and the metadata of a checkpoint, if they can be."""
         record = self._journal.record
         if label is not None:

@@ -11,7 +11,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.compact_branch import bases
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import WriteQueue, Writer, open_writer, opened_already
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
@@ -73,7 +73,7 @@ def _release(acquired: AcquiredBranch) -> None:
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     """What a branch holds."""
-    record = Record.of(whole(store, target.run_id, target.branch))
+    record = Record.of(find_lineage(store, target.run_id, target.branch))
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
     queue.seq, queue.sum = record.head

@@ -53,7 +53,7 @@ def typed(said: str, schema: Any) -> Any:
     return said
 
 
-def said(told: GivenAnswer, schema: Any) -> Any:
+def decode_answer(told: GivenAnswer, schema: Any) -> Any:
     """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
     value = codec.decode(told["value"])
     return typed(value, schema) if told.get("typed") else value
@@ -66,7 +66,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     """
     record = recorded(store, run_id, branch)
     if journal := at_work_on(record.claim, store.location):
-        _tell(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
+        _answer_live(journal, lambda: _answered(journal.record, journal.secrets, address, value, ahead=ahead))
         return
     parts = _answered(record, Secrets.of(), address, value, ahead=ahead)
     if by := holder(store, run_id, branch, record.claim):
@@ -74,7 +74,7 @@ def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, 
     store.append([Commit.saying(run_id, branch, record.head, parts)])
 
 
-def _tell(journal: Journal, make: Callable[[], CommitParts]) -> None:
+def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
     try:
         change(journal, make, lambda parts: None, "the answer was").result()
     except StoreError as error:
@@ -91,7 +91,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
         raise RefError(address, f"is no question of run {record.run['run_id']!r}", waiting)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND, second=True)
-    told = _told(address, value, asked, secrets)
+    told = _given_answer(address, value, asked, secrets)
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
     return {"answers": [told]}
@@ -114,7 +114,7 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
             continue
         other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
         asked = None if other else record.asked.get(address)
-        told = _told(address, value, asked, secrets)
+        told = _given_answer(address, value, asked, secrets)
         if other or not _known(record, asked, told):
             recorded_answers.append(told)
     return recorded_answers
@@ -125,7 +125,7 @@ def refusal(address: str, problem: str) -> GivenAnswer:
     return {"address": address, "value": None, "at": now().isoformat(), "refused": problem}
 
 
-def _told(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
+def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
     """An answer as it is recorded: to the question that was asked, or else ahead of it."""
     is_typed = isinstance(value, Typed)
     if is_typed:

@@ -16,7 +16,7 @@ from crewlite.ids import short
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry, Unsound, unseal, without_checkpoint
 from crewlite.state.journal.holder import holder_at
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Store
 from crewlite.state.providers.reading import check_follows, ends_claim, newest_sound_checkpoint
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
@@ -49,7 +49,7 @@ def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
     """
     salvage: Callable[..., contextlib.AbstractContextManager[Salvage | None]] | None = getattr(store, "salvage", None)
     if salvage is None:
-        return [finding for info in store.branches() if (finding := _told(store, info.run_id, info.branch))]
+        return [finding for info in store.branches() if (finding := _damage(store, info.run_id, info.branch))]
     found: list[Finding] = []
     try:
         with salvage(repair=repair) as opened:
@@ -62,10 +62,10 @@ def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
     return found
 
 
-def _told(store: Store, run_id: str, branch: str) -> Finding | None:
+def _damage(store: Store, run_id: str, branch: str) -> Finding | None:
     """What a store that cannot be repaired says of a branch itself."""
     try:
-        whole(store, run_id, branch)
+        find_lineage(store, run_id, branch)
     except SchemaTooNew as newer:
         return Finding("newer_schema", newer.where, str(newer), "Upgrade crewlite.")
     except JournalCorrupt as damage:
@@ -104,7 +104,7 @@ class _Visit:
         with contextlib.closing(self._salvage.strays()) as strays:
             for flaw in strays:
                 if flaw.branch not in self._unknown and not self._writers.get(flaw.branch):
-                    self._tell(flaw)
+                    self._report(flaw)
 
     def _run(self, run_id: str) -> None:
         journals, raws = dict[str, list[Entry]](), dict[str, RawBranch]()
@@ -118,7 +118,7 @@ class _Visit:
         for branch, entries in journals.items():
             stale = None if (run_id, branch) in self._unknown else self._salvage.index(raws[branch], entries)
             if stale:
-                self._tell(stale, entries)
+                self._report(stale, entries)
 
     def _branch(self, raw: RawBranch) -> tuple[RawBranch, list[Entry]]:
         """The sound commits of a branch. What is broken is told, and with `repair` mended."""
@@ -156,7 +156,7 @@ class _Visit:
         head = (entries[-1].seq, entries[-1].sum) if entries else None
         mend = self._salvage.rewrite(raw, raw.records[: len(entries)], head, problem)
         where = _after(raw, entries) if what == "damaged_journal" else raw.where
-        self._tell(Flaw(what, where, problem, act, mend, (raw.run_id, raw.branch)), entries)
+        self._report(Flaw(what, where, problem, act, mend, (raw.run_id, raw.branch)), entries)
         if self._writers.get((raw.run_id, raw.branch)):
             self._unknown.add((raw.run_id, raw.branch))
 
@@ -171,9 +171,9 @@ class _Visit:
         where = _after(raw, part.entries[: min(part.without)])
         mend = self._salvage.rewrite(raw, records, None, problem)
         flaw = Flaw("wrong_checkpoint", where, problem, act, mend, (raw.run_id, raw.branch))
-        return replace(raw, records=records) if self._tell(flaw, part.entries) else raw
+        return replace(raw, records=records) if self._report(flaw, part.entries) else raw
 
-    def _tell(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
+    def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
         """Keep what was found; and mend it, if that may be done. Returns whether it was."""
         writer, repaired = self._writers.get(flaw.branch), False
         if flaw.mend is None:

@@ -63,7 +63,7 @@ class Changes:
             raise ConfigError(f"rerun is {rerun!r}; wanted addresses of steps, such as ['task:research']")
         return cls(dict(edits or {}), again, dict(inputs or {}))
 
-    def named(self, operation_id: str) -> str:
+    def operation_digest(self, operation_id: str) -> str:
         """The digest of an operation that makes these. What its id says is nobody's business."""
         edits, inputs = encode(self.edits, "edits"), encode(self.inputs, "inputs")
         same = [operation_id, edits, self.rerun, *([inputs] if self.inputs else [])]
@@ -93,7 +93,7 @@ def fork(
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
-    operation = changed.named(operation_id) if operation_id else None
+    operation = changed.operation_digest(operation_id) if operation_id else None
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
     about: dict[str, Any] = {"location": found.location, "provider": found.provider.name}

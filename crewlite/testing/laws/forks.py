@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors import BranchConflictError
-from crewlite.state.journal.lineage import whole
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing.bench import Bench, Branch
 from crewlite.testing.laws.seen import branch_line, checkpoint_line, conflicts, journal_is, raises, same
 
@@ -25,7 +25,7 @@ def a_fork_holds_its_own_entries_alone(bench: Bench) -> None:
     same(store.places(), [checkpoint_line(fork, later), checkpoint_line(main, checkpoint)], "the checkpoints are")
     standing = [*main.entries[:2], fork.entries[0], *second.entries]
     same(
-        whole(bench.open(), second.run_id, second.branch), standing, "with all it stands on, a fork of a fork reads as"
+        find_lineage(bench.open(), second.run_id, second.branch), standing, "with its bases, a fork of a fork reads as"
     )
 
 

@@ -1,9 +1,9 @@
-"""The foot of a terminal: what runs right now, below the lines that scroll.
+"""The status lines of a terminal: what runs right now, below the lines that scroll.
 
-The cursor waits on an empty line above the foot. So whatever writes to the terminal without asking (another process, a
+The cursor waits on an empty line above them. So whatever writes to the terminal without asking (another process, a
 log that took hold of the stream early) lands there and stays, and after a change of the window's size all that is to be
 cleared is below the cursor. What the program itself prints comes out above, whole, as it was written; while it leaves
-a line open (a question, a progress bar of its own) the foot stands back.
+a line open (a question, a progress bar of its own) the status lines are hidden.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ _PERIOD = 0.2  # seconds between two looks at the clock
 _MOST = 6  # lines of what is open; of more, the newest
 _BELOW = "\r\x1b[J"  # clears the line of the cursor, and all below
 
-_foot: Foot | None = None  # a terminal has one, however many runs are shown at once
+_status_lines: StatusLines | None = None  # a terminal has one, however many runs are shown at once
 _lock = lock()
 
 
 @contextlib.contextmanager
-def foot_of(console: Console, run: Underway) -> Iterator[Foot | None]:
-    """The foot of the console's terminal, showing a run among others during the block. None where there can be none."""
-    foot = _join(console, run)
+def status_lines_of(console: Console, run: Underway) -> Iterator[StatusLines | None]:
+    """The status lines of a terminal, showing a run among others during the block. None where there can be none."""
+    status_lines = _join(console, run)
     try:
-        yield foot
+        yield status_lines
     finally:
-        if foot:
-            foot.leave(run)
+        if status_lines:
+            status_lines.leave(run)
 
 
 @contextlib.contextmanager
 def put_away() -> Iterator[None]:
-    """Have no foot during the block, in which nobody else writes: for a process that is about to stand still."""
-    foot = _foot
-    if foot is None:
+    """Hide them during the block, in which nobody else writes: for a process that is about to stand still."""
+    status_lines = _status_lines
+    if status_lines is None:
         yield
         return
-    with foot.above():
+    with status_lines.above():
         yield
 
 
-def _join(console: Console, run: Underway) -> Foot | None:
-    global _foot
+def _join(console: Console, run: Underway) -> StatusLines | None:
+    global _status_lines
     with _lock:
         file = console.file
-        if isinstance(file, _Stream) and file.foot is _foot:
-            foot: Foot | None = file.foot
-        elif _foot is None and _has_foot(console):
-            foot = _foot = Foot(file)  # type: ignore[arg-type]
+        if isinstance(file, _Stream) and file.status_lines is _status_lines:
+            status_lines: StatusLines | None = file.status_lines
+        elif _status_lines is None and _has_status_lines(console):
+            status_lines = _status_lines = StatusLines(file)  # type: ignore[arg-type]
         else:
-            foot = None
-        if foot:
-            foot.enter(run)
-        return foot
+            status_lines = None
+        if status_lines:
+            status_lines.enter(run)
+        return status_lines
 
 
-def _has_foot(console: Console) -> bool:
+def _has_status_lines(console: Console) -> bool:
     """Whether this is a terminal whose cursor can be moved, whatever FORCE_COLOR says of a pipe."""
     if not console.is_interactive or console.is_dumb_terminal or console.legacy_windows:
         return False
     return _is_terminal(console.file)
 
 
-class Foot:
-    """The lines at the foot of one terminal. May be used from any thread."""
+class StatusLines:
+    """The status lines of one terminal. May be used from any thread."""
 
     def __init__(self, file: TextIO) -> None:
         self.console: Console = rich.Console(file=file, highlight=False)
@@ -105,7 +105,7 @@ class Foot:
             for stream in self._streams:
                 stream.stand_in()
         atexit.register(self.end)
-        threading.Thread(target=self._keep_time, name="crewlite-foot", daemon=True).start()
+        threading.Thread(target=self._keep_time, name="crewlite-status-lines", daemon=True).start()
 
     def leave(self, run: Underway) -> None:
         """Show a run no longer. After the last one the terminal is as if nothing had been."""
@@ -116,12 +116,12 @@ class Foot:
                 self._end()
 
     def end(self) -> None:
-        """Clear the foot and give the streams back. May be called twice."""
+        """Clear the status lines and give the streams back. May be called twice."""
         with _lock, self.lock:
             self._end()
 
     def _end(self) -> None:
-        global _foot
+        global _status_lines
         self._over.set()
         self._runs.clear()
         with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
@@ -130,12 +130,12 @@ class Foot:
             stream.stand_down()
         self._streams = []
         atexit.unregister(self.end)
-        if _foot is self:
-            _foot = None
+        if _status_lines is self:
+            _status_lines = None
 
     @contextlib.contextmanager
     def above(self) -> Iterator[None]:
-        """Write whole lines to the terminal in the block: they stand above the foot."""
+        """Write whole lines to the terminal in the block: they stand above the status lines."""
         with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
             if self._line_open:  # a question, say: what comes now does not go on in its line
@@ -145,7 +145,7 @@ class Foot:
             self._draw()
 
     def pass_on(self, file: TextIO, text: str) -> None:
-        """Write to a stream of the same terminal. A line that is left open keeps the foot away until it is closed."""
+        """Write to a stream of the same terminal. A line that is left open hides them until it is closed."""
         with self.lock:
             with contextlib.suppress(OSError, ValueError):
                 self._clear()
@@ -215,10 +215,10 @@ class Foot:
 
 
 class _Stream:
-    """Stands in for sys.stdout or sys.stderr: what is printed comes out above the foot."""
+    """Stands in for sys.stdout or sys.stderr: what is printed comes out above the status lines."""
 
-    def __init__(self, foot: Foot, name: str) -> None:
-        self.foot = foot
+    def __init__(self, status_lines: StatusLines, name: str) -> None:
+        self.status_lines = status_lines
         self._name, self._real = name, getattr(sys, name)
         self._held, self._standing = "", False
         self._copy: int | None = None
@@ -240,12 +240,12 @@ class _Stream:
 
     def write(self, text: str) -> int:
         """Hold back what is no whole line yet: it may be followed by the rest at once."""
-        with self.foot.lock:
+        with self.status_lines.lock:
             if not self._standing:  # somebody has kept it, such as a log
                 return int(self._real.write(text))
             whole, end, self._held = f"{self._held}{text}".rpartition("\n")
             if end:
-                self.foot.pass_on(self._real, whole + end)
+                self.status_lines.pass_on(self._real, whole + end)
         return len(text)
 
     def writelines(self, lines: Any) -> None:
@@ -253,10 +253,10 @@ class _Stream:
             self.write(line)
 
     def flush(self) -> None:
-        with self.foot.lock:
+        with self.status_lines.lock:
             held, self._held = self._held, ""
             if held:
-                self.foot.pass_on(self._real, held)
+                self.status_lines.pass_on(self._real, held)
             else:
                 self._real.flush()
 
@@ -279,7 +279,7 @@ def _is_terminal(stream: Any) -> bool:
 
 @in_child
 def _forget() -> None:
-    global _foot
-    if _foot:
-        _foot.forget()
-        _foot = None
+    global _status_lines
+    if _status_lines:
+        _status_lines.forget()
+        _status_lines = None

@@ -1,4 +1,4 @@
-"""The foot of a terminal: it shows what runs right now, is gone in the end, and spoils nothing that others print."""
+"""The status lines of a terminal: they show what runs now, are gone in the end, and spoil nothing that others print."""
 
 import io
 import logging
@@ -183,7 +183,7 @@ def test_the_foot_shows_what_runs_right_now_and_is_gone_in_the_end(opened):
     seen = []
 
     def act():
-        threading.Event().wait(0.5)  # longer than the foot takes to look again
+        threading.Event().wait(0.5)  # longer than the status lines take to look again
         seen.extend(terminal.shown)
 
     crew(act).kickoff()
@@ -265,11 +265,12 @@ def test_runs_at_once_share_one_foot(opened):
 
     task = Task(name="read", description="Read", expected_output="Words", agent=reader)
     Crew(name="library", tasks=[task], llm=ScriptedLLM(reply), verbose=True).kickoff_for_each([{}, {}])
-    foot = seen[0][seen[0].index("") :]
+    status_lines = seen[0][seen[0].index("") :]
     assert (
-        sorted(line.rpartition("  ")[0].strip() for line in foot[1:5]) == ["▸ task read: R"] * 2 + ["▸ tool look"] * 2
+        sorted(line.rpartition("  ")[0].strip() for line in status_lines[1:5])
+        == ["▸ task read: R"] * 2 + ["▸ tool look"] * 2
     )
-    assert foot[5].startswith("  2 runs, ")
+    assert status_lines[5].startswith("  2 runs, ")
     assert "" not in terminal.shown
     assert sum("has finished" in line for line in terminal.shown) == 4
 
@@ -395,8 +396,8 @@ def test_the_thread_of_the_foot_ends_with_it(opened):
     terminal = opened()
     for _ in range(5):
         crew(lambda: None).kickoff()
-        feet = [one for one in threading.enumerate() if one.name == "crewlite-foot"]
-        for one in feet:
+        threads = [one for one in threading.enumerate() if one.name == "crewlite-status-lines"]
+        for one in threads:
             one.join(0.1)  # well below the time between two looks
-        assert not any(one.is_alive() for one in feet)
+        assert not any(one.is_alive() for one in threads)
     assert sys.stdout is terminal
