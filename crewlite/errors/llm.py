@@ -64,7 +64,7 @@ class ContextOverflow(LLMRejected):
 
 
 class ContentRefused(LLMError):
-    """The model, or a filter of its service, refused to answer. Asking again is not tried."""
+    """The model, or a filter of its service, refused to answer. It is not retried."""
 
     code = "content_refused"
 

@@ -96,7 +96,7 @@ class SchemaTooNew(JournalCorrupt):
 
 
 class CheckpointMismatch(JournalCorrupt):
-    """A checkpoint file that its journal contradicts: edited by hand, or torn from its journal."""
+    """A checkpoint file that its journal contradicts: edited by hand, or moved away from its journal."""
 
     code = "checkpoint_mismatch"
 
@@ -134,7 +134,7 @@ class BranchConflictError(CrewliteError, RuntimeError):
 
 
 class BranchExists(CrewliteError, ValueError):
-    """A fork under a name that is taken."""
+    """A fork under the name of a branch that exists already."""
 
     code = "branch_exists"
 

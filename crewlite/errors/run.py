@@ -36,7 +36,7 @@ PlaceIsBehind = CheckpointIsBehind
 
 
 class InDoubt(CrewliteError, RuntimeError):
-    """A call declared effect="once" was cut in the middle: nobody can know whether it took effect."""
+    """A call declared effect="once" was interrupted: nobody can know whether it took effect."""
 
     code = "in_doubt"
     ends_run = True
@@ -306,7 +306,7 @@ class StepRaised(CrewliteError, RuntimeError):
 
 
 class Redacted(CrewliteError, RuntimeError):
-    """Stands for an error whose text held a configured secret."""
+    """Replaces an error whose text held a configured secret; that text is masked."""
 
     code = "redacted"
 

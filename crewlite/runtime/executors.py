@@ -178,7 +178,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
 
 
 class _Alone(type(durable.PLAIN)):  # type: ignore[misc]
-    """Outside the run, but with the key of the call that was made in it."""
+    """The scope of a step in another process: no run, only the idempotency key of the call that started it."""
 
     def __init__(self, key: str) -> None:
         self.idempotency_key = key

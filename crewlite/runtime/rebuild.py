@@ -52,7 +52,7 @@ class Found:
     """To go on with this very run, branch and checkpoint, whatever becomes the newest one meanwhile."""
 
     def damaged(self, problem: str) -> JournalCorrupt:
-        """The error for a definition that says what no crewlite wrote."""
+        """The error for a recorded definition that no release of crewlite can have written."""
         return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None)
 
     def too_early(self) -> RunMismatch:
@@ -118,7 +118,7 @@ class Part:
 
 
 class Rebuild:
-    """Definitions being rebuilt: first all are drafted, then what was passed is bound, then they are made."""
+    """Rebuilds definitions in three steps: draft them all, bind what the caller passed, construct them."""
 
     def __init__(self, found: Found) -> None:
         self.found = found

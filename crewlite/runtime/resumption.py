@@ -191,7 +191,7 @@ def warn_done(journal: Journal, rerun: Iterable[str]) -> None:
 
 
 def answers_given(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
-    """What people have answered, by the word of whoever kicks off. `changed`: its inputs are not those recorded."""
+    """The answers passed to a kickoff, as commit parts. `changed`: its inputs differ from the recorded ones."""
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
     return {"answers": answers} if answers else {}
 

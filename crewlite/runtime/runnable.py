@@ -95,7 +95,7 @@ class Runnable(ABC, Generic[R]):
 
     @abstractmethod
     def input_names(self) -> Iterable[str]:
-        """The inputs that it asks for."""
+        """Names of the inputs that a kickoff may be given: placeholders in its texts, or its parameters."""
 
     @abstractmethod
     def secret_sources(self) -> tuple[object, ...]:

@@ -40,7 +40,7 @@ STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
 def read_commit(data: JsonObject) -> Commit:
-    """The same object, as a commit. Raises ValueError, naming the first thing that is wrong, unless it is one."""
+    """`data` itself, once it is checked to be a commit. Raises ValueError that names the first problem."""
     try:
         _reader().validate_python(data)
     except ValidationError as error:
@@ -250,7 +250,7 @@ class RaisedError(TypedDict):
 
 
 class CheckpointRecord(TypedDict):
-    """A checkpoint. One that was named after its commit has the `sum` of that."""
+    """A recorded checkpoint. `sum` is that of its commit, if a later commit named it."""
 
     id: Hex
     seq: Number

@@ -1,9 +1,9 @@
 """Who writes a branch: a claim is part of the commit with which a run begins or goes on.
 
-So a claim cannot be taken twice: it moves the head of the branch, and whoever held it before is refused at its next
-commit. A claim ends with the run, or when it is given back, or when its holder is dead: where its process can be seen,
-that is looked up; elsewhere it is presumed after 30 seconds without a sign of life. A name proves nothing: machines
-and containers may share one.
+A claim moves the head of the branch, so two processes cannot hold it: the store refuses the next commit of the earlier
+holder. A claim ends when its holder ends the run, releases the branch, or dies. On this machine the process is looked
+up; elsewhere it is presumed dead after 30 seconds without a sign of life. A host name proves nothing: machines and
+containers may share one.
 """
 
 from __future__ import annotations

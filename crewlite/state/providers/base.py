@@ -44,7 +44,7 @@ class Commit:
 
     @property
     def run(self) -> RunStart | None:
-        """What it says of the branch it makes; None if it makes none."""
+        """The start of the branch that this commit creates; None if the branch exists already."""
         return self.entries[0].commit.get("run") if self.entries else None
 
     @property

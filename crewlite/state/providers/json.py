@@ -5,8 +5,8 @@
     location/heads/<run>/<branch>.json             how long the journal was at its newest checkpoint
     location/cache/<key>.json                      a result of a step that other runs may reuse
 
-The journal is written first. A missing file is made again from it; a file that it contradicts is refused. The cache is
-of no run. Paths says how names become paths, and where the lock files are.
+The journal is written first. A missing file is made again from it; a file that it contradicts is refused. The cache
+belongs to no run. `Paths` turns names into paths, and places the lock files.
 """
 
 from __future__ import annotations

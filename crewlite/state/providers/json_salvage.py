@@ -91,8 +91,8 @@ class JsonSalvage:
                 disk.replace(path, _joined(records))
                 disk.touch(path, touched)  # nobody has given a sign of life by that
             noted = self._paths.head(raw.run_id, raw.branch)
-            if (head or not records) and (said := _bytes(noted)) is not None:
-                _quarantine(noted, said)  # the journal may be as short as it is from here on
+            if (head or not records) and (content := _bytes(noted)) is not None:
+                _quarantine(noted, content)  # the journal may be as short as it is from here on
 
         return write
 
@@ -126,29 +126,29 @@ class JsonSalvage:
     def strays(self) -> Generator[Flaw, None, None]:
         """See Salvage.strays: checkpoint files that no journal had, and what was being written or taken away."""
         for identifier, path in sorted(self._unnamed.items()):
-            said: Any = loosely(_bytes(path))
-            said = said if isinstance(said, dict) else {}
-            run_id, branch = str(said.get("run_id", "?")), str(said.get("branch", "?"))
+            content: Any = loosely(_bytes(path))
+            content = content if isinstance(content, dict) else {}
+            run_id, branch = str(content.get("run_id", "?")), str(content.get("branch", "?"))
             with self.held(run_id):
                 data = _bytes(path)
-                if data is not None and not self._has_come(identifier, said):
-                    yield self._unnamed_file(identifier, path, data, said, (run_id, branch))
+                if data is not None and not self._has_come(identifier, content):
+                    yield self._unnamed_file(identifier, path, data, content, (run_id, branch))
         yield from self._leftovers()
 
-    def _has_come(self, identifier: str, said: JsonObject) -> bool:
+    def _has_come(self, identifier: str, content: JsonObject) -> bool:
         """Whether a journal has a checkpoint by now: its run may have been brought in since it was looked for."""
         try:
-            run_id = check_name("run_id", said.get("run_id", ""))
-            branch = check_name("branch", said.get("branch", ""), slashes=True)
+            run_id = check_name("run_id", content.get("run_id", ""))
+            branch = check_name("branch", content.get("branch", ""), slashes=True)
             return identifier in {one["id"] for one in live_checkpoints(self._journals.scan(run_id, branch)[0])}
         except (ConfigError, JournalCorrupt, SchemaTooNew):
             return False
 
     def _unnamed_file(
-        self, identifier: str, path: Path, data: bytes, said: JsonObject, branch: tuple[str, str]
+        self, identifier: str, path: Path, data: bytes, content: JsonObject, branch: tuple[str, str]
     ) -> Flaw:
-        if type(said.get("schema")) is int and said["schema"] > SCHEMA:
-            problem = f"it has schema {said['schema']}, and this crewlite reads up to {SCHEMA}"
+        if type(content.get("schema")) is int and content["schema"] > SCHEMA:
+            problem = f"it has schema {content['schema']}, and this crewlite reads up to {SCHEMA}"
             return Flaw("newer_schema", str(path), problem, "Upgrade crewlite; left untouched.", None, branch)
         if identifier in self._dropped:
             remove = partial(disk.remove, path)

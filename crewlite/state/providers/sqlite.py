@@ -80,7 +80,7 @@ class SqliteProvider:
 
 
 def file_at(location: str) -> Path:
-    """The database that a location means: the file itself, or, beside it, what an earlier release made of it."""
+    """The database file of a location: the file itself, or the `.db` file that an earlier release created beside it."""
     path = Path(location).absolute()
     beside = path.with_name(f"{path.name}.db")
     earlier = not path.suffix and not path.exists() and beside.exists()

@@ -16,15 +16,15 @@ class Named(Protocol):
 
     @property
     def id(self) -> str:
-        """Names it."""
+        """The id of the checkpoint."""
 
     @property
     def address(self) -> str:
-        """The step it is about."""
+        """The step that its event is about."""
 
     @property
     def label(self) -> str | None:
-        """What people call it."""
+        """The label that a person gave it."""
 
 
 P = TypeVar("P", bound=Named)

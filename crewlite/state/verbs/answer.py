@@ -36,27 +36,27 @@ class Typed(str):
     """An answer as somebody typed it: it is read as the question wants it, see `typed`."""
 
 
-def typed(said: str, schema: Any) -> Any:
+def typed(text: str, schema: Any) -> Any:
     """What somebody typed: text where text is wanted, else what it says as JSON, or as yes and no.
 
     `schema` is the JSON schema of the answer; None for any text.
     """
-    said = str(said)
+    text = str(text)
     wanted = "string" if schema is None else schema.get("type")
     if wanted == "string":
-        return said
-    word = said.strip().lower()
+        return text
+    word = text.strip().lower()
     if wanted == "boolean" and word in ("y", "yes", "n", "no"):
         return word[0] == "y"
     with contextlib.suppress(ValueError):
-        return json.loads(said)
-    return said
+        return json.loads(text)
+    return text
 
 
-def decode_answer(told: GivenAnswer, schema: Any) -> Any:
+def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
     """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
-    value = codec.decode(told["value"])
-    return typed(value, schema) if told.get("typed") else value
+    value = codec.decode(given_answer["value"])
+    return typed(value, schema) if given_answer.get("typed") else value
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
@@ -91,10 +91,10 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
         raise RefError(address, f"is no question of run {record.run['run_id']!r}", waiting)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND, second=True)
-    told = _given_answer(address, value, asked, secrets)
+    given_answer = _given_answer(address, value, asked, secrets)
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
-    return {"answers": [told]}
+    return {"answers": [given_answer]}
 
 
 def unheard(record: Record) -> frozenset[str]:
@@ -114,9 +114,9 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
             continue
         other = changed or bool(record.edited) or record.inputs_of(address) != record.run.get("inputs")
         asked = None if other else record.asked.get(address)
-        told = _given_answer(address, value, asked, secrets)
-        if other or not _known(record, asked, told):
-            recorded_answers.append(told)
+        given_answer = _given_answer(address, value, asked, secrets)
+        if other or not _known(record, asked, given_answer):
+            recorded_answers.append(given_answer)
     return recorded_answers
 
 
@@ -131,19 +131,19 @@ def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets
     if is_typed:
         value = typed(value, asked.get("schema")) if asked else str(value)
     coded = secrets.mask_data(codec.encode(value, f"the answer to {address}"))
-    told: GivenAnswer = {"address": address, "value": coded, "at": now().isoformat()}
+    given_answer: GivenAnswer = {"address": address, "value": coded, "at": now().isoformat()}
     if asked:
-        return told | ({"digest": asked["digest"]} if "digest" in asked else {})
-    return told | {"ahead": True} | ({"typed": True} if is_typed else {})
+        return given_answer | ({"digest": asked["digest"]} if "digest" in asked else {})
+    return given_answer | {"ahead": True} | ({"typed": True} if is_typed else {})
 
 
-def _known(record: Record, asked: AskedQuestion | None, told: GivenAnswer) -> bool:
+def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
     """Whether a question has this answer. Raises AnswerRefused if it has another."""
-    address = told["address"]
+    address = given_answer["address"]
     if before := asked and record.answer_to(asked):
-        same = codec.digest(before["value"]) == codec.digest(told["value"])
+        same = codec.digest(before["value"]) == codec.digest(given_answer["value"])
     elif address in record.outcomes:
-        same = _may_be_same(told["value"], record.value(address))
+        same = _may_be_same(given_answer["value"], record.value(address))
     else:
         return record.settled(address)
     if not same:
@@ -151,12 +151,12 @@ def _known(record: Record, asked: AskedQuestion | None, told: GivenAnswer) -> bo
     return True
 
 
-def _may_be_same(said: Any, recorded: Any) -> bool:
+def _may_be_same(value: Any, recorded: Any) -> bool:
     """Whether this may have become that outcome. Where the schema made another type of it, nobody can tell any more."""
     if "answer" not in recorded:  # nobody answered in time
         return False
     made = recorded["answer"]
-    return type(said) is not type(made) or isinstance(said, dict) or codec.digest(said) == codec.digest(made)
+    return type(value) is not type(made) or isinstance(value, dict) or codec.digest(value) == codec.digest(made)
 
 
 def check(asked: AskedQuestion, value: Any) -> None:

@@ -32,13 +32,13 @@ _READERS: dict[str, Callable[[str], Any]] = {
 _PATHS = ("path", "PurePosixPath", "PureWindowsPath")
 
 
-def read(said: Typed, recorded: Json) -> Any:
+def read(text: Typed, recorded: Json) -> Any:
     """What somebody typed: text if text was recorded, or what is written as one; else JSON, or yes and no."""
     if _tag(recorded) == "enum":
         recorded = recorded["v"]
     if isinstance(recorded, str) or _tag(recorded) in {"str", *_READERS, *_PATHS}:
-        return str(said)
-    return typed(said, {"type": "boolean"} if isinstance(recorded, bool) else {})
+        return str(text)
+    return typed(text, {"type": "boolean"} if isinstance(recorded, bool) else {})
 
 
 def coerce(given: Json, recorded: Json, what: str) -> Json:

@@ -103,15 +103,15 @@ def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
 def _verified(data: bytes, where: str) -> tuple[str, Journals]:
     """The run_id and the journals of an exported run, every seal and every link checked."""
     try:
-        said = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise JournalCorrupt(where, f"this is not JSON ({error})", None) from None
-    if not isinstance(said, dict) or said.get("crewlite") != "run" or type(said.get("schema")) is not int:
+    if not isinstance(parsed, dict) or parsed.get("crewlite") != "run" or type(parsed.get("schema")) is not int:
         raise JournalCorrupt(where, "this is not an exported run", None)
-    if said["schema"] > SCHEMA:
-        raise SchemaTooNew(where, said["schema"], SCHEMA)
-    run_id = _name(said, "run_id", where)
-    branches = said.get("branches")
+    if parsed["schema"] > SCHEMA:
+        raise SchemaTooNew(where, parsed["schema"], SCHEMA)
+    run_id = _name(parsed, "run_id", where)
+    branches = parsed.get("branches")
     if not isinstance(branches, list) or not branches:
         raise JournalCorrupt(where, "it holds no branches", None)
     journals: dict[str, list[Entry]] = {}
@@ -121,25 +121,25 @@ def _verified(data: bytes, where: str) -> tuple[str, Journals]:
             raise JournalCorrupt(where, f"it holds branch {name!r} twice", None)
         journals[name] = _entries(branch.get("entries"), run_id, name, f"{where}, branch {name}")
         _check_base(journals, name, f"{where}, branch {name}, entry 1")
-    if _digest(journals) != said.get("digest"):
+    if _digest(journals) != parsed.get("digest"):
         raise JournalCorrupt(where, "its digest does not fit: entries or branches at an end are missing", None)
     return run_id, journals
 
 
-def _name(said: Any, kind: str, where: str) -> str:
+def _name(parsed: Any, kind: str, where: str) -> str:
     try:
-        return check_name(kind, said[kind], slashes=kind == "branch")
+        return check_name(kind, parsed[kind], slashes=kind == "branch")
     except (LookupError, TypeError):
         raise JournalCorrupt(where, f"a {kind!r} is missing", None) from None
     except ConfigError as problem:
         raise JournalCorrupt(where, str(problem).rstrip("."), None) from None
 
 
-def _entries(said: Any, run_id: str, branch: str, where: str) -> list[Entry]:
-    if not isinstance(said, list) or not said:
+def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
+    if not isinstance(parsed, list) or not parsed:
         raise JournalCorrupt(where, "it has no entries", None)
     found: list[Entry] = []
-    for number, line in enumerate(said, 1):
+    for number, line in enumerate(parsed, 1):
         try:
             entry = _unseal(line, found[-1].sum if found else None, f"{where}, entry {number}")
             check_follows(entry, found, run_id, branch, entry.seq)
