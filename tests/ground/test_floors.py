@@ -206,12 +206,10 @@ def is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
 
 
 def test_commits_are_typed_wherever_they_are_made_or_read():
-    parts, untyped = (
-        {"commit", "parts", "checkpoint", "claim"},
-        {"dict[str, Any]", "JsonObject", "Mapping[str, Any]", "Any"},
-    )
+    parts = {"commit", "parts", "checkpoint", "claim"}
+    untyped = {"dict[str, Any]", "JsonObject", "Mapping[str, Any]", "Any"}
     for module, path in modules().items():
-        if "." not in module or floor(module) not in ("record", "engine"):
+        if not module.startswith(("crewlite.state.", "crewlite.runtime.")):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.arg if isinstance(node, ast.arg) else getattr(getattr(node, "target", None), "id", None)

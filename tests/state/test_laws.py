@@ -103,22 +103,22 @@ class Impatient(Broken):
 
 
 class OldestFirst(Broken):
-    def checkpoints(self, part="", **page):
+    def places(self, part="", **page):
         return self._store.places(part, **page)[::-1]
 
 
 class WildCards(Broken):
-    def checkpoints(self, part="", **page):
+    def places(self, part="", **page):
         return self._store.places(part.replace("*", "").replace("%", ""), **page)
 
 
 class OnePage(Broken):
-    def checkpoints(self, part="", *, limit=None, before=None):
+    def places(self, part="", *, limit=None, before=None):
         return self._store.places(part) if before is None else []
 
 
 class Undead(Broken):
-    def checkpoints(self, part="", **page):
+    def places(self, part="", **page):
         found = [e.commit["place"] for j in self._store._journals.values() for e in j if "place" in e.commit]
         there = self._store.places(part, **page)
         return [*there, *(p for p in found if not page and p["id"] not in {x.id for x in self._store.places()})]

@@ -153,9 +153,9 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
     """An entry from its JSON object: the canonical bytes of its commit are those that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise Unsound("this is not an entry")
-    commit: JsonObject = {name: value for name, value in line.items() if name != "sum"}
+    unchecked: JsonObject = {name: value for name, value in line.items() if name != "sum"}
     try:
-        body = codec.dumps(commit)
+        body = codec.dumps(unchecked)
     except (ValueError, RecursionError) as error:
         raise Unsound(f"this is not an entry ({error})") from None
     return unseal(body, line["sum"], after=after, where=where)
