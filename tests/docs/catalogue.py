@@ -130,8 +130,8 @@ def _help() -> str:
 
 def _errors() -> str:
     lines = ["| class | code | also a | in a tool | |", "|---|---|---|---|---|"]
-    for cls in vars(errors).values():
-        if isinstance(cls, type) and issubclass(cls, CrewliteError):
+    for name, cls in vars(errors).items():
+        if isinstance(cls, type) and cls.__name__ == name and issubclass(cls, CrewliteError):
             builtin = ", ".join(_builtins(cls))
             if CrewliteError in cls.__bases__ or cls is CrewliteError:
                 family = f"`{cls.__name__}`"
