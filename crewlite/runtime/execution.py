@@ -26,6 +26,7 @@ from crewlite.errors import (
     Redacted,
     StateConflict,
     StepRaised,
+    StepTimeout,
     ends_run,
     text_of,
 )
@@ -181,8 +182,7 @@ class Execution(Generic[T]):
 
     def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
         """The kind of the failure, what follows it, and the error to tell: another one if the policy itself fails."""
-        in_doubt = any(isinstance(one, InDoubt) for one, _ in _led_to(frame, error))  # a person decides
-        policy = None if in_doubt else self._policy(frame, error)
+        policy = None if self._in_doubt(frame, error) else self._policy(frame, error)  # a person decides
         if policy is None:
             return "", Abort(), error
         left = self.step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
@@ -191,6 +191,12 @@ class Execution(Generic[T]):
             return failure.kind, remedy_for(policy, failure, past), error
         except ConfigError as misused:
             return failure.kind, Abort(), misused
+
+    def _in_doubt(self, frame: Frame, error: Exception) -> bool:
+        """Whether a failure leaves open if a call took effect that must happen only once."""
+        if self.step.effect == "once" and isinstance(error, StepTimeout) and error.what == _what(self.step):
+            return True
+        return any(isinstance(one, InDoubt) for one, _ in _led_to(frame, error))
 
     def _policy(self, frame: Frame, error: Exception) -> Policy | None:
         """What decides on a failure: the nearest policy, unless one inside has decided on it already.

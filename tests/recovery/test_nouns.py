@@ -22,7 +22,7 @@ from crewlite import (
     around,
     tool,
 )
-from crewlite.errors import BindMissing, ConfigError, InDoubt, LLMUnavailable, MaxIterations
+from crewlite.errors import BindMissing, ConfigError, InDoubt, LLMUnavailable, MaxIterations, StepTimeout
 from crewlite.events import RecoveryStartedEvent, ToolUsageErrorEvent, ToolUsageStartedEvent
 from crewlite.flow import flow, step
 from crewlite.recovery import DEFAULT, Abort, Fallback, Retry, Rule
@@ -262,6 +262,26 @@ def test_a_call_in_doubt_is_never_made_again_by_a_policy():
         with pytest.raises(InDoubt):
             crew.kickoff(run_id="r")
     assert (made, always.asked) == ([1], [])
+
+
+@pytest.mark.parametrize("more", [{"retries": 3}, {"failure_policy": Own(Retry(), 9)}], ids=["retries", "policy"])
+def test_a_step_that_must_happen_once_and_took_too_long_is_not_done_again(more):
+    made = []
+
+    @step(effect="once", timeout=0.05, **more)
+    async def pay():
+        made.append(1)
+        await asyncio.sleep(30)
+
+    @flow(checkpoint=True)
+    async def bill():
+        await pay()
+
+    with pytest.raises(StepTimeout):
+        bill.kickoff(run_id="r")
+    with pytest.raises(InDoubt):
+        bill.kickoff(run_id="r")
+    assert made == [1]
 
 
 @pytest.mark.parametrize("place", ["llm", "tool", "task", "crew", "step", "flow"])
