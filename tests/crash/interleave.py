@@ -203,7 +203,7 @@ class Explorer:
         """Who is at work is left alone by whoever only looks, tidies or forks."""
         if act in AT_WORK and holds and of_act.error and verb.startswith(LEAVES_ALONE):
             return [f"a run at work was disturbed by {verb}: {of_act.error}: {of_act.text}"]
-        if act == "stays at work" and verb.startswith("resume") and not (of_act.error or of_verb.error):
+        if act == "stays at work" and holds and verb.startswith("resume") and not (of_act.error or of_verb.error):
             return ["two held one branch, and both succeeded"]
         held = (of_act.said or {}).get("held")
         refused = release(self._site(world), held) if held and verb != "cancel" else ""
