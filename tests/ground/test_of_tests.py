@@ -14,7 +14,11 @@ TESTS = Path(__file__).parents[1]
 posix = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to another process")
 
 WAITS = "import sys, time; print('here', flush=True); time.sleep(600)"
-STARTS = f"import subprocess, sys, time; print(subprocess.Popen([sys.executable, '-c', {WAITS!r}]).pid, flush=True); time.sleep(600)"
+STARTS = f"""
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", {WAITS!r}], stdout=subprocess.DEVNULL).pid, flush=True)
+time.sleep(600)
+"""
 HEEDS = """
 import os, signal, sys
 from tests import children
