@@ -320,10 +320,6 @@ class Execution(Generic[T]):
         moment = await run.save(parts, now=any(effect == "once" for _, effect in parts.get("intents", ())))
         if event is not None:
             run.emit(self.step.voice.source, event, moment)
-        if names := run.journal.states.conflicts.pop(self.address, None):
-            stamp = self._stamp() | {"seq": moment.seq}
-            conflict = events.StepStateConflictEvent(**stamp, names=tuple(names))
-            run.emit(self.step.voice.source, conflict, moment)
 
     def _stamp(self, **more: Any) -> durable.Stamp:
         seq = self.outer.run.journal.next_seq

@@ -342,19 +342,6 @@ def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(config, ra
     assert ran == [0, 1, 2]
 
 
-def test_what_an_async_handler_sets_later_is_recorded_too(config):
-    @event_bus.on(TaskCompletedEvent)
-    async def note(source, event, state):
-        notes = state.setdefault("notes", [])
-        await asyncio.sleep(0.01)
-        notes.append(event.address)
-        state["last"] = event.address
-
-    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "x"))
-    Crew(tasks=[Task(description="Do it", expected_output="x", agent=agent)], checkpoint=config()).kickoff(run_id=RUN)
-    assert values(config()) == {"notes": ["task#1"], "last": "task#1"}
-
-
 def test_a_fork_has_the_state_of_its_base_and_not_what_came_after(config):
     agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(lambda messages: "x"))
     tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(3)]

@@ -33,7 +33,6 @@ from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError
 from crewlite.refs import check_name
-from crewlite.state.format.delta import PatchOperation, StepChanges
 from crewlite.usage import UsageRecord
 
 _HEX = re.compile("[0-9a-f]{32}")
@@ -270,14 +269,20 @@ class ValueChanges(TypedDict, total=False):
     """What has changed of the values beside the run: coded, or gone; how often, since ever; what was restored."""
 
     set: dict[Text, Any]
-    patch: dict[Text, list[PatchOperation]]
-    """Values of which only what is new is told."""
     gone: list[Text]
     versions: dict[Text, Number]
     restored: Hex | None
     by: dict[Text, StepChanges]
     """What steps changed, by their addresses, in this order; then `set` and `gone` are no step's. Without it, they hold
     from the beginning of the run."""
+
+
+class StepChanges(TypedDict, total=False):
+    """What one step changed of the values: coded, or gone; and names whose value was recorded already."""
+
+    set: dict[Text, Any]
+    gone: list[Text]
+    recorded: list[Text]
 
 
 class Compacted(TypedDict):

@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired, cast
-
-from pydantic import InstanceOf
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing import Any, cast
 
 from crewlite.codec import Json, digest
+from crewlite.state.format.commit import StepChanges
 
-Text = InstanceOf[str]
 GONE: Any = object()
 """Stands for no value at all."""
-
-
-class StepChanges(TypedDict, total=False):
-    """What one step changed of the values: coded, or gone; and names whose value was recorded already."""
-
-    set: dict[Text, Any]
-    patch: dict[Text, list[PatchOperation]]
-    gone: list[Text]
-    recorded: list[Text]
-
-
-class PatchOperation(TypedDict):
-    """One operation of a JSON Patch: "add", or "remove", which has no value."""
-
-    op: Text
-    path: Text
-    value: NotRequired[Any]
 
 
 def applied(values: Mapping[str, Json], changed: StepChanges) -> Mapping[str, Json]:

@@ -16,7 +16,7 @@ from typing import Any, Never
 from crewlite.codec import JsonObject, dumps
 from crewlite.errors import SchemaTooNew
 from crewlite.ids import now
-from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts, check_checkpoint, read_commit
+from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, read_commit
 
 SCHEMA = 1
 STATE = "state"
@@ -158,17 +158,6 @@ def chained(data: JsonObject, total: str) -> str:
     compacted = data.get("folded")
     found = compacted.get("sum") if isinstance(compacted, dict) else total
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
-
-
-def is_news(parts: CommitParts) -> bool:
-    """Whether a commit holds more than failures and checkpoints."""
-    outcomes = any("error" not in step for step in parts.get("steps", ()))
-    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
-
-
-def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
-    """How events name a checkpoint."""
-    return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
 
 
 def _base(data: JsonObject) -> str:

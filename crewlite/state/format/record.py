@@ -21,14 +21,14 @@ from crewlite.state.format.commit import (
     Commit,
     GivenAnswer,
     RunStart,
+    StepChanges,
     StepRecord,
     ValueChanges,
 )
-from crewlite.state.format.delta import StepChanges, applied
+from crewlite.state.format.delta import applied
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.format.paid import Paid
-from crewlite.state.format.patch import patched
 from crewlite.state.format.references import resolved
 from crewlite.usage import Usage
 
@@ -65,7 +65,7 @@ class Record:
     unowned: Mapping[str, Json] = field(default_factory=dict)
     """Those of them that no step has set: what a run begins with."""
     deltas: dict[str, tuple[tuple[tuple[int, int], StepChanges], ...]] = field(default_factory=dict)
-    """What steps have changed of the values, in order, each with the commit that says so."""
+    """What steps have changed of the values, in order, each with the commit that says so and the place in it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """How often each of these has changed, those that are gone included."""
     restored: str | None = None
@@ -267,29 +267,19 @@ class Record:
     def _change(self, changed: ValueChanges) -> None:
         """What an entry says of the values."""
         for number, (address, step) in enumerate(changed.get("by", {}).items()):
-            delta = self._whole(step)
-            if address:
-                self.deltas[address] = (*self.deltas.get(address, ()), ((self.seq, number), delta))
-                self.values = applied(self.values, delta)
-            else:  # of no step, as what stands beside `by` where there is none
+            again = {name: self.values[name] for name in step.get("recorded", ()) if name in self.values}
+            delta: StepChanges = {"set": again | step.get("set", {}), "gone": step.get("gone", [])}
+            if not address:  # of no step, as what stands beside `by` where there is none
                 self.unowned = applied(self.unowned, delta)
-        shared, own = self.unowned is self.values, self._whole(changed)
+                continue
+            self.deltas[address] = (*self.deltas.get(address, ()), ((self.seq, number), delta))
+            self.values = applied(self.values, delta)
+        shared, own = self.unowned is self.values, cast(StepChanges, changed)
         self.values = applied(self.values, own)
         if "by" not in changed:
             self.unowned = self.values if shared else applied(self.unowned, own)
         self.versions = {**self.versions, **changed.get("versions", {})}
         self.restored = changed.get("restored", self.restored)
-
-    def _whole(self, changed: StepChanges | ValueChanges) -> StepChanges:
-        """Changes with whole values: those that are recorded already, and patches of those, are looked up."""
-        names = cast(StepChanges, changed).get("recorded", ())
-        again = {name: self.values[name] for name in names if name in self.values}
-        for name, operations in changed.get("patch", {}).items():
-            try:
-                again[name] = patched(self.values[name], operations)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise self._damaged(f"commit {self.seq} patches the value {name!r} as it is not ({error})") from error
-        return {"set": again | changed.get("set", {}), "gone": changed.get("gone", [])}
 
     def _begin(self, run: RunStart, at: str) -> None:
         """A new run; or a branch of the run that was read so far, up to its base."""
@@ -343,9 +333,10 @@ class Record:
         kind = kinds.of(step["kind"])
         if kind.is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
-        kept = {address: self.deltas.get(address, ())} if step.get("edited") else {}
+        deltas = self.deltas.get(address) if step.get("edited") else None
         self._replace(address)
-        self.deltas |= kept  # what it answered was edited, not what it changed
+        if deltas:  # what it answered was edited, not what it changed
+            self.deltas[address] = deltas
         self.failures.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at)
         if kind.asks_person:

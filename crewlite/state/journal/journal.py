@@ -25,15 +25,15 @@ from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child, lock
 from crewlite.ids import now
 from crewlite.secrets import Secrets
-from crewlite.state.format.commit import Claim, Commit, CommitParts, Event, StepRecord, invalidated
-from crewlite.state.format.entry import SCHEMA, Entry, is_news, naming, next_entry, seal
-from crewlite.state.format.patch import shortened
+from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, Event, StepRecord, invalidated
+from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.states import States
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.writer import Done, WriteQueue
+from crewlite.usage import Usage
 
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
@@ -139,7 +139,7 @@ class Journal:
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self._buffered_events:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
-        if self._tombstones and is_news(parts):
+        if self._tombstones and _is_news(parts):
             whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
         refused = self._with_values(whole)
         entry = seal(whole, after=self.record.sum)
@@ -155,16 +155,22 @@ class Journal:
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
         for problem in refused:
             self.failed(problem)
+        while self.states.conflicts:
+            step, names = self.states.conflicts.popitem()
+            about = {"run_id": self.run_id, "branch": self.branch, "address": step, "seq": self.record.seq}
+            event_bus.emit(self, events.StepStateConflictEvent(**about, names=tuple(names)))
         return queue is not None
 
     def _with_values(self, whole: Commit) -> list[NotCodable]:
         """Add what has changed of the state. What to announce, if a value cannot be recorded and that is news."""
-        strict = self.on_save_error == "raise"
-        refused = self.states.add_to(whole, strict=strict)
+        strict, states = self.on_save_error == "raise", self.states
+        if "values" not in whole and (changed := states.changes(_ended(whole))):
+            whole["values"] = changed
+        refused, states.refused = states.refused, []
+        if refused and strict:
+            raise refused[0]
         if self._values is not None and (problem := self.values.add_to(whole, self.secrets, strict=strict)):
             refused.append(problem)
-        if "values" in whole:
-            whole["values"] = shortened(self.record.values, whole["values"])
         news = {str(problem): problem for problem in refused if str(problem) not in self._refused}
         self._refused |= news.keys()
         return list(news.values())
@@ -336,8 +342,11 @@ class Journal:
 
     def _last_values(self) -> None:
         """Record what was done to the values after the last commit."""
+        values = self._values
         try:
-            if self.states.waiting or (self._values is not None and self._values.unrecorded(self.secrets)):
+            if self.states.waiting or (
+                values is not None and (values.paid != Usage() or values.changes(self.secrets, []))
+            ):
                 self.unsettled += self.commit({}, lambda error: None)
         except NotCodable as error:
             self.failed(error)
@@ -393,6 +402,25 @@ def at_work_on(claim: Claim | None, location: str) -> Journal | None:
     journal = _journals.get(claim["id"]) if claim else None  # a copy of the run elsewhere has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None
+
+
+def _ended(commit: CommitParts) -> str:
+    """The step whose outcome a commit has; of one that has none, what is no address."""
+    for step in commit.get("steps", ()):
+        if "value" in step:
+            return step["address"]
+    return "/"
+
+
+def _is_news(parts: CommitParts) -> bool:
+    """Whether a commit holds more than failures and checkpoints."""
+    outcomes = any("error" not in step for step in parts.get("steps", ()))
+    return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
+
+
+def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
+    """How events tell of a checkpoint."""
+    return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
 
 
 in_child(_journals.clear)  # a child has no thread of its parent's runs

@@ -17,8 +17,8 @@ from crewlite.errors import NotCodable
 from crewlite.forked import rlock
 from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
-from crewlite.state.format.commit import Commit, ValueChanges
-from crewlite.state.format.delta import GONE, StepChanges, alike, applied, combined, difference, differing, names_in
+from crewlite.state.format.commit import StepChanges, ValueChanges
+from crewlite.state.format.delta import GONE, alike, applied, combined, difference, differing, names_in
 from crewlite.state.format.record import Record
 from crewlite.state.journal.values import Values
 
@@ -90,7 +90,7 @@ class States:
         self.refused: list[NotCodable] = []
         """Values that could not be recorded, and nobody was told of."""
         self.conflicts: dict[str, list[str]] = {}
-        """Names that two steps changed side by side, by the step that came later, for it to tell."""
+        """Names that two steps changed side by side, by the step that came later, and nobody was told of."""
         self._lock = rlock()
 
     @property
@@ -164,16 +164,7 @@ class States:
                     self._hand_over(view.address, changed)
             self._late = [late for late in self._late if late[0]() is not None]
 
-    def add_to(self, whole: Commit, *, strict: bool) -> list[NotCodable]:
-        """Add what has changed to a commit. What could not be recorded, of which the first is raised if `strict`."""
-        if "values" not in whole and (changed := self._changes(_ended(whole))):
-            whole["values"] = changed
-        refused, self.refused = self.refused, []
-        if refused and strict:
-            raise refused[0]
-        return refused
-
-    def _changes(self, ended: str) -> ValueChanges:
+    def changes(self, ended: str) -> ValueChanges:
         """What a commit has to say of the state; {} if nothing. `ended`: the step whose outcome it has."""
         with self._lock:
             if not self.used:
@@ -251,14 +242,6 @@ class States:
         if around := self._around(address):
             return around.settle(self._secrets(), self.refused)
         return applied(self._record.values, self._beside)
-
-
-def _ended(commit: Commit) -> str:
-    """The step whose outcome a commit has; of one that has none, what is no address."""
-    for step in commit.get("steps", ()):
-        if "value" in step:
-            return step["address"]
-    return "/"
 
 
 def _short(changed: StepChanges, recorded: Mapping[str, Json]) -> StepChanges:

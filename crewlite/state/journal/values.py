@@ -17,8 +17,8 @@ from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
-from crewlite.state.format.commit import Commit, ValueChanges
-from crewlite.state.format.delta import StepChanges, combined
+from crewlite.state.format.commit import Commit, StepChanges, ValueChanges
+from crewlite.state.format.delta import combined
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.usage import Usage
@@ -118,10 +118,6 @@ class Values(MutableMapping[str, Any]):
         commit |= {"values": changed} if changed else {}
         commit |= {"usage": paid} if paid else {}
         return refused[0] if refused else None
-
-    def unrecorded(self, secrets: Secrets) -> bool:
-        """Whether a commit would have something to say of them."""
-        return self._paid != Usage() or bool(self.changes(secrets, []))
 
     def changes(self, secrets: Secrets, refused: list[NotCodable] | None = None) -> ValueChanges:
         """What a commit has to say of the values; {} if nothing has changed.
