@@ -202,10 +202,6 @@ class Scope(Protocol):
         """The same for every try of this step, another for every other step."""
 
     @property
-    def state(self) -> Any:
-        """The state of the run as this step sees it; None outside a run."""
-
-    @property
     def past(self) -> Sequence[Remedy]:
         """The remedies for this step's failed attempts so far."""
 
@@ -250,7 +246,6 @@ class _Plain:
     dry = False
     loop = None
     idempotency_key = ""
-    state = None
     past: Sequence[Remedy] = ()
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:

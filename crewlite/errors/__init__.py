@@ -12,7 +12,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, RunCancelled, RunEnded, CheckpointIsBehind, InDoubt, Suspended, OnLoopThread,
-    │   MaxIterations, Redacted, StateConflict, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
+    │   MaxIterations, Redacted, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
     │   NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
@@ -76,7 +76,6 @@ from crewlite.errors.run import (
     RunCancelled,
     RunEnded,
     RunMismatch,
-    StateConflict,
     StepCrashed,
     StepDeadlock,
     StepRaised,
@@ -128,7 +127,6 @@ __all__ = [
     "RunMismatch",
     "SchemaTooNew",
     "ScriptExhausted",
-    "StateConflict",
     "StepCrashed",
     "StepDeadlock",
     "StepRaised",

@@ -49,7 +49,6 @@ CheckpointEventType = Literal[
     "step_completed",
     "step_failed",
     "step_replayed",
-    "step_state_conflict",
     "SIGTERM",
     "SIGINT",
     "SIGHUP",

@@ -10,7 +10,6 @@ from crewlite.errors import (
     DeadlineExceeded,
     LLMEmptyReply,
     LLMUnavailable,
-    StateConflict,
     StepCrashed,
     StepRaised,
     text_of,
@@ -49,7 +48,7 @@ class Failure:
 
 
 def _kind(error: BaseException) -> FailureKind:
-    if isinstance(error, LLMUnavailable | StateConflict):
+    if isinstance(error, LLMUnavailable):
         return "unavailable"
     if isinstance(error, TimeoutError) and not isinstance(error, DeadlineExceeded):
         return "timeout"

@@ -8,7 +8,6 @@ from typing import Any
 from crewlite.errors import AnswerRefused, Suspended
 from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.siblings import Siblings
-from crewlite.state.journal.states import View
 
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
@@ -27,7 +26,6 @@ class Children:
         "suspended",
         "texts",
         "unasked",
-        "view",
     )
 
     def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
@@ -49,8 +47,6 @@ class Children:
         """Steps among and inside them whose answers were kept, though they are asked something else."""
         self.texts: dict[str, str] = {}
         """Long texts that they recorded, each with its address: what the parent's outcome refers to."""
-        self.view: View | None = None
-        """The state as this attempt sees it, with what they have changed."""
         self.spawned: Siblings | None = None
         """Those that were begun and not awaited on the spot."""
 

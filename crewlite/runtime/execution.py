@@ -24,7 +24,6 @@ from crewlite.errors import (
     InDoubt,
     NotCodable,
     Redacted,
-    StateConflict,
     StepRaised,
     StepTimeout,
     ends_run,
@@ -40,7 +39,6 @@ from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
 from crewlite.state.format.references import by_reference
-from crewlite.state.journal.states import View
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
@@ -85,39 +83,28 @@ class Execution(Generic[T]):
         run, step, address = self.outer.run, self.step, self.address
         once = not address and not step.kind.begins_anew
         number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
-        states = run.journal.states
-        view: View | None = states.begin(address)  # what is told of the start sees it too
         await self._begin()
         while True:
             frame = self._frame(1 if once else number)
-            frame.children.view = view = states.begin(address) if view is None else view
             clock = time.perf_counter()
             frame.past = tuple(past)
             try:
                 with hooked(partial(self._info, number)), durable.entered(frame):
                     value = await self._attempt(frame)
-                if run.journal.on_conflict == "error" and (names := states.conflicting(address)):
-                    raise StateConflict(address, names)
             except durable.CONTROL_FLOW:
                 frame.cut()
-                states.drop(view)
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 frame.cut()
-                states.drop(view, failed=True)
                 remedy = await self._failed(frame, error, number, _ms(clock), past)
             except BaseException:
                 frame.cut()  # what it has left behind begins nothing more
-                states.drop(view)
                 raise
             else:
                 took, told = _ms(clock), step.failure(value) if step.failure else None
-                if told:  # an outcome that holds a failure stands, and what the attempt has changed does not
-                    states.drop(view, failed=True)
                 remedy = await self._failed(frame, told, number, took, past, told=True) if told else Abort()
                 if isinstance(remedy, Abort):
                     return await self._succeed(value, number, took, frame)
-            view = None
             delay = remedy.after if isinstance(remedy, Retry) else 0.0
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))

@@ -17,8 +17,6 @@ from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.record import SNAPSHOT
-from crewlite.state.runtime import RuntimeState
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
@@ -76,11 +74,6 @@ class Frame(Scope):
     def idempotency_key(self) -> str:
         """The same for every try of this step, another for every other step."""
         return self.run.idempotency_key(self.address) if self.address else ""
-
-    @property
-    def state(self) -> RuntimeState:
-        """The state as this attempt sees it."""
-        return RuntimeState(self.run.journal, SNAPSHOT, self.address, view=self.children.view)
 
     def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
         """The frame of an attempt at a child step."""

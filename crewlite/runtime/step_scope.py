@@ -125,8 +125,6 @@ class StepScope(Frame):
             raise behind
         if address in self.run.record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
-        else:  # handlers may have heard of earlier attempts
-            self.run.journal.states.replay(address)
         slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
         try:
             await slots.take()
@@ -198,14 +196,12 @@ class StepScope(Frame):
     def _reused(self, step: Step[T], decision: Reuse) -> T:
         """The recorded outcome of a step, as whoever asks is given it."""
         outcome = decision.outcome
-        self.run.journal.states.replay(outcome.address)
         value = self.run.record.value(outcome.address)
         self.children.record_child(outcome.address, outcome.digest, value, decision.drifted)
         return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
 
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
         """The error that a step failed with before, noted as its failure here."""
-        self.run.journal.states.replay(failure.address)
         error = self.children.failed[failure.address] = raised(step.title, failure)
         tracebacks.name_step(error, failure.address)
         return error

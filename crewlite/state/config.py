@@ -48,9 +48,6 @@ class CheckpointConfig(Described):
     on_drift: Literal["keep", "rerun", "error"] | None = None
     """When a finished task's question changed: keep its answer, run it and its dependents again, or stop. None
     keeps the answers of a run that goes on, and refuses a finished run that is asked something else."""
-    on_conflict: Literal["last", "error"] = "last"
-    """When steps that run side by side change the same name of the state: the later commit counts and an event says
-    so, or the later step fails with StateConflict, as which it may be tried again."""
     redact: tuple[str, ...] | None = None
     """Further texts that must never be stored or said."""
 
@@ -69,7 +66,6 @@ class CheckpointConfig(Described):
             durability: Literal["sync", "async"] = "sync",
             on_save_error: Literal["warn", "raise"] = "warn",
             on_drift: Literal["keep", "rerun", "error"] | None = None,
-            on_conflict: Literal["last", "error"] = "last",
             redact: Iterable[str] | None = None,
         ) -> None: ...
 

@@ -8,15 +8,12 @@ import time
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from crewlite import background, durable
+from crewlite import background
 from crewlite.codec import decode
-from crewlite.errors import ConfigError
-from crewlite.state.format.commit import CommitParts, ValueChanges
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import SNAPSHOT, Record
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.states import View
-from crewlite.state.journal.values import Values
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider
 from crewlite.state.subscriber import new_checkpoint
@@ -33,15 +30,11 @@ class RuntimeState(Bag):
     programs that have set one, or registered it.
     """
 
-    __slots__ = ("__weakref__", "_then", "_trigger", "_view")
+    __slots__ = ("_then", "_trigger")
 
-    def __init__(
-        self, journal: Journal, trigger: str, address: str, moment: CommitView | None = None, view: View | None = None
-    ) -> None:
+    def __init__(self, journal: Journal, trigger: str, address: str, moment: CommitView | None = None) -> None:
         super().__init__(journal, address)
         self._trigger = trigger
-        self._view = view
-        """The state of the step that asked for this; or of one that has ended, once a handler has asked."""
         self._then: CommitView | None = moment or CommitView.of(journal.record)
         """The moment it is bound to, however late it is used; None for a state that was opened, whose moment is now."""
 
@@ -68,17 +61,6 @@ class RuntimeState(Bag):
     ) -> RuntimeState:
         """`open`, for coroutines. Use it with `async with`, or `aclose` it."""
         return cls._of(await background.on_loop(opened(name, location, provider)))
-
-    @classmethod
-    def current(cls) -> RuntimeState:
-        """The state of the running step: in a task, a tool, a `@step` or a flow. Raises ConfigError outside a run."""
-        state = durable.scope().state
-        if not isinstance(state, cls):
-            raise ConfigError(
-                "RuntimeState.current() was called outside a run's steps; a handler is given the state as its third "
-                "argument, a thread of yours calls bound(fn), and RuntimeState.open(name) is a state without a run"
-            )
-        return state
 
     @property
     def run_id(self) -> str:
@@ -185,22 +167,6 @@ class RuntimeState(Bag):
         state = cls(journal, SNAPSHOT, "")
         state._then = None
         return state
-
-    @property
-    def _values(self) -> Values:
-        return super()._values if self._then is None else self._seen().bag
-
-    def _changes(self) -> ValueChanges:
-        return super()._changes() if self._then is None else self._journal.states.shown(self._seen())
-
-    def _seen(self) -> View:
-        if self._view:
-            self._journal.states.used = True
-            return self._view
-        view = self._journal.states.given(self._address, self)
-        if view.late:  # else it is the step's own, and the step may have ended when this is asked again
-            self._view = view
-        return view
 
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """A checkpoint at the moment of this state."""

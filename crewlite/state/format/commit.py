@@ -272,17 +272,6 @@ class ValueChanges(TypedDict, total=False):
     gone: list[Text]
     versions: dict[Text, Number]
     restored: Hex | None
-    by: dict[Text, StepChanges]
-    """What steps changed, by their addresses, in this order; then `set` and `gone` are no step's. Without it, they hold
-    from the beginning of the run."""
-
-
-class StepChanges(TypedDict, total=False):
-    """What one step changed of the values: coded, or gone; and names whose value was recorded already."""
-
-    set: dict[Text, Any]
-    gone: list[Text]
-    recorded: list[Text]
 
 
 class Compacted(TypedDict):

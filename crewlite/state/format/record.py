@@ -21,18 +21,15 @@ from crewlite.state.format.commit import (
     Commit,
     GivenAnswer,
     RunStart,
-    StepChanges,
     StepRecord,
-    ValueChanges,
 )
-from crewlite.state.format.delta import applied
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
 from crewlite.usage import Usage
 
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled")
+_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a checkpoint that was named for the values."""
@@ -62,10 +59,6 @@ class Record:
     """The number of the last checkpoint that was named, dropped ones counted."""
     values: Mapping[str, Json] = field(default_factory=dict)
     """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
-    unowned: Mapping[str, Json] = field(default_factory=dict)
-    """Those of them that no step has set: what a run begins with."""
-    deltas: dict[str, tuple[tuple[tuple[int, int], StepChanges], ...]] = field(default_factory=dict)
-    """What steps have changed of the values, in order, each with the commit that says so and the place in it."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """How often each of these has changed, those that are gone included."""
     restored: str | None = None
@@ -191,8 +184,6 @@ class Record:
             self._replace(address)
         self._people(commit)
         self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
-        if changed := commit.get("values"):
-            self._change(changed)
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):
@@ -263,23 +254,12 @@ class Record:
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
             self.cancelled = commit.get("cancelled", False)
-
-    def _change(self, changed: ValueChanges) -> None:
-        """What an entry says of the values."""
-        for number, (address, step) in enumerate(changed.get("by", {}).items()):
-            again = {name: self.values[name] for name in step.get("recorded", ()) if name in self.values}
-            delta: StepChanges = {"set": again | step.get("set", {}), "gone": step.get("gone", [])}
-            if not address:  # of no step, as what stands beside `by` where there is none
-                self.unowned = applied(self.unowned, delta)
-                continue
-            self.deltas[address] = (*self.deltas.get(address, ()), ((self.seq, number), delta))
-            self.values = applied(self.values, delta)
-        shared, own = self.unowned is self.values, cast(StepChanges, changed)
-        self.values = applied(self.values, own)
-        if "by" not in changed:
-            self.unowned = self.values if shared else applied(self.unowned, own)
-        self.versions = {**self.versions, **changed.get("versions", {})}
-        self.restored = changed.get("restored", self.restored)
+        if changed := commit.get("values"):
+            gone = frozenset(changed.get("gone", ()))
+            kept = {name: value for name, value in self.values.items() if name not in gone}
+            self.values = kept | changed.get("set", {})
+            self.versions = {**self.versions, **changed.get("versions", {})}
+            self.restored = changed.get("restored", self.restored)
 
     def _begin(self, run: RunStart, at: str) -> None:
         """A new run; or a branch of the run that was read so far, up to its base."""
@@ -333,10 +313,7 @@ class Record:
         kind = kinds.of(step["kind"])
         if kind.is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
-        deltas = self.deltas.get(address) if step.get("edited") else None
         self._replace(address)
-        if deltas:  # what it answered was edited, not what it changed
-            self.deltas[address] = deltas
         self.failures.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at)
         if kind.asks_person:
@@ -355,21 +332,19 @@ class Record:
     def _take_back(self, edited: set[str]) -> None:
         """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
         self.edited |= edited
-        for known in (self.outcomes, self.deltas, self.failures, self.intents, self.asked, self.answers):
+        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers):
             for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
-            if known is not self.outcomes and known is not self.deltas:  # which go with those around them, and stay
+            if known is not self.outcomes:  # which go with those around them
                 for at in edited:
                     known.pop(at, None)
         for at in ("", *around(edited)):  # also where a prune has left out what was inside them
             self.outcomes.pop(at, None)
-            self.deltas.pop(at, None)
             self.intents.pop(at, None)
 
     def _replace(self, address: str) -> None:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
-            self.deltas.pop(address, None)
             address = outer(address)
 
 

@@ -30,7 +30,6 @@ from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.mailbox import Mailbox
-from crewlite.state.journal.states import States
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.writer import Done, WriteQueue
 from crewlite.usage import Usage
@@ -52,8 +51,6 @@ class Journal:
     """"async": commits do not wait for the disk, unless they must."""
     queue: WriteQueue | None = None
     """Writes to its store; None while the record is in memory alone."""
-    on_conflict: str = "last"
-    """"error": a step fails that has changed what another has, beside it."""
     degraded: bool = False
     """Something could not be saved."""
     broken: BaseException | None = None
@@ -63,12 +60,10 @@ class Journal:
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store, and without their bytes, to save memory."""
-    states: States = field(init=False)
-    """The state as the running steps of a run see it."""
     _values: Values | None = None
     _first: threading.Lock = field(default_factory=lock)
-    _refused: set[str] = field(default_factory=set)
-    """Why values could not be recorded, as was told already."""
+    _refused: str | None = None
+    """Why values could not be recorded the last time they were looked at."""
     _buffered_events: list[Event] = field(default_factory=list)
     _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
@@ -82,7 +77,6 @@ class Journal:
     """Done when somebody else has the branch, or has stopped the run: with the error that says so."""
 
     def __post_init__(self) -> None:
-        self.states = States(self.record, lambda: self.secrets)
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
         self.listen()
 
@@ -141,7 +135,7 @@ class Journal:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
         if self._tombstones and _is_news(parts):
             whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
-        refused = self._with_values(whole)
+        refused = self._with_values(whole) if self._values is not None else None
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
         if sealed:
@@ -153,27 +147,15 @@ class Journal:
             self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
         if checkpoint and queue:
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
-        for problem in refused:
-            self.failed(problem)
-        while self.states.conflicts:
-            step, names = self.states.conflicts.popitem()
-            about = {"run_id": self.run_id, "branch": self.branch, "address": step, "seq": self.record.seq}
-            event_bus.emit(self, events.StepStateConflictEvent(**about, names=tuple(names)))
+        if refused:
+            self.failed(refused)
         return queue is not None
 
-    def _with_values(self, whole: Commit) -> list[NotCodable]:
-        """Add what has changed of the state. What to announce, if a value cannot be recorded and that is news."""
-        strict, states = self.on_save_error == "raise", self.states
-        if "values" not in whole and (changed := states.changes(_ended(whole))):
-            whole["values"] = changed
-        refused, states.refused = states.refused, []
-        if refused and strict:
-            raise refused[0]
-        if self._values is not None and (problem := self.values.add_to(whole, self.secrets, strict=strict)):
-            refused.append(problem)
-        news = {str(problem): problem for problem in refused if str(problem) not in self._refused}
-        self._refused |= news.keys()
-        return list(news.values())
+    def _with_values(self, whole: Commit) -> NotCodable | None:
+        """Add the changed values to a commit. What to announce, if one of them cannot be recorded and that is news."""
+        refused = self.values.add_to(whole, self.secrets, strict=self.on_save_error == "raise")
+        before, self._refused = self._refused, str(refused) if refused else None
+        return refused if self._refused != before else None
 
     async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
@@ -311,8 +293,8 @@ class Journal:
         """
         if self.closed:
             return
-        if last_values and self.claim and not (self.queue and self.queue.fenced):
-            self._last_values()
+        if last_values and self._values is not None and self.claim and not (self.queue and self.queue.fenced):
+            self._last_values(self._values)
         self.closed = True
         self.mailbox.close()
         if not (queue := self.queue):
@@ -340,13 +322,10 @@ class Journal:
             _journals.pop(self.claim["id"], None)
             release(self.claim)
 
-    def _last_values(self) -> None:
+    def _last_values(self, values: Values) -> None:
         """Record what was done to the values after the last commit."""
-        values = self._values
         try:
-            if self.states.waiting or (
-                values is not None and (values.paid != Usage() or values.changes(self.secrets, []))
-            ):
+            if values.paid != Usage() or values.changes(self.secrets, []):
                 self.unsettled += self.commit({}, lambda error: None)
         except NotCodable as error:
             self.failed(error)
@@ -402,14 +381,6 @@ def at_work_on(claim: Claim | None, location: str) -> Journal | None:
     journal = _journals.get(claim["id"]) if claim else None  # a copy of the run elsewhere has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None
-
-
-def _ended(commit: CommitParts) -> str:
-    """The step whose outcome a commit has; of one that has none, what is no address."""
-    for step in commit.get("steps", ()):
-        if "value" in step:
-            return step["address"]
-    return "/"
 
 
 def _is_news(parts: CommitParts) -> bool:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from functools import reduce
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
-from crewlite.state.format.commit import Commit, StepChanges, ValueChanges
-from crewlite.state.format.delta import combined
+from crewlite.state.format.commit import Commit, ValueChanges
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.usage import Usage
@@ -28,22 +26,10 @@ _NOTHING = object()
 _TRIES = 5
 
 
-class Held(Protocol):
-    """Values as they are recorded, or settled: a record, for one."""
-
-    @property
-    def values(self) -> Mapping[str, Json]:
-        """Coded. Replaced when they change, never changed themselves."""
-
-    @property
-    def versions(self) -> Mapping[str, int]:
-        """How often each has changed."""
-
-
 class Values(MutableMapping[str, Any]):
     """The values as they are now: those of the record, and what was done to them since. Any thread may use them."""
 
-    def __init__(self, record: Held) -> None:
+    def __init__(self, record: Record) -> None:
         self._record = record
         self._lent: dict[str, Any] = {}
         """What was set, or asked for."""
@@ -138,7 +124,7 @@ class Values(MutableMapping[str, Any]):
                     continue
                 if coded is not _NOTHING:
                     new[key] = coded
-            gone = [key for key in recorded if key in self._gone] if self._gone else []
+            gone = [key for key in recorded if key in self._gone]
             if not new and not gone:
                 return {}
             facts: ValueChanges = {"versions": {key: versions.get(key, 0) + 1 for key in (*new, *gone)}}
@@ -159,14 +145,6 @@ class Values(MutableMapping[str, Any]):
             for key, value in coded.items():
                 if key not in recorded or digest(value) != self._digest(key):
                     self._lend(key, value)
-
-    def forget(self, names: Iterable[str]) -> None:
-        """Have these read anew: they were changed elsewhere."""
-        with self._lock:
-            for name in names:
-                self._lent.pop(name, None)
-                self._read.pop(name, None)
-                self._gone.discard(name)
 
     def _lend(self, key: str, coded: Json) -> None:
         self._lent[key] = decode(coded)
@@ -218,23 +196,12 @@ class Values(MutableMapping[str, Any]):
 def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> ValueChanges:
     """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
     said = [entry.commit["values"] for entry in part if "values" in entry.commit]
-    steps = {address: None for changed in said for address in changed.get("by", {})}
     names = {name: None for changed in said for name in changed.get("versions", ())}
     new = {name: live.values[name] for name in names if name in live.values}
     facts: ValueChanges = {"versions": {name: live.versions[name] for name in names}} if names else {}
     facts |= {"set": new} if new else {}
     facts |= {"gone": gone} if (gone := [name for name in names if name not in new]) else {}
-    if any("by" in changed for changed in said):  # of a step inside a finished one, that one has all
-        live_steps = [address for address in steps if address in live.deltas and not live.is_inside(address)]
-        facts |= {"by": {address: _sum(live.deltas[address]) for address in live_steps}}
-        if any("by" not in changed for changed in said):
-            unowned: StepChanges = {"set": {**live.unowned}}
-            facts["by"] = {"": unowned, **facts["by"]}
     return facts | ({"restored": live.restored} if live.restored != before else {})
-
-
-def _sum(deltas: Iterable[tuple[tuple[int, int], StepChanges]]) -> StepChanges:
-    return reduce(combined, (changed for _, changed in deltas))
 
 
 def _encoded(key: str, value: Any) -> Json:

@@ -13,12 +13,11 @@ from typing import Any, Self
 from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
-from crewlite.state.format.commit import CheckpointRecord, CommitParts, ValueChanges
+from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import SNAPSHOT
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace
-from crewlite.state.journal.values import Values
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.reading.choose import chosen
 from crewlite.state.subscriber import new_checkpoint
@@ -36,24 +35,22 @@ class Bag(MutableMapping[str, Any]):
         """What was added here."""
 
     def __getitem__(self, key: str) -> Any:
-        return self._values[key]
+        return self._journal.values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._open()
-        self._values[key] = value
+        self._open().values[key] = value
 
     def __delitem__(self, key: str) -> None:
-        self._open()
-        del self._values[key]
+        del self._open().values[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._values
+        return key in self._journal.values
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self._journal.values)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._journal.values)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._journal.run_id}/{self._journal.branch}: {dict(self)!r}>"
@@ -144,28 +141,18 @@ class Bag(MutableMapping[str, Any]):
         Raises NotCodable at once for a value that could not be put back.
         """
         journal = self._journal
-        values = self._values
-        before, recorded = values.coded(), journal.record.values
+        before, recorded = journal.values.coded(), journal.record.values
         try:
             yield self
         except BaseException as error:
             if journal.closed or journal.record.values is recorded:
-                values.put_back(before)
+                journal.values.put_back(before)
             else:
                 try:
                     self._put_back(before)
                 except CrewliteError as problem:
                     error.add_note(f"What the values were before is not recorded: {problem}")
             raise
-
-    @property
-    def _values(self) -> Values:
-        """The values as they are seen here."""
-        return self._journal.values
-
-    def _changes(self) -> ValueChanges:
-        """What a commit has to say so that the recorded values are these. Raises NotCodable."""
-        return self._journal.values.changes(self._journal.secrets)
 
     def _open(self) -> Journal:
         """The journal, to change what it will record. Raises StoreError if it will record nothing any more."""
@@ -181,7 +168,7 @@ class Bag(MutableMapping[str, Any]):
         checkpoint = new_checkpoint(
             record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._label_and_metadata(label, metadata)
         )
-        return {"values": self._changes(), "place": checkpoint}
+        return {"values": journal.values.changes(journal.secrets), "place": checkpoint}
 
     def _label_and_metadata(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
         """The label and the metadata of a checkpoint, if they can be."""
@@ -213,8 +200,8 @@ class Bag(MutableMapping[str, Any]):
         journal = self._journal
 
         def parts() -> CommitParts:
-            self._values.put_back(coded)
-            changed = self._changes()
+            journal.values.put_back(coded)
+            changed = journal.values.changes(journal.secrets)
             ours = origin and (origin.id in journal.record.checkpoints or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
