@@ -67,13 +67,15 @@ def test_600_mapped_blocking_steps_use_32_threads():
 
 @pytest.mark.parametrize("most", [1, 2, 7])
 def test_the_width_is_a_setting_of_the_environment(width, most):
-    peak = Peak()
+    peak, full = Peak(), threading.Event()
     width(most)
 
     @step
     def work(n):
         with peak:
-            time.sleep(0.005)
+            if peak.most >= most:
+                full.set()
+            full.wait(20)
 
     @flow
     def many():
