@@ -40,6 +40,7 @@ def fresh(request, tmp_path):
 def test_whoever_comes_between_two_verbs_of_a_store_finds_and_leaves_all_in_order(fresh, trials):
     found = explore(fresh, trials=trials)
     print(found)
+    assert found.trials == trials
     assert not found.violations
 
 
