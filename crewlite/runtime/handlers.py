@@ -103,7 +103,7 @@ class Listener(Protocol):
 
 
 class Waiting:
-    """A thread that waits at the sync door. The main thread does meanwhile what only it can do."""
+    """A thread that waits in the sync bridge. The main thread does meanwhile what only it can do."""
 
     def __init__(self) -> None:
         self.serves = threading.current_thread() is threading.main_thread()
@@ -196,7 +196,7 @@ _waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewl
 
 
 def waiting() -> Waiting | None:
-    """The thread that waits at the sync door for the current code."""
+    """The thread that waits in the sync bridge for the current code."""
     return _waiting.get()
 
 
