@@ -1,0 +1,175 @@
+"""What a resume goes on with, decided from a record and a request alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crewlite.codec import digest, encode
+from crewlite.errors import CheckpointIsBehind, ConfigError, CrewliteError, InputsChanged, RefError, RunMismatch
+from crewlite.flow import flow
+from crewlite.runtime.request import Request
+from crewlite.runtime.resumption import branch_for, check_newest, in_doubt, inputs_of, lived
+from crewlite.secrets import Secrets
+from crewlite.state import CheckpointConfig, InMemoryProvider
+from crewlite.state.format.outcome import LightEvent, Outcome
+from crewlite.state.format.record import Record
+from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.locate import Located
+
+
+@flow
+def trip(city: str, days: int = 2) -> str:
+    return city * days
+
+
+@flow
+def errand(city: str) -> str:
+    return city
+
+
+def recorded(*, fork=False, fresh=False, **inputs):
+    """A record of `trip`, as far as its beginning goes."""
+    coded = encode(inputs)
+    run = {"run_id": "r", "branch": "main", "inputs": coded, "definition": {"kind": "flow", "name": "trip"}}
+    run |= {"definition": {"kind": "flow", "name": "trip", "takes": ["city", "days"]}}
+    run |= {"base": {"branch": "main", "seq": 1, "sum": "0" * 32, "place": None}} if fork else {}
+    return Record(seq=1, run=run, fresh=fresh)
+
+
+def go_on(definition, request, record):
+    """The inputs that a resume goes on with, and what is recorded of them anew."""
+
+    async def asked():
+        journal = Journal("r", "main", record, Secrets.of(), "warn", "sync", None)
+        inputs, parts = inputs_of(definition.as_root(request), request, journal)
+        await journal.aclose()
+        return inputs, parts.get("inputs")
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize(
+    ("where", "given", "inputs", "anew"),
+    [
+        pytest.param({}, None, {"city": "Rome"}, None, id="none given: the recorded ones"),
+        pytest.param({}, {"city": "Rome"}, {"city": "Rome"}, None, id="the same given"),
+        pytest.param({}, {"city": "Berlin"}, InputsChanged, None, id="others given to a run"),
+        pytest.param({"fork": True}, {"city": "Berlin"}, InputsChanged, None, id="others given to a fork at work"),
+        pytest.param(
+            {"fork": True, "fresh": True},
+            {"city": "Berlin"},
+            {"city": "Berlin"},
+            {"city": "Berlin"},
+            id="others given to a fork that nobody has kicked off",
+        ),
+        pytest.param(
+            {"fork": True, "fresh": True},
+            {"days": 3},
+            {"city": "Rome", "days": 3},
+            {"city": "Rome", "days": 3},
+            id="one more given to a fork: laid over the recorded ones",
+        ),
+        pytest.param({"fork": True, "fresh": True}, {"town": "X"}, ConfigError, None, id="one that nothing asks for"),
+    ],
+)
+def test_inputs_are_the_recorded_ones_but_for_a_fork_that_is_new(where, given, inputs, anew):
+    record, request = recorded(city="Rome", **where), Request(given)
+    if isinstance(inputs, dict):
+        assert go_on(trip, request, record) == (inputs, anew)
+    else:
+        with pytest.raises(inputs):
+            go_on(trip, request, record)
+
+
+def test_a_record_of_another_definition_is_not_gone_on_with():
+    with pytest.raises(RunMismatch, match=r"of flow 'trip', and this is flow 'errand'"):
+        go_on(errand, Request(None), recorded(city="Rome"))
+
+
+def checkpoint(number, address="task:plan"):
+    return {"id": f"{number:032x}", "seq": number, "parent": None, "trigger": "task_completed", "address": address}
+
+
+@pytest.mark.parametrize(
+    ("named", "left", "behind"),
+    [
+        pytest.param(None, (), None, id="none was named"),
+        pytest.param(5, (), None, id="the newest was named"),
+        pytest.param(2, (), ("task:write", "task:check"), id="two came after"),
+        pytest.param(2, ((2, 6),), None, id="those after it were left behind by going back"),
+    ],
+)
+def test_a_resume_from_a_checkpoint_that_more_came_after_is_refused(named, left, behind):
+    checkpoints = {one["id"]: one for one in (checkpoint(2), checkpoint(3, "task:write"), checkpoint(5, "task:check"))}
+    record = Record(seq=5, checkpoints=checkpoints, newest_checkpoint=checkpoint(5), left=left)
+    located = Located(InMemoryProvider(), "here", "r", "main", f"{named:032x}" if named else None)
+    root = trip.as_root(Request({"city": "Rome"}))
+    if behind is None:
+        check_newest(root, record, located)
+        return
+    with pytest.raises(CheckpointIsBehind) as found:
+        check_newest(root, record, located)
+    assert found.value.after == behind
+
+
+def outcome(address, seq=2):
+    return Outcome(address, "step", 1, digest(["q"]), "x", "", None, {}, 1.0, seq, "")
+
+
+@pytest.mark.parametrize(
+    ("settled", "doubts"),
+    [
+        pytest.param((), {"step:pay"}, id="nothing settled"),
+        pytest.param(("step:pay",), {"step:pay"}, id="the call in doubt"),
+        pytest.param(("step:sent",), {"step:pay"}, id="one that has finished"),
+        pytest.param(("human:ok",), {"step:pay"}, id="a question that is not asked yet"),
+        pytest.param(("step:other",), RefError, id="what nobody knows"),
+    ],
+)
+def test_only_what_is_in_doubt_has_failed_has_finished_or_is_a_question_can_be_settled(settled, doubts):
+    record = Record(intents={"step:pay": "once", "step:sent": "once"}, outcomes={"step:sent": outcome("step:sent")})
+    if isinstance(doubts, set):
+        assert in_doubt(record, settled) == doubts
+        return
+    with pytest.raises(doubts):
+        in_doubt(record, settled)
+
+
+@pytest.mark.parametrize(
+    ("edited", "outcomes", "unused"),
+    [
+        pytest.param((), {"a": 2}, set(), id="nothing edited"),
+        pytest.param(("a",), {"a": 2}, {"a"}, id="edited in this fork's first commit"),
+        pytest.param(("a",), {"a": 5}, set(), id="edited, and done anew since"),
+        pytest.param(("a",), {}, {"a"}, id="taken back, and not done yet"),
+        pytest.param(("a/b",), {"a/b": 2, "a": 6}, set(), id="inside a step that has finished since"),
+    ],
+)
+def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unused):
+    record = recorded(fork=True, city="Rome")
+    record.edited = frozenset(edited)
+    record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
+    root = trip.as_root(Request({"city": "Rome"}))
+    assert lived(root, record)["unused"] == unused
+
+
+def test_a_run_knows_what_began_in_its_earlier_lives():
+    started = LightEvent("step_started", "e", "", "step:a", 2)
+    ended = LightEvent("step_completed", "f", "", "step:b", 3)
+    record = Record(events=[started, ended], checkpoints={"c": checkpoint(3, "step:c")})
+    assert lived(trip.as_root(Request({"city": "Rome"})), record)["begun"] == {"", "step:a", "step:c"}
+
+
+@pytest.mark.parametrize(("run_id", "found"), [(None, "trip-1"), ("trip-1", "trip-1"), ("trip-2", ConfigError)])
+def test_a_ref_and_a_run_id_must_name_the_same_run(run_id, found, tmp_path):
+    there = flow(checkpoint=CheckpointConfig(location=str(tmp_path)))
+    there(trip.__wrapped__).kickoff(city="Rome", run_id="trip-1")
+    config = CheckpointConfig(location=str(tmp_path), restore_from="trip-1")
+    root = trip.as_root(Request({"city": "Rome"}))
+    if isinstance(found, str):
+        assert branch_for(root, Request(run_id=run_id), config).run_id == found
+        return
+    with pytest.raises(CrewliteError, match="belongs to run 'trip-1'"):
+        branch_for(root, Request(run_id=run_id), config)
