@@ -23,7 +23,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from crewlite.codec import JsonObject, decode
-from crewlite.errors import CrewliteError, RefError, StoreError
+from crewlite.errors import ConfigError, CrewliteError, RefError, StoreError
 from crewlite.refs import as_run_id
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
@@ -254,11 +254,12 @@ class History:
         return RunHistory(self._store, found.run_id, found.branch)
 
     def answer(
-        self, ref: str | UUID | Checkpoint | RunHistory, address: str, value: Any, *, ahead: bool = True
+        self, ref: str | UUID | Checkpoint | RunHistory, address: str | Waiting, value: Any, *, ahead: bool = True
     ) -> None:
         """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
 
-        A run that is at work in this process hears the answer at once.
+        A run that is at work in this process hears the answer at once. `address` is that of the question, or the
+        question itself, as `.waiting` of the run lists it.
 
         A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when it
         is asked, and replaces one that was given ahead before. With `ahead=False` this is a RefError.
@@ -266,7 +267,11 @@ class History:
         Raises:
             RefError: the run does not ask this. AnswerRefused: the answer does not fit, or is the second.
             BranchConflictError: the run is at work in another process. StoreError: it was not saved.
+            ConfigError: `address` is neither.
         """
+        address = address.address if isinstance(address, Waiting) else address
+        if not isinstance(address, str):
+            raise ConfigError(f"address is {address!r}; wanted that of a question, such as 'human:approve'")
         found = self._find(ref)
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)

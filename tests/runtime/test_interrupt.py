@@ -31,7 +31,7 @@ def started(source, event):
 async def slow(self, messages, **context):
     import asyncio
     if "Do 1" in messages[1]["content"] and sys.argv[2] == "slow":
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()  # for ever
     return "done"
 class Slow(ScriptedLLM):
     acall = slow
@@ -53,36 +53,34 @@ def start(location, pace, named="named"):
 
 
 def interrupt(process):
-    """Send Ctrl-C in the middle of the second task; returns exit code, what was said, seconds it took."""
+    """Send Ctrl-C in the middle of the second task, which would never end; returns exit code and what was said."""
     for line in process.stdout:
         if "task:t1" in line:
             break
     time.sleep(0.05)
-    began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
-    return process.returncode, said, time.monotonic() - began
+    return process.returncode, said
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])
 def test_ctrl_c_leaves_a_resumable_run_and_says_how_to_go_on(tmp_path, name):
-    code, said, seconds = interrupt(start(tmp_path / name, "slow"))
+    code, said = interrupt(start(tmp_path / name, "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Interrupted. To go on: run the same script again, or crew.kickoff(run_id='r')" in said
-    assert seconds < 5
     assert History(tmp_path / name).run("r").status == "unfinished"
     out, _ = start(tmp_path / name, "fast").communicate()
     assert out.split("\n") == ["asked task:t1/llm#1", "asked task:t2/llm#1", "done", ""]
 
 
 def test_a_run_without_a_name_is_told_its_name(tmp_path):
-    _, said, _ = interrupt(start(tmp_path / "store", "slow", "unnamed"))
+    _, said = interrupt(start(tmp_path / "store", "slow", "unnamed"))
     run_id = History(tmp_path / "store").runs()[0].run_id
     assert f"crew.kickoff(run_id='{run_id}')" in said
 
 
 def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
-    code, said, _ = interrupt(start("none", "slow"))
+    code, said = interrupt(start("none", "slow"))
     assert code in (130, -signal.SIGINT)
     assert "Nothing was saved: give it checkpoint=True" in said
 
