@@ -44,6 +44,8 @@ class Kind:
     """As a whole run, a second attempt asks everything again."""
     rebuilt: bool = False
     """A definition of this kind can be made again from what its run recorded."""
+    heard: bool = True
+    """What it comes to is part of what its parent has heard, which later calls of a model are asked with."""
     takes_messages: bool = False
     """A definition of this kind is asked messages, not inputs by name."""
 
@@ -52,7 +54,8 @@ class Kind:
 
 
 AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True)
-CALLBACK = Kind("callback", "callback")
+CALLBACK = Kind("callback", "callback", heard=False)
+CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 FLOW = Kind("flow", "flow", enters=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
@@ -62,7 +65,7 @@ TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 
-_KNOWN = {kind.name: kind for kind in (AGENT, CALLBACK, CREW, FLOW, HUMAN, LLM, STEP, TASK, TIMER, TOOL)}
+_KNOWN = {kind.name: kind for kind in (AGENT, CALLBACK, CONDITION, CREW, FLOW, HUMAN, LLM, STEP, TASK, TIMER, TOOL)}
 
 
 def of(name: str) -> Kind:

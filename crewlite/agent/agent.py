@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -55,6 +55,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """Replies it may take to come to its answer."""
     max_execution_time: float | None = Field(default=None, gt=0)
     """Seconds for one task."""
+    step_callback: Callable[..., Any] | None = None
+    """Called with an AgentAction for each call of a tool and an AgentFinish for the answer; recorded. May be async.
+    None takes the crew's."""
     verbose: bool = False
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, True takes the defaults, False is off."""

@@ -6,18 +6,23 @@ says the same things without saying them twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import durable, events, templates
+from crewlite import codec, durable, events, templates
 from crewlite.agent.approval import make
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
+from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import BaseLLM, LLMReply, Message
 from crewlite.llm.call import ask
+from crewlite.runtime.callbacks import call_back
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.plan import plan_calls
@@ -45,6 +50,8 @@ class Work:
     """What errors and logs call it."""
     max_tool_output: int | None = None
     """Characters of a tool's result that the model is shown."""
+    step_callback: Callable[[AgentAction | AgentFinish], Any] | None = None
+    """Told of each call of a tool, and of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +81,34 @@ async def work(job: Work) -> Answer:
             told(call.id, call.name, result.text, call.address, job.max_tool_output)
             for call, result in zip(calls, results, strict=True)
         ]
+        for call, result in zip(calls, results, strict=True):
+            await _tell(job, _action(reply, call, result))
         answer = _answer(reply, calls, results)
         if answer is None:
             continue
-        if job.shape is None:
-            return Answer(answer)
         try:
-            return Answer(answer, job.shape.read(answer))
+            value = job.shape.read(answer) if job.shape else None
         except Misshapen as problem:
+            assert job.shape
             misfits += 1
             if misfits == _TRIES:
                 raise OutputInvalid(job.title, str(problem), tries=misfits) from None
             messages.append(mending(problem, job.shape))
+        else:
+            await _tell(job, AgentFinish("", answer, reply.text))
+            return Answer(answer, value)
     raise MaxIterations(job.role, job.max_iter)
+
+
+async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
+    """Have the step_callback called, if there is one."""
+    if job.step_callback:
+        await call_back(job.step_callback, step, [codec.digest(dataclasses.asdict(step))])
+
+
+def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:
+    asked = json.dumps(call.arguments, ensure_ascii=False, default=str)
+    return AgentAction(reply.text, call.name, asked, _shown(reply), result.text)
 
 
 def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[ToolResult]) -> str | None:
@@ -138,8 +160,13 @@ async def _log_start(job: Work) -> None:
         )
 
 
+def _shown(reply: LLMReply) -> str:
+    """What a reply says; of one without words, the calls it asks for."""
+    return reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
+
+
 async def _log(job: Work, reply: LLMReply) -> None:
-    said = reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
+    said = _shown(reply)
     await durable.scope().announce(
         job.source, lambda stamp: events.AgentLogsExecutionEvent(**stamp, agent_role=job.role, formatted_answer=said)
     )

@@ -126,6 +126,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             self._shape,
             f"agent {agent.role}",
             agent.max_tool_output,
+            agent.step_callback,
         )
 
 

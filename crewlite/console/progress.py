@@ -126,6 +126,8 @@ def _of_task(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.TaskStartedEvent():
             verb = "goes on" if event.resumed else "begins"
             return "begun", f"{_task(event)}: {event.agent_role} {verb}"
+        case events.TaskCompletedEvent() if event.output.skipped:
+            return "done", f"{_task(event)} is skipped: its condition does not hold"
         case events.TaskCompletedEvent():
             return "done", f"{_task(event)}: {event.agent_role} has finished"
         case events.TaskFailedEvent():

@@ -12,11 +12,13 @@ from typing import Any
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
+from crewlite.crew.order import needs_of
 from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison, Drifted, drifted, have_in_common
 from crewlite.state.format.record import Record
-from crewlite.task.step import ContextItem, FilledTask
+from crewlite.task.assignment import ContextItem, FilledTask
+from crewlite.task.conditional import ConditionalTask
 from crewlite.task.task import Task
 
 
@@ -90,22 +92,21 @@ def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mas
     return have_in_common(texts, [(mask(one.description), mask(_filled(one.description, inputs))) for one in tasks])
 
 
-def drifted_task(record: Record, address: str, filled: FilledTask, context: Sequence[ContextItem]) -> Drifted | None:
+def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequence[ContextItem]) -> Drifted | None:
     """How a finished task is asked something else than it answered; None if it is not."""
-    fingerprint = codec.digest(["task", filled.question(context)])
+    fingerprint = codec.digest(["task", filled.question(sources)])
     return drifted(record, address, fingerprint, filled.texts, lambda: _recorded_texts(record, address))
 
 
 def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Task, str]) -> Iterator[Drifted]:
-    done: dict[Task, ContextItem] = {}
-    for filled in tasks:
-        task = filled.task
-        address = addresses.get(task, "")
-        context = [done[other] for other in (done if task.context is None else task.context)]
-        if found := drifted_task(record, address, filled, context) if address else None:
+    done: list[ContextItem] = []
+    for filled, needs in zip(tasks, needs_of([one.task for one in tasks]), strict=True):
+        address = addresses.get(filled.task, "")
+        sources = [done[number] for number in needs.sources]
+        if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""
-        done[task] = ContextItem(address, task.title, text)
+        done.append(ContextItem(address, filled.task.title, text))
 
 
 def _recorded_texts(record: Record, address: str) -> dict[str, str]:
@@ -136,7 +137,8 @@ def _describe(addresses: Mapping[Task, str], agents: Sequence[Agent]) -> list[Js
     facts = []
     for task, address in addresses.items():
         assert task.agent
-        fact = {"address": address, **facts_of(task, Task, ("agent", "context")), "agent": numbers[task.agent]}
+        base = ConditionalTask if isinstance(task, ConditionalTask) else Task
+        fact = {"address": address, **facts_of(task, base, ("agent", "context")), "agent": numbers[task.agent]}
         context = {} if task.context is None else {"context": [addresses[other] for other in task.context]}
         facts.append(fact | context)
     return facts

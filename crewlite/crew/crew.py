@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import EnumType, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.agent import Agent
@@ -21,6 +21,8 @@ from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
+from crewlite.task.conditional import ConditionalTask
+from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tracebacks import shortened
 
@@ -69,8 +71,20 @@ class Crew(Definition, Runnable[CrewOutput]):
     tasks: tuple[Task, ...] = Field(min_length=1)
     name: str = "crew"
     process: Process = Process.sequential
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """How many tasks are at work at once, where some are async; None: as many as can be."""
     llm: BaseLLM | str | None = None
     """For agents without a model of their own; None takes CREWLITE_MODEL."""
+    before_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
+    """Called in order with the inputs, before the first task; each returns the inputs to go on with, or changes those
+    that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
+    after_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
+    """Called in order with the result; each may change its `raw` and `json_dict`, or return a copy that differs in
+    these. May be async. Recorded."""
+    step_callback: Callable[..., Any] | None = None
+    """For agents without a step_callback of their own."""
+    task_callback: Callable[[TaskOutput], Any] | None = None
+    """Called with the output of every task, after the task's own callback. May be async."""
     verbose: bool = False
     """Show progress while it runs."""
     checkpoint: CheckpointConfig | bool | None = None
@@ -79,6 +93,13 @@ class Crew(Definition, Runnable[CrewOutput]):
     """Decides on failures of everything inside: tasks, model calls, tools; None inherits from a flow around it."""
 
     run_kind: ClassVar[Kind] = kinds.CREW
+
+    @field_validator("before_kickoff_callbacks", "after_kickoff_callbacks", mode="before")
+    @classmethod
+    def _is_list_of_functions(cls, value: object, info: ValidationInfo) -> object:
+        if callable(value):
+            raise ConfigError(f"{info.field_name} is one function; wanted a list: {info.field_name}=[...]")
+        return value
 
     @model_validator(mode="after")
     def _fits_together(self) -> Crew:
@@ -90,6 +111,8 @@ class Crew(Definition, Runnable[CrewOutput]):
                 if other not in self.tasks[:number]:
                     where = "comes later" if other in self.tasks else "is not in this crew"
                     problems.append(f"task {task.title!r} builds on {other.title!r}, which {where}")
+        if isinstance(self.tasks[0], ConditionalTask):
+            problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
         if len(set(self.tasks)) < len(self.tasks):
             problems.append("a task is listed twice; make a second Task")
         if problems:

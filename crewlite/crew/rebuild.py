@@ -10,6 +10,7 @@ from crewlite.codec import JsonObject
 from crewlite.crew.crew import Crew
 from crewlite.runtime.rebuild import Draft, Found, Rebuild, find
 from crewlite.runtime.request import Bind, FromCheckpoint
+from crewlite.task.conditional import ConditionalTask
 from crewlite.task.task import Task
 
 C = TypeVar("C", bound=Crew)
@@ -25,7 +26,8 @@ def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
     crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks"))
     people = [rebuild.draft(fact, Agent, ("agents", name)) for fact, name in zip(agents, _names(agents), strict=True)]
     work = [
-        rebuild.draft(fact, Task, ("tasks", _label(found, fact)), ("address", "agent", "context")) for fact in tasks
+        rebuild.draft(fact, _kind(fact), ("tasks", _label(found, fact)), ("address", "agent", "context"))
+        for fact in tasks
     ]
     rebuild.settle(bind)
     made = [draft.make() for draft in people]
@@ -67,6 +69,11 @@ def _names(agents: Sequence[JsonObject]) -> list[str]:
             name = f"{role}#{number}"
         names.append(name)
     return names
+
+
+def _kind(fact: JsonObject) -> type[Task]:
+    """What sort of task it was: only a conditional one has a condition, which is live."""
+    return ConditionalTask if "condition" in fact.get("live", {}) else Task
 
 
 def _label(found: Found, fact: JsonObject) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from crewlite import codec
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
+from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, rebound, shares
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
@@ -22,7 +24,7 @@ from crewlite.runtime.run import Run
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import asked_for
-from crewlite.task.step import Assignment, FilledTask
+from crewlite.task.assignment import Assignment, FilledTask
 
 
 class CrewRoot(Root[CrewOutput]):
@@ -52,20 +54,27 @@ class CrewRoot(Root[CrewOutput]):
         return facts_of_crew(self._crew, rebound(run["definition"]["tasks"], tasks, people, finished, run["run_id"]))
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises MissingInput."""
-        self._with(inputs)
+        """Raises MissingInput. What callbacks will add to the inputs is not known yet."""
+        if not self._crew.before_kickoff_callbacks:
+            self._with(inputs)
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Its tasks, filled in. What they build on is each task's own question."""
+        """Its tasks, filled in. What they build on is each task's own question.
+
+        Where callbacks prepare the inputs: the inputs that they are given, and the tasks as they are.
+        """
+        if self._crew.before_kickoff_callbacks:
+            unfilled = [one.unfilled().asked() for one in self._assignments]
+            return [self.name, {"prepared": codec.known(dict(inputs))}, *unfilled]
         return [self.name, *(filled.asked() for filled in self._with(inputs))]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
         """Its tasks in order."""
-        return Kickoff(self._crew, self._assignments, self._with(inputs), inputs, run).step(self.question(inputs))
+        return Kickoff(self._crew, self._assignments, self._with, inputs, run).step(self.question(inputs))
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Task by task."""
-        return compare(record, self._with(inputs))
+        return compare(record, self._with(callbacks.recorded_inputs(self._crew, record) or inputs))
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
         """Whether it has a task in common with what was recorded: by its name, or its description."""
@@ -98,7 +107,8 @@ def _assignments(crew: Crew) -> list[Assignment]:
         assert task.agent
         try:
             llm = resolve_llm([task.agent.llm, crew.llm], agent=task.agent.role)
-            assignments.append(Assignment(task, task.agent, llm))
+            told = task.agent.step_callback or crew.step_callback
+            assignments.append(Assignment(task, task.agent, llm, told, crew.task_callback))
         except NoModel:
             without.append(task.agent.role)
     if without:

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import durable, events, kinds, resources
-from crewlite.codec import decode
-from crewlite.crew.binding import compare, drifted_task, match
+from crewlite import codec, durable, events, kinds, resources
+from crewlite.crew import callbacks
+from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
+from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
-from crewlite.durable import Drift, Scope, Stamp, Step
+from crewlite.crew.tasks import TasksAtWork, answered, unlike
+from crewlite.durable import Stamp, Step
 from crewlite.errors import MissingInput
 from crewlite.llm.base import with_fallbacks
-from crewlite.runtime.questions import Drifted
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import around
+from crewlite.state.format.record import Record
+from crewlite.task.assignment import Assignment, FilledTask
 from crewlite.task.output import TaskOutput
-from crewlite.task.step import Assignment, ContextItem, FilledTask, task_step
-from crewlite.task.task import Task
 from crewlite.usage import Usage
-
-_SHOWN = ("description", "expected_output")  # texts of its question that a task's output tells
 
 
 @dataclass(frozen=True, slots=True)
 class Kickoff:
-    """A crew with its tasks filled in. In a run of its own they keep their recorded addresses."""
+    """A crew at work. In a run of its own its tasks keep their recorded addresses."""
 
     crew: Crew
     assignments: Sequence[Assignment]
-    filled: Sequence[FilledTask]
+    fill: Callable[[Mapping[str, Any]], list[FilledTask]]
+    """The tasks with inputs filled in. Raises MissingInput."""
     inputs: dict[str, Any]
+    """As the kickoff was given them; callbacks may prepare them."""
     run: Run | None
     """None if the crew is a step of somebody else's run."""
 
@@ -52,32 +53,51 @@ class Kickoff:
         )
 
     async def _work(self) -> CrewOutput:
-        """Every task in order. What a fork's inputs have changed, and what builds on it, does not answer as before."""
-        scope, run = durable.scope(), self.run
+        """All tasks. What a fork's inputs have changed, and what builds on it, does not answer as before."""
+        scope = durable.scope()
         addresses = self._addresses()
-        earlier = [decode(inputs) for _, inputs in run.record.earlier_inputs] if run else []
-        edited = run.record.edited | around(run.record.edited) if run else frozenset()
-        done: dict[Task, ContextItem] = {}
-        changed: set[Task] = set()
-        outputs = []
         if not scope.dry:
             await self._ready(addresses)
-        for number, (assignment, filled) in enumerate(zip(self.assignments, self.filled, strict=True)):
-            task = assignment.task
-            address = addresses[number] if addresses else scope.reserve_address("task", task.name)
-            wanted = done if task.context is None else task.context
-            context = [done[other] for other in wanted]
-            asks_other = any(_asked(assignment, other) != filled.asked() for other in earlier)
-            if asks_other or not changed.isdisjoint(wanted) or address in edited:
-                changed.add(task)
-            drift = _drift(scope, address, changed=task in changed or run is None)
-            output = await scope.step(task_step(filled, context, address=address, drift=drift))
-            done[task] = ContextItem(address, task.title, output.raw)
-            was = None
-            if isinstance(scope, StepScope) and address in scope.children.drifted:
-                was = drifted_task(scope.run.record, address, filled, context)
-            outputs.append(_answered(output, was))
-        return self._result(outputs, scope.children.drifted if isinstance(scope, StepScope) else ())
+        filled = self.fill(await callbacks.prepared(self.crew, self.inputs))
+        addresses = addresses or [scope.reserve_address("task", one.task.name) for one in filled]
+        needs = needs_of(self.crew.tasks)
+        changed, inner = self._changed(filled, addresses), self.run is None
+        tasks = TasksAtWork(filled, addresses, needs, self.crew.max_concurrency, changed, inner)
+        outputs = await tasks.work()
+        drifted = scope.children.drifted if isinstance(scope, StepScope) else ()
+        own = [address for address in addresses if address in drifted]
+        result = self._result(outputs, [*own, *(at for at in drifted if at not in own)])
+        return await self._finished(result) if self.crew.after_kickoff_callbacks else result
+
+    def _changed(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> set[int]:
+        """The tasks that were edited, or ask something else than with the inputs that the run had before."""
+        if self.run is None:
+            return set()
+        record = self.run.record
+        edited = record.edited | around(record.edited)
+        earlier = [codec.decode(inputs) for _, inputs in record.earlier_inputs]
+        return {
+            number
+            for number, (one, address) in enumerate(zip(filled, addresses, strict=True))
+            if address in edited or any(self._asked(one.assignment, other) != one.asked() for other in earlier)
+        }
+
+    def _asked(self, assignment: Assignment, inputs: dict[str, Any]) -> Any:
+        """What a task asked with other inputs; None if they would not do, or nobody knows what callbacks made of them.
+
+        A task that asks what it asked before answers as before, whatever this says.
+        """
+        try:
+            return None if self.crew.before_kickoff_callbacks else assignment.filled(inputs).asked()
+        except MissingInput:
+            return None
+
+    async def _finished(self, result: CrewOutput) -> CrewOutput:
+        """The result as the after_kickoff_callbacks make it; they are told what has been paid."""
+        scope = durable.scope()
+        paid = scope.run.record.paid.inside(scope.address) if isinstance(scope, StepScope) else Usage()
+        changed = await callbacks.finished(self.crew, result.model_copy(update={"token_usage": paid}))
+        return result.model_copy(update=changed)
 
     async def _ready(self, addresses: Sequence[str]) -> None:
         """See that every model which is still to be asked can be, before the first one is paid."""
@@ -91,7 +111,7 @@ class Kickoff:
         return [fact["address"] for fact in self.run.record.run["definition"]["tasks"]] if self.run else []
 
     def _result(self, outputs: Sequence[TaskOutput], drifted: Sequence[str]) -> CrewOutput:
-        last = outputs[-1]
+        last = next(output for output in reversed(outputs) if not output.skipped)
         return CrewOutput(
             raw=last.raw,
             pydantic=last.pydantic,
@@ -104,69 +124,61 @@ class Kickoff:
         )
 
     def _encode(self, result: CrewOutput) -> Any:
-        """As the root of a run: only which tasks; what they said is recorded already."""
+        """As the root of a run: only which tasks, as what they said is recorded already, and what callbacks changed."""
+        last = self._result(result.tasks_output, ())
+        changed = {name: getattr(result, name) for name in callbacks.CHANGEABLE}
+        changed = {name: value for name, value in changed.items() if value != getattr(last, name)}
+        more = {"changed": codec.encode(changed)} if changed else {}
         if self.run:
-            return {"tasks": self._addresses()}
-        data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]}
-        if not result.drifted:
-            return data
+            return {"tasks": self._addresses()} | more
+        data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]} | more
         others = {}
-        for number, (filled, output) in enumerate(zip(self.filled, result.tasks_output, strict=True)):
-            texts = {name: getattr(output, name) for name in _SHOWN}
-            if other := {name: text for name, text in texts.items() if text != filled.texts[name]}:
+        for number, (filled, output) in enumerate(zip(self._unprepared(), result.tasks_output, strict=True)):
+            if other := unlike(output, filled.texts):
                 others[str(number)] = other
-        return data | {"drifted": list(result.drifted), "answered": others}
+        skipped = [number for number, output in enumerate(result.tasks_output) if output.skipped]
+        data |= {"skipped": skipped} if skipped else {}
+        return data | ({"drifted": list(result.drifted), "answered": others} if result.drifted or others else {})
+
+    def _unprepared(self) -> list[FilledTask]:
+        """The tasks as far as they are known without a record."""
+        if self.crew.before_kickoff_callbacks:
+            return [one.unfilled() for one in self.assignments]
+        return self.fill(self.inputs)
 
     def _decode(self, data: Any) -> CrewOutput:
-        if self.run is None:
-            made = [
-                filled.output_of({"raw": raw}).model_copy(update=data.get("answered", {}).get(str(number), {}))
-                for number, (filled, raw) in enumerate(zip(self.filled, data["outputs"], strict=True))
-            ]
-            return self._result(made, data.get("drifted", ()))
-        record = self.run.record
-        others = {drifted.address: drifted for drifted in compare(record, self.filled).drifted}
+        changed: dict[str, Any] = codec.decode(data.get("changed", {}))
+        made = self._recorded(self.run, self.run.record) if self.run else self._decode_part(data)
+        return made.model_copy(update=changed) if changed else made
+
+    def _decode_part(self, data: Any) -> CrewOutput:
+        """The result of a crew that is a step of somebody else's run."""
+        made = [
+            filled.output_of({"raw": raw, "skipped": number in data.get("skipped", ())}).model_copy(
+                update=data.get("answered", {}).get(str(number), {})
+            )
+            for number, (filled, raw) in enumerate(zip(self._unprepared(), data["outputs"], strict=True))
+        ]
+        return self._result(made, data.get("drifted", ()))
+
+    def _recorded(self, run: Run, record: Record) -> CrewOutput:
+        """The result that a run has come to."""
+        now = self.fill(callbacks.recorded_inputs(self.crew, record) or self.inputs)
+        others = {drifted.address: drifted for drifted in compare(record, now).drifted}
         recorded = record.run["definition"]["tasks"]
-        filled = {one.task: one for one in self.filled}
+        filled = {one.task: one for one in now}
         live = {address: filled[task] for task, address in match(recorded, list(filled)).items()}
         outputs = []
         for fact in recorded:
             value, one = record.value(fact["address"]), live.get(fact["address"])
             if one:
-                outputs.append(_answered(one.output_of(value), others.get(fact["address"])))
+                outputs.append(answered(one.output_of(value), others.get(fact["address"])))
             else:
                 about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
-                outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"]))
+                skipped = value.get("skipped", False)
+                outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"], skipped=skipped))
         inner = [at for fact in recorded for at in record.outcomes[fact["address"]].drifted]
         return self._result(outputs, [*others, *inner])
-
-
-def _answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
-    """A task's output with the texts that it answers."""
-    texts = {name: drifted.answered[name] for name in _SHOWN if name in drifted.answered} if drifted else {}
-    return output.model_copy(update=texts) if texts else output
-
-
-def _asked(assignment: Assignment, inputs: dict[str, Any]) -> Any:
-    """What a task asked with other inputs; None if they would not do."""
-    try:
-        return assignment.filled(inputs).asked()
-    except MissingInput:
-        return None
-
-
-def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
-    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again.
-
-    Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
-    """
-    if not isinstance(scope, StepScope) or not changed:
-        return "configured"
-    record = scope.run.record
-    if address in record.edited:
-        return "keep"
-    other_inputs = record.inputs_of(address) != record.run["inputs"]
-    return "rerun" if other_inputs or record.edited else "configured"
 
 
 @dataclass(frozen=True, slots=True)

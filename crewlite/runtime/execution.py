@@ -239,7 +239,7 @@ class Execution(Generic[T]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value))
-        self.outer.children.record_child(self.address, digest, data, drifted)
+        self.outer.children.record_child(self.address, digest if step.kind.heard else "", data, drifted)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, step.cache, value, self.address)
         return value

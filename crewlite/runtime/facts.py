@@ -71,9 +71,15 @@ def _plain(value: object) -> Any:
     return value if _is_scalar(value) else _LIVE
 
 
+def _told_apart(names: list[str]) -> list[str]:
+    """Names of functions as paths have them: the second `check` is `check#2`."""
+    return [f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 else name for at, name in enumerate(names)]
+
+
 def _called(value: object) -> str | list[str]:
     if isinstance(value, tuple | list):
         tools = [str(item.name) for item in value if isinstance(item, BaseTool)]
-        return tools or f"{len(value)} texts"
+        functions = [str(_called(item)) for item in value if callable(item)]
+        return tools or _told_apart(functions) or f"{len(value)} texts"
     name = value.model if isinstance(value, BaseLLM) else getattr(value, "__name__", None)
     return str(name or type(value).__name__)

@@ -197,7 +197,8 @@ class StepScope(Frame):
         """The recorded outcome of a step, as whoever asks is given it."""
         outcome = decision.outcome
         value = self.run.record.value(outcome.address)
-        self.children.record_child(outcome.address, outcome.digest, value, decision.drifted)
+        heard = outcome.digest if step.kind.heard else ""
+        self.children.record_child(outcome.address, heard, value, decision.drifted)
         return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
 
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:

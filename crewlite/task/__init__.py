@@ -1,6 +1,7 @@
 """Tasks: what is to be done, and what came of it."""
 
+from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
-__all__ = ["Task", "TaskOutput"]
+__all__ = ["ConditionalTask", "Task", "TaskOutput"]

@@ -26,6 +26,8 @@ class TaskOutput(BaseModel):
     """The answer as `Task.output_json` asked for."""
     agent: str
     """The role of who did it."""
+    skipped: bool = False
+    """It is a ConditionalTask whose condition said no; `raw` is empty."""
 
     def __str__(self) -> str:
         return self.raw

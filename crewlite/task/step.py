@@ -3,135 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from crewlite import background, codec, disk, durable, events, kinds, templates
-from crewlite.agent.agent import Agent
 from crewlite.agent.approval import feedback
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
-from crewlite.llm.base import BaseLLM
+from crewlite.runtime.callbacks import call_back, callback_step, called
+from crewlite.task.assignment import ContextItem, FilledTask
+from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
-from crewlite.tools.base import is_async
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """A task with who does it, on which model."""
+class Given:
+    """What a task is given by others."""
 
-    task: Task
-    agent: Agent
-    llm: BaseLLM
-
-    def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
-        """The task with its placeholders filled in. Raises MissingInput."""
-        task, agent = self.task, self.agent
-        where, who = f"Task {task.title!r}", f"Agent {agent.role!r}"
-        return FilledTask(
-            task,
-            agent,
-            self.llm,
-            templates.fill(task.description, inputs, where=where),
-            templates.fill(task.expected_output, inputs, where=where),
-            templates.fill(task.output_file, inputs, where=where) if task.output_file else None,
-            templates.fill(agent.role, inputs, where=who),
-            templates.fill(agent.goal, inputs, where=who),
-            templates.fill(agent.backstory, inputs, where=who),
-        )
+    context: Sequence[ContextItem] = ()
+    """What its agent is shown."""
+    sources: Sequence[ContextItem] = ()
+    """What its outcome follows from."""
+    previous: TaskOutput | None = None
+    """What its condition is asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilledTask:
-    """An assignment with its placeholders filled in."""
-
-    task: Task
-    agent: Agent
-    llm: BaseLLM
-    description: str
-    expected_output: str
-    output_file: str | None
-    role: str
-    goal: str
-    backstory: str
-
-    def asked(self) -> list[Any]:
-        """What is asked of whom, and in which shape, as plain JSON."""
-        shape = self.task.shape
-        who = [self.role, self.goal, self.backstory]
-        return [self.description, self.expected_output, shape.schema if shape else None, who]
-
-    def question(self, context: Sequence[ContextItem]) -> list[Any]:
-        """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
-        return [*self.asked(), [[item.address, codec.digest(item.text)] for item in context]]
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """Texts of the question that are recorded with the answer."""
-        texts = {"description": self.description, "expected_output": self.expected_output}
-        return texts | {"role": self.role, "goal": self.goal, "backstory": self.backstory}
-
-    def output(self, answer: Answer) -> TaskOutput:
-        """The answer as the task's output."""
-        value = answer.value
-        return TaskOutput(
-            name=self.task.name,
-            description=self.description,
-            expected_output=self.expected_output,
-            raw=answer.text,
-            pydantic=value if self.task.output_pydantic else None,
-            json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
-            agent=self.role,
-        )
-
-    def output_of(self, data: Any) -> TaskOutput:
-        """A recorded output, its structure read again with the class the task has now."""
-        shape = self.task.shape
-        return self.output(
-            Answer(data["raw"], shape.recorded(data["raw"], f"task {self.task.title!r}") if shape else None)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ContextItem:
-    """An output that a task is given as context."""
-
-    address: str
-    name: str
-    text: str
-
-
-def task_step(
-    filled: FilledTask, context: Sequence[ContextItem], *, address: str | None, drift: Drift
-) -> Step[TaskOutput]:
+def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """The step. Its question: see FilledTask.question."""
-    task = filled.task
+    task, context = filled.task, [item for item in given.context if not item.skipped]
 
     async def act() -> TaskOutput:
+        if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
+            return filled.skipped()
         if filled.output_file:  # before the model is paid
             await background.in_thread(_check_file, Path(filled.output_file), f"Task {task.title!r}")
         output = filled.output(await _agent(filled, context))
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
-        if task.callback:
-            await _call_back(task, output)
+        for callback in _callbacks(filled):
+            await call_back(callback, output, [codec.digest(output.raw)])
         return output
 
     return Step(
         kind=kinds.TASK,
         name=task.name,
         work=act,
-        question=filled.question(context),
+        question=filled.question(given.sources),
         texts=filled.texts,
         voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
-        encode=lambda output: {"raw": output.raw, "agent": output.agent},
+        encode=_encoded,
         decode=filled.output_of,
         placeholder=lambda: filled.output(Answer("")),
         address=address,
@@ -141,6 +66,26 @@ def task_step(
         drift=drift,
         checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )
+
+
+def _encoded(output: TaskOutput) -> Any:
+    return {"raw": output.raw, "agent": output.agent} | ({"skipped": True} if output.skipped else {})
+
+
+async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | None) -> bool:
+    """What the condition of a task says: recorded, as its first part.
+
+    Its address is the same in every attempt at the task, and whatever the function is called, so one verdict holds.
+    """
+
+    async def act() -> bool:
+        return bool(await called(condition, previous))
+
+    asked = [codec.digest(previous.raw if previous else "")]
+    step = callback_step(condition, act, asked, kind=kinds.CONDITION, name="condition", drift="rerun")
+    address = f"{durable.scope().address}/{kinds.CONDITION.name}#1"
+    verdict: bool = await durable.scope().step(dataclasses.replace(step, address=address))
+    return verdict
 
 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
@@ -161,7 +106,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
     job = Work(
         agent,
         filled.role,
-        filled.llm,
+        filled.assignment.llm,
         tools,
         opening,
         agent.max_iter,
@@ -169,6 +114,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
         task.shape,
         title,
         agent.max_tool_output,
+        filled.assignment.step_callback,
     )
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
@@ -201,25 +147,13 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
     return answer
 
 
-async def _call_back(task: Task, output: TaskOutput) -> None:
-    callback = task.callback
-    assert callback
-
-    async def act() -> None:
-        await callback(output) if is_async(callback) else await background.blocking(callback, output)
-
-    name = getattr(callback, "__name__", type(callback).__name__).strip("<>")
-    await durable.scope().step(
-        Step(
-            kind=kinds.CALLBACK,
-            name=name,
-            work=act,
-            question=[codec.digest(output.raw)],
-            voice=_CallbackVoice(callback, name),
-            effect="idempotent",
-            inherits=True,
-        )
-    )
+def _callbacks(filled: FilledTask) -> Iterator[Callable[[TaskOutput], Any]]:
+    """The functions that are told of the output: the task's own, then its crew's, unless that is the same."""
+    own, of_crew = filled.task.callback, filled.assignment.task_callback
+    if own:
+        yield own
+    if of_crew and of_crew is not own:
+        yield of_crew
 
 
 def _check_file(path: Path, where: str) -> None:
@@ -259,18 +193,3 @@ class _TaskVoice:
         return events.TaskFailedEvent(
             **stamp, task_name=self.source.name, agent_role=self.filled.role, error=error, error_type=error_type
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _CallbackVoice:
-    source: object
-    name: str
-
-    def started(self, stamp: Stamp) -> events.StepStartedEvent:
-        return events.StepStartedEvent(**stamp, kind="callback", name=self.name)
-
-    def completed(self, stamp: Stamp, value: BaseModel | None) -> events.StepCompletedEvent:
-        return events.StepCompletedEvent(**stamp, kind="callback", name=self.name)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return events.StepFailedEvent(**stamp, kind="callback", name=self.name, error=error, error_type=error_type)

@@ -33,7 +33,10 @@ class Task(Definition):
     tools: tuple[BaseTool, ...] = ()
     """Beside the agent's own, and instead of one of the same name. As for Agent, also functions and others' tools."""
     context: tuple[Task, ...] | None = None
-    """Tasks whose outputs it is given; None: all before it; []: none."""
+    """Tasks whose outputs it is given; []: none. None: all before it; of an async task, those that have ended for
+    certain when it begins."""
+    async_execution: bool = False
+    """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
     human_input: bool = False
     """A person sees the answer before it counts, and says what should be different, until nothing is."""
     output_pydantic: type[BaseModel] | None = None

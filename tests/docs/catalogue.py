@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from pydantic import BaseModel
 
-from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, errors
+from crewlite import Agent, BaseTool, CheckpointConfig, ConditionalTask, Crew, Task, errors
 from crewlite.cli.lazy_group import LazyGroup
 from crewlite.cli.main import main
 from crewlite.errors import CrewliteError
@@ -72,7 +72,7 @@ def _events() -> str:
 
 def _definitions() -> str:
     lines: list[str] = []
-    for cls in (Agent, Task, Crew, CheckpointConfig, BaseTool):
+    for cls in (Agent, Task, ConditionalTask, Crew, CheckpointConfig, BaseTool):
         lines += ["", f"### {cls.__name__}", "", (inspect.getdoc(cls) or "").splitlines()[0], "", *_fields_of(cls)]
     return "\n".join(lines).lstrip() + "\n"
 

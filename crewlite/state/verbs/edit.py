@@ -117,6 +117,16 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
     raise ConfigError(f"The edit of {outcome.address} is {an(type(value).__name__)}; wanted its text, or data")
 
 
+def _done(outcome: Outcome, value: Any) -> Any:
+    """A task with this answer, also one that was skipped."""
+    recorded = {name: part for name, part in outcome.value.items() if name != "skipped"}
+    return recorded | {"raw": _answer_text(outcome, value)}
+
+
+def _value(outcome: Outcome, value: Any) -> Any:
+    return codec.encode(value, f"the edit of {outcome.address}")
+
+
 def _reply(outcome: Outcome, value: Any) -> Any:
     if _is_reply(value):
         return recorded(whole_reply(value, "an edit"))
@@ -131,8 +141,9 @@ def _is_reply(value: Any) -> bool:
 
 
 _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
-    kinds.STEP: lambda outcome, value: codec.encode(value, f"the edit of {outcome.address}"),
-    kinds.TASK: lambda outcome, value: {**outcome.value, "raw": _answer_text(outcome, value)},
+    kinds.STEP: _value,
+    kinds.CONDITION: lambda outcome, value: _value(outcome, bool(value)),
+    kinds.TASK: _done,
     kinds.LLM: _reply,
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
     kinds.HUMAN: lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},

@@ -259,7 +259,9 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
 
 
 def asked_for(definition: JsonObject) -> list[str] | None:
-    """The inputs that a recorded definition asks for; None if it was recorded without what tells them."""
+    """The inputs that a recorded definition asks for; None if only its code knows, or an early release recorded it."""
+    if "before_kickoff_callbacks" in definition.get("live", {}):
+        return None
     if "agents" in definition:
         facts = [*definition["tasks"], *definition["agents"]]
         texts = [fact.get(name) for fact in facts for name in TEMPLATES]

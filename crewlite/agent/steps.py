@@ -1,0 +1,32 @@
+"""What an agent has just done, as `step_callback` is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAction:
+    """The agent has used a tool."""
+
+    thought: str
+    """What the model said beside the call; mostly ""."""
+    tool: str
+    """The name of the tool, as the model wrote it."""
+    tool_input: str
+    """The arguments, as JSON."""
+    text: str
+    """The reply that the call was part of: its text, else the calls it asks for."""
+    result: str
+    """What the model was told that the tool returned, not shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinish:
+    """The agent has answered."""
+
+    thought: str
+    output: str
+    """The answer."""
+    text: str
+    """The reply that it was read from."""

@@ -1,0 +1,114 @@
+"""The tasks of a crew at work: each begins when what it waits for has ended, and is given what it builds on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crewlite import durable
+from crewlite.crew.binding import drifted_task
+from crewlite.crew.order import Needs, ready
+from crewlite.durable import Drift, Scope, Step
+from crewlite.runtime.questions import Drifted
+from crewlite.runtime.step_scope import StepScope
+from crewlite.task.assignment import ContextItem, FilledTask
+from crewlite.task.output import TaskOutput
+from crewlite.task.step import Given, task_step
+
+_SHOWN = {"description": "description", "expected_output": "expected_output", "agent": "role"}
+"""Fields of a task's output that are texts of its question."""
+
+
+@dataclass(slots=True)
+class TasksAtWork:
+    """The tasks of one kickoff. Each that ends is recorded, whatever becomes of those beside it."""
+
+    filled: Sequence[FilledTask]
+    addresses: Sequence[str]
+    needs: Sequence[Needs]
+    width: int | None
+    """How many may be at work at once."""
+    changed: set[int]
+    """Those that a fork's inputs or edits have changed; what builds on them joins them."""
+    inner: bool
+    """The crew is a step of somebody else's run, and nobody knows what changed in it."""
+    outputs: dict[int, TaskOutput] = field(default_factory=dict)
+
+    async def work(self) -> list[TaskOutput]:
+        """All outputs, in the order of the tasks. If one fails, those beside it still end and are recorded."""
+        scope, running = durable.scope(), dict[asyncio.Task[TaskOutput], int]()
+        width = 1 if scope.dry else self.width or len(self.filled)
+        while len(self.outputs) < len(self.filled):
+            begin = ready(self.needs, {*self.outputs, *running.values()}, self.outputs)[: width - len(running)]
+            if not running and len(begin) == 1:
+                self._ended(begin[0], await scope.step(self._step(begin[0])))
+                continue
+            running |= {scope.spawn(self._step(number)): number for number in begin}
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.cancelled() or task.exception() for task in done):
+                await _raise_first(scope, running)
+            for task in done:
+                self._ended(running.pop(task), task.result())
+        return [self.outputs[number] for number in range(len(self.filled))]
+
+    def _step(self, number: int) -> Step[TaskOutput]:
+        """The step of a task whose sources have all ended."""
+        needs, scope, address = self.needs[number], durable.scope(), self.addresses[number]
+        if not self.changed.isdisjoint(needs.sources):
+            self.changed.add(number)
+        given = Given(
+            [self._item(source) for source in needs.context],
+            [self._item(source) for source in needs.sources],
+            None if needs.previous is None else self.outputs[needs.previous],
+        )
+        drift = _drift(scope, address, changed=self.inner or number in self.changed)
+        return task_step(self.filled[number], given, address=address, drift=drift)
+
+    def _ended(self, number: int, output: TaskOutput) -> None:
+        """Note an output. One that is kept though the task is asked something else has the texts that it answers."""
+        scope, address, was = durable.scope(), self.addresses[number], None
+        if isinstance(scope, StepScope) and address in scope.children.drifted:
+            sources = [self._item(source) for source in self.needs[number].sources]
+            was = drifted_task(scope.run.record, address, self.filled[number], sources)
+        self.outputs[number] = answered(output, was)
+
+    def _item(self, number: int) -> ContextItem:
+        output = self.outputs[number]
+        return ContextItem(self.addresses[number], self.filled[number].task.title, output.raw, output.skipped)
+
+
+def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
+    """A task's output with the texts that it answers."""
+    told = drifted.answered if drifted else {}
+    texts = {name: told[text] for name, text in _SHOWN.items() if text in told}
+    return output.model_copy(update=texts) if texts else output
+
+
+def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:
+    """What an output tells otherwise than the texts of its task do."""
+    told = {name: getattr(output, name) for name in _SHOWN}
+    return {name: text for name, text in told.items() if text != texts[_SHOWN[name]]}
+
+
+async def _raise_first(scope: Scope, running: Mapping[asyncio.Task[TaskOutput], int]) -> None:
+    """Wait until all have ended, and raise the failure of the first that has failed, in the order of the tasks."""
+    await asyncio.wait(running)
+    for task in sorted(running, key=running.__getitem__):
+        if task.cancelled() or task.exception():
+            scope.mark_awaited(task)
+            task.result()
+
+
+def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
+    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again.
+
+    Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
+    """
+    if not isinstance(scope, StepScope) or not changed:
+        return "configured"
+    record = scope.run.record
+    if address in record.edited:
+        return "keep"
+    other_inputs = record.inputs_of(address) != record.run["inputs"]
+    return "rerun" if other_inputs or record.edited else "configured"

@@ -1,0 +1,128 @@
+"""Who does a task, on which model, and what it asks with the placeholders filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import codec, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import Answer
+from crewlite.llm.base import BaseLLM
+from crewlite.task.output import TaskOutput
+from crewlite.task.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """An output that another task builds on."""
+
+    address: str
+    name: str
+    text: str
+    skipped: bool = False
+    """It has no text, and nobody is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A task with who does it, on which model, and what its crew calls back."""
+
+    task: Task
+    agent: Agent
+    llm: BaseLLM
+    step_callback: Callable[[Any], Any] | None = None
+    """Told of each step of the agent."""
+    task_callback: Callable[[TaskOutput], Any] | None = None
+    """Told of the output, after the task's own callback."""
+
+    def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
+        """The task with its placeholders filled in. Raises MissingInput."""
+
+        def fill(text: str, where: str) -> str:
+            return templates.fill(text, inputs, where=where)
+
+        return self._with(fill)
+
+    def unfilled(self) -> FilledTask:
+        """The task with its texts as they are, where nobody knows the inputs yet."""
+        return self._with(lambda text, where: text)
+
+    def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
+        task, agent = self.task, self.agent
+        where, who = f"Task {task.title!r}", f"Agent {agent.role!r}"
+        return FilledTask(
+            self,
+            fill(task.description, where),
+            fill(task.expected_output, where),
+            fill(task.output_file, where) if task.output_file else None,
+            fill(agent.role, who),
+            fill(agent.goal, who),
+            fill(agent.backstory, who),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FilledTask:
+    """An assignment with its placeholders filled in."""
+
+    assignment: Assignment
+    description: str
+    expected_output: str
+    output_file: str | None
+    role: str
+    goal: str
+    backstory: str
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.assignment.task
+
+    @property
+    def agent(self) -> Agent:
+        """Who does it."""
+        return self.assignment.agent
+
+    def asked(self) -> list[Any]:
+        """What is asked of whom, and in which shape, as plain JSON."""
+        shape = self.task.shape
+        who = [self.role, self.goal, self.backstory]
+        return [self.description, self.expected_output, shape.schema if shape else None, who]
+
+    def question(self, sources: Sequence[ContextItem]) -> list[Any]:
+        """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
+        return [*self.asked(), [[item.address, codec.digest(item.text)] for item in sources]]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Texts of the question that are recorded with the answer."""
+        texts = {"description": self.description, "expected_output": self.expected_output}
+        return texts | {"role": self.role, "goal": self.goal, "backstory": self.backstory}
+
+    def output(self, answer: Answer) -> TaskOutput:
+        """The answer as the task's output."""
+        value = answer.value
+        return TaskOutput(
+            name=self.task.name,
+            description=self.description,
+            expected_output=self.expected_output,
+            raw=answer.text,
+            pydantic=value if self.task.output_pydantic else None,
+            json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
+            agent=self.role,
+        )
+
+    def skipped(self) -> TaskOutput:
+        """The output of a task that is not done."""
+        return self.output(Answer("")).model_copy(update={"skipped": True})
+
+    def output_of(self, data: Any) -> TaskOutput:
+        """A recorded output, its structure read again with the class the task has now."""
+        if data.get("skipped"):
+            return self.skipped()
+        shape = self.task.shape
+        return self.output(
+            Answer(data["raw"], shape.recorded(data["raw"], f"task {self.task.title!r}") if shape else None)
+        )

@@ -1,0 +1,309 @@
+"""Functions that a crew calls back: before and after a kickoff, after each task and each step of an agent."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, Crew, CrewOutput, Task, ToolCall, event_bus, tool
+from crewlite.agent.steps import AgentAction, AgentFinish
+from crewlite.errors import BindMissing, ConfigError, MissingInput
+from crewlite.events import StepCompletedEvent
+from crewlite.flow import flow
+from crewlite.testing import ScriptedLLM
+from tests.cuts import lives
+
+
+class Stop(Exception):
+    """Stands for a kill."""
+
+
+class Fact(BaseModel):
+    word: str
+
+
+@tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"saw {where}"
+
+
+def crew_of(replies, *, tasks=1, agent=(), task=(), **fields):
+    who = Agent(role="Clerk of {topic}", goal="g", llm=ScriptedLLM(replies), **dict(agent))
+    work = [
+        Task(name=f"t{n}", description=f"About {{topic}}, {n}", expected_output="x", agent=who, **dict(task))
+        for n in range(tasks)
+    ]
+    return Crew(tasks=work, **fields)
+
+
+def asked(crew):
+    return [call[-1]["content"].partition("\n")[0] for call in crew.tasks[0].agent.llm.calls]
+
+
+def test_before_kickoff_callbacks_prepare_the_inputs_in_order():
+    def trim(inputs):
+        return {"topic": inputs["topic"].strip()}
+
+    async def shout(inputs):
+        inputs["topic"] = inputs["topic"].upper()  # and returns nothing
+
+    crew = crew_of(["done"], before_kickoff_callbacks=[trim, shout])
+    result = crew.kickoff({"topic": " tides "})
+    assert asked(crew) == ["About TIDES, 0"]
+    assert (result.tasks_output[0].description, result.tasks_output[0].agent) == ("About TIDES, 0", "Clerk of TIDES")
+
+
+def test_they_may_be_what_gives_the_inputs_at_all():
+    crew = crew_of(["done"], before_kickoff_callbacks=[lambda inputs: {"topic": "tides"}])
+    assert crew.kickoff().raw == "done"
+    with pytest.raises(MissingInput):
+        crew_of(["done"], before_kickoff_callbacks=[lambda inputs: inputs]).kickoff()
+
+
+def test_a_callback_that_returns_no_inputs_is_told_so():
+    with pytest.raises(ConfigError, match="'wrong' returned 7; wanted the inputs"):
+
+        def wrong(inputs):
+            return 7
+
+        crew_of(["done"], before_kickoff_callbacks=[wrong]).kickoff({"topic": "tides"})
+
+
+def test_what_they_return_is_recorded_so_a_resume_does_not_call_them_again(on_disk):
+    called = []
+
+    def prepare(inputs):
+        called.append(dict(inputs))
+        return {"topic": f"tides {len(called)}"}
+
+    crew = crew_of(["one", Stop(), "two"], tasks=2, before_kickoff_callbacks=[prepare], checkpoint=on_disk())
+    with pytest.raises(Stop):
+        crew.kickoff({"topic": "x"}, run_id="r")
+    first = crew.kickoff(run_id="r")
+    assert crew.kickoff({"topic": "x"}, run_id="r") == first
+    assert called == [{"topic": "x"}]
+    assert asked(crew) == ["About tides 1, 0", "About tides 1, 1", "About tides 1, 1"]
+    assert [output.description for output in first.tasks_output] == ["About tides 1, 0", "About tides 1, 1"]
+
+
+def test_a_fork_with_other_inputs_prepares_them_and_asks_anew(on_disk):
+    crew = crew_of(
+        lambda messages: f"on {messages[-1]['content'].partition(',')[0][6:]}",
+        tasks=2,
+        before_kickoff_callbacks=[lambda inputs: {"topic": inputs["topic"].upper(), **inputs, "extra": 1}, _upper],
+        checkpoint=on_disk(),
+    )
+    assert crew.kickoff({"topic": "tides"}, run_id="r").raw == "on TIDES"
+    fork = crew.fork("r", branch="f", inputs={"topic": "moons", "more": 1})
+    assert [output.raw for output in fork.kickoff().tasks_output] == ["on MOONS", "on MOONS"]
+    assert [output.raw for output in fork.kickoff().tasks_output] == ["on MOONS", "on MOONS"]
+    assert crew.kickoff(run_id="r").raw == "on TIDES"
+
+
+def _upper(inputs):
+    return inputs | {"topic": inputs["topic"].upper()}
+
+
+def test_after_kickoff_callbacks_may_change_the_text_of_the_result():
+    heard = []
+
+    async def sign(result):
+        result.raw += "\nsigned"
+        return result
+
+    def note(result):
+        heard.append((result.raw, result.token_usage.requests, type(result).__mro__[1]))
+
+    result = crew_of(["done"], after_kickoff_callbacks=[sign, note]).kickoff({"topic": "tides"})
+    assert (result.raw, result.tasks_output[0].raw) == ("done\nsigned", "done")
+    assert heard == [("done\nsigned", 1, CrewOutput)]
+    assert type(result) is CrewOutput
+
+
+def test_what_they_change_is_recorded(on_disk):
+    called = []
+
+    def sign(result):
+        called.append(result.raw)
+        return result.model_copy(update={"raw": f"{result.raw} {len(called)}", "json_dict": {"a": [1]}})
+
+    crew = crew_of(["done"], after_kickoff_callbacks=[sign], checkpoint=on_disk())
+    first = crew.kickoff({"topic": "tides"}, run_id="r")
+    assert (first.raw, first.json_dict) == ("done 1", {"a": [1]})
+    assert crew.kickoff(run_id="r") == first
+    assert called == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("callback", "problem"),
+    [
+        (lambda result: "text", "returned a str; wanted the CrewOutput, or None"),
+        (
+            lambda result: result.model_copy(update={"run_id": "other"}),
+            "changed run_id of the result; it may change raw",
+        ),
+        (lambda result: setattr(result.pydantic, "word", "other"), "changed pydantic, tasks_output of the result"),
+        (lambda result: result.model_copy(update={"raw": 7}), "wanted text"),
+    ],
+)
+def test_they_may_change_nothing_else(callback, problem):
+    crew = crew_of(['{"word": "w"}'], task={"output_pydantic": Fact}, after_kickoff_callbacks=[callback])
+    with pytest.raises(ConfigError, match=problem):
+        crew.kickoff({"topic": "tides"})
+
+
+def test_task_callback_of_the_crew_comes_after_the_tasks_own():
+    heard = []
+
+    def own(output):
+        heard.append(("own", output.raw))
+
+    async def of_crew(output):
+        heard.append(("crew", output.raw))
+
+    crew_of(["a", "b"], tasks=2, task={"callback": own}, task_callback=of_crew).kickoff({"topic": "tides"})
+    assert heard == [("own", "a"), ("crew", "a"), ("own", "b"), ("crew", "b")]
+    heard.clear()
+    crew_of(["a"], task={"callback": own}, task_callback=own).kickoff({"topic": "tides"})
+    assert heard == [("own", "a")], "one function is called once"
+
+
+def test_step_callback_hears_of_each_tool_call_and_of_the_answer():
+    heard = []
+    replies = [[ToolCall("look", {"where": "here"}), ToolCall("look", {"where": "there"})], "done"]
+    crew_of(replies, agent={"tools": [look]}, step_callback=heard.append).kickoff({"topic": "tides"})
+    assert [(type(one), getattr(one, "result", "")) for one in heard] == [
+        (AgentAction, "saw here"),
+        (AgentAction, "saw there"),
+        (AgentFinish, ""),
+    ]
+    assert (heard[0].tool, heard[0].tool_input, heard[2].output) == ("look", '{"where": "here"}', "done")
+
+
+def test_an_agents_own_step_callback_takes_the_place_of_the_crews_and_hears_it_alone_too():
+    own, of_crew = [], []
+
+    async def tell(step):
+        own.append(step.output)
+
+    crew = crew_of(["done", "alone"], agent={"step_callback": tell}, step_callback=of_crew.append)
+    crew.kickoff({"topic": "tides"})
+    crew.tasks[0].agent.kickoff("?")
+    assert (own, of_crew) == (["done", "alone"], [])
+
+
+def test_a_callback_that_returns_an_awaitable_is_awaited():
+    heard = []
+
+    async def tell(output):
+        heard.append(output.raw)
+
+    crew_of(["done"], task_callback=lambda output: tell(output)).kickoff({"topic": "tides"})
+    assert heard == ["done"]
+
+
+def test_a_step_callback_added_to_an_unfinished_run_asks_no_model_again(on_disk):
+    replies = [ToolCall("look", {"where": "here"}), ToolCall("look", {"where": "there"}), Stop(), "done"]
+    with pytest.raises(Stop):
+        (crew := crew_of(replies, agent={"tools": [look]}, checkpoint=on_disk())).kickoff({"topic": "t"}, run_id="r")
+    heard = []
+    crew = crew.model_copy(update={"step_callback": heard.append})
+    assert crew.kickoff(run_id="r").raw == "done"
+    assert len(crew.tasks[0].agent.llm.calls) == 4
+    assert len(heard) == 3
+
+
+def test_killed_after_any_commit_it_ends_as_it_would_have_and_repeats_no_callback():
+    def turn(messages):
+        return ToolCall("look", {"where": "here"}) if messages[-1]["role"] == "user" else messages[-1]["content"]
+
+    def make(**fields):
+        return crew_of(
+            turn,
+            tasks=2,
+            agent={"tools": [look]},
+            task={"callback": lambda output: None},
+            before_kickoff_callbacks=[_upper, lambda inputs: inputs | {"topic": inputs["topic"] + "!"}],
+            after_kickoff_callbacks=[lambda result: setattr(result, "raw", result.raw + "."), lambda result: result],
+            step_callback=lambda step: None,
+            task_callback=print,
+            **fields,
+        )
+
+    for whole, again in lives(make, inputs={"topic": "tides"}):
+        assert again == whole
+        assert (again.raw, again.tasks_output[0].agent) == ("saw here.", "Clerk of TIDES!")
+
+
+def test_each_is_visible_as_a_step():
+    heard = []
+    event_bus.on(StepCompletedEvent, lambda source, event: heard.append((event.address, event.step_type)))
+    crew_of(
+        ["a"],
+        before_kickoff_callbacks=[_upper, _upper],
+        after_kickoff_callbacks=[print],
+        task_callback=print,
+        step_callback=print,
+    ).kickoff({"topic": "tides"})
+    assert heard == [
+        ("callback:before_kickoff", "_upper"),
+        ("callback:before_kickoff#2", "_upper"),
+        ("task:t0/callback:print", None),
+        ("task:t0/callback:print#2", None),
+        ("callback:after_kickoff", "print"),
+    ]
+
+
+def test_in_a_flow_they_are_steps_of_the_flow(on_disk):
+    called = []
+
+    def sign(result):
+        called.append(result.raw)
+        result.raw += " signed"
+
+    crew = crew_of(["a"], before_kickoff_callbacks=[_upper], after_kickoff_callbacks=[sign])
+
+    @flow(checkpoint=on_disk())
+    def whole(cut: bool = True):
+        result = crew.kickoff({"topic": "tides"})
+        if not called[1:]:
+            called.append("cut")
+            raise Stop
+        return [result.raw, result.tasks_output[0].description, result.tasks_output[0].agent]
+
+    with pytest.raises(Stop):
+        whole.kickoff(run_id="r")
+    assert whole.kickoff(run_id="r") == ["a signed", "About TIDES, 0", "Clerk of TIDES"]
+    assert called == ["a", "cut"]
+
+
+def test_they_are_bound_again_where_a_crew_is_rebuilt(on_disk):
+    def check(inputs):
+        return inputs | {"topic": "checked"}
+
+    replies = ["a", Stop()]
+    fields = {"before_kickoff_callbacks": [_upper, check, check], "after_kickoff_callbacks": [print]}
+    crew = crew_of(replies, tasks=2, **fields, step_callback=print, task_callback=print, checkpoint=on_disk())
+    with pytest.raises(Stop):
+        crew.kickoff({"topic": "tides"}, run_id="r")
+    with pytest.raises(BindMissing) as caught:
+        Crew.from_checkpoint(on_disk(restore_from="r"))
+    assert [name for name in caught.value.missing if "callback" in name] == [
+        "after_kickoff_callbacks.print",
+        "before_kickoff_callbacks._upper",
+        "before_kickoff_callbacks.check",
+        "before_kickoff_callbacks.check#2",
+        "step_callback",
+        "task_callback",
+    ]
+    live = {"_upper": _upper, "check": check, "check#2": check, "print": print, "step_callback": None}
+    bind = live | {"task_callback": None, "llm": ScriptedLLM(["b"])}
+    again = Crew.from_checkpoint(on_disk(restore_from="r"), bind=bind)
+    assert again.before_kickoff_callbacks == (_upper, check, check)
+    assert [output.description for output in again.kickoff().tasks_output] == ["About checked, 0", "About checked, 1"]
+
+
+def test_one_function_where_a_list_is_wanted_is_refused():
+    with pytest.raises(ConfigError, match=r"before_kickoff_callbacks is one function; wanted a list"):
+        crew_of(["a"], before_kickoff_callbacks=_upper)

@@ -1,0 +1,201 @@
+"""A task that is done only if its condition says so: the verdict is recorded, and a task that is skipped is seen."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, ConditionalTask, Crew, History, Task, TaskOutput, event_bus
+from crewlite.errors import BindMissing, ConfigError, OutputInvalid
+from crewlite.events import StepCompletedEvent, TaskCompletedEvent
+from crewlite.flow import flow
+from crewlite.testing import ScriptedLLM
+from tests.cuts import lives
+
+
+class Stop(Exception):
+    """Stands for a kill."""
+
+
+class Fact(BaseModel):
+    word: str
+
+
+def short(output):
+    return len(output.raw) < 5
+
+
+def crew_of(replies, condition=short, *, more=(), last=True, **fields):
+    llm = replies if isinstance(replies, ScriptedLLM) else ScriptedLLM(replies)
+    who = Agent(role="W", goal="g", llm=llm)
+    about = {"expected_output": "x", "agent": who}
+    tasks = [
+        Task(name="draft", description="Draft", **about),
+        ConditionalTask(name="extend", description="Extend", condition=condition, **about, **dict(more)),
+    ]
+    return Crew(tasks=[*tasks, *([Task(name="print", description="Print", **about)] if last else ())], **fields)
+
+
+def asked(crew):
+    return [call[-1]["content"] for call in crew.tasks[0].agent.llm.calls]
+
+
+def test_it_is_done_if_its_condition_holds_for_the_output_before_it():
+    heard = []
+
+    async def condition(output):
+        heard.append(output)
+        return "yes"
+
+    assert crew_of(["a", "b", "c"], condition).kickoff()["extend"].raw == "b"
+    assert [type(one) for one in heard] == [TaskOutput]
+    assert heard[0].raw == "a"
+
+
+def test_else_it_is_skipped_and_nobody_builds_on_it():
+    crew = crew_of(["long enough", "printed"])
+    result = crew.kickoff()
+    assert result.raw == "printed"
+    skipped = result["extend"]
+    assert (skipped.skipped, skipped.raw, skipped.pydantic, skipped.agent) == (True, "", None, "W")
+    assert "## draft" in asked(crew)[-1] and "## extend" not in asked(crew)[-1]
+
+
+def test_the_result_is_that_of_the_last_task_that_was_done():
+    result = crew_of(['{"word": "enough"}'], more={"output_pydantic": Fact}, last=False).kickoff()
+    assert (result.raw, result.pydantic) == ('{"word": "enough"}', None)
+    assert [output.skipped for output in result.tasks_output] == [False, True]
+
+
+def test_a_skipped_task_is_visible(config):
+    heard = []
+    event_bus.on(TaskCompletedEvent, lambda source, event: heard.append((event.address, event.output.skipped)))
+    event_bus.on(StepCompletedEvent, lambda source, event: heard.append((event.address, event.kind)))
+    crew_of(["long enough", "printed"], checkpoint=config()).kickoff(run_id="r")
+    assert heard == [
+        ("task:draft", False),
+        ("task:extend/condition#1", "condition"),
+        ("task:extend", True),
+        ("task:print", False),
+    ]
+    with History(config().location, config().provider) as history:
+        steps = {step.address: step.value for step in history.run("r").steps}
+        assert [checkpoint.tasks[-1] for checkpoint in history.run("r").checkpoints()][1] == "task:extend"
+    assert steps["task:extend/condition#1"] is False
+
+
+def test_the_verdict_never_flips_on_a_resume(on_disk):
+    verdicts = [True, False]
+
+    def condition(output):
+        return verdicts.pop(0)
+
+    crew = crew_of(["a", Stop(), "b", "c"], condition, checkpoint=on_disk())
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r")["extend"].raw == "b"
+    assert verdicts == [False]
+
+
+def test_nor_does_it_in_a_new_attempt_at_the_task(on_disk):
+    verdicts = [True, False]
+    replies = ["a", "no shape", "no shape", "no shape", '{"word": "b"}', "c"]
+    more = {"output_pydantic": Fact}
+    crew = crew_of(replies, lambda output: verdicts.pop(0), more=more, checkpoint=on_disk())
+    with pytest.raises(OutputInvalid):
+        crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r")["extend"].pydantic == Fact(word="b")
+    with History(on_disk().location) as history:
+        assert "task:extend!2/llm#1" in {step.address for step in history.run("r").steps}
+    assert verdicts == [False]
+
+
+def test_a_skipped_task_stays_skipped_in_the_stored_result(config):
+    crew = crew_of(["long enough", "printed"], checkpoint=config())
+    first = crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r") == first
+    assert first["extend"].skipped
+
+
+def test_a_condition_that_fails_is_asked_again_by_the_next_kickoff(on_disk):
+    verdicts = [Stop(), False]
+
+    def condition(output):
+        if isinstance(verdict := verdicts.pop(0), Exception):
+            raise verdict
+        return verdict
+
+    crew = crew_of(["a", "b"], condition, checkpoint=on_disk())
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    assert crew.kickoff(run_id="r")["extend"].skipped
+    assert len(asked(crew)) == 2
+
+
+def test_a_fork_that_edits_the_output_before_it_decides_anew(config):
+    crew = crew_of(["long enough", "printed", "extended", "again"], more={"context": []}, checkpoint=config())
+    assert crew.kickoff(run_id="r")["extend"].skipped
+    result = crew.fork("r", branch="f", edits={"task:draft": "tiny"}).kickoff()
+    assert [output.raw for output in result.tasks_output] == ["tiny", "extended", "again"]
+
+
+def test_a_fork_may_say_what_a_skipped_task_came_to(config):
+    crew = crew_of(["long enough", "printed", "again"], checkpoint=config())
+    crew.kickoff(run_id="r")
+    result = crew.fork("r", branch="f", edits={"task:extend": "by hand"}).kickoff()
+    assert (result["extend"].raw, result["extend"].skipped, result.raw) == ("by hand", False, "again")
+
+
+def test_a_fork_may_say_what_its_condition_comes_to(config):
+    crew = crew_of(["long enough", "printed", "extended", "again"], checkpoint=config())
+    crew.kickoff(run_id="r")
+    result = crew.fork("r", branch="f", edits={"task:extend/condition#1": True}).kickoff()
+    assert [output.raw for output in result.tasks_output] == ["long enough", "extended", "again"]
+
+
+@pytest.mark.parametrize("draft", ["tiny", "long enough"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_killed_after_any_commit_it_ends_as_it_would_have(draft, beside):
+    def make(**fields):
+        llm = ScriptedLLM(lambda messages: draft if messages[-1]["content"].startswith("Draft") else "more")
+        return crew_of(llm, more={"async_execution": beside}, **fields)
+
+    for whole, again in lives(make):
+        assert again == whole
+        assert again["extend"].skipped is (draft == "long enough")
+
+
+def test_it_cannot_be_the_first_and_it_needs_a_condition():
+    who = Agent(role="W", goal="g", llm="offline")
+    task = ConditionalTask(description="Extend", expected_output="x", agent=who, condition=short)
+    with pytest.raises(ConfigError, match="'Extend' is the first, so its condition has no output to decide by"):
+        Crew(tasks=[task])
+    with pytest.raises(ConfigError, match="'condition' is missing"):
+        ConditionalTask(description="Extend", expected_output="x", agent=who)
+
+
+def test_it_is_rebuilt_with_its_condition_bound_again(config):
+    with pytest.raises(Stop):
+        crew_of(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
+    with pytest.raises(BindMissing, match=r"tasks\.extend\.condition"):
+        Crew.from_checkpoint(config(restore_from="r"), bind={"llm": ScriptedLLM([])})
+    bind = {"llm": ScriptedLLM(["b", "c"]), "condition": lambda output: False}
+    again = Crew.from_checkpoint(config(restore_from="r"), bind=bind)
+    assert isinstance(again.tasks[1], ConditionalTask)
+    assert again.kickoff()["extend"].raw == "b", "the verdict was recorded"
+
+
+def test_inside_a_flow_a_skipped_task_stays_skipped(config):
+    crew, cut = crew_of(["long enough", "printed"]), [True]
+
+    @flow(checkpoint=config())
+    def whole():
+        result = crew.kickoff()
+        if cut:
+            cut.pop()
+            raise Stop
+        return [output.skipped for output in result.tasks_output]
+
+    with pytest.raises(Stop):
+        whole.kickoff(run_id="r")
+    assert whole.kickoff(run_id="r") == [False, True, False]

@@ -1,0 +1,69 @@
+"""A run that is killed right after each of its commits in turn, and gone on with.
+
+What a kill leaves behind is the commits so far, and nothing else: so they are kept as they come, and each beginning of
+their list is a store of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from crewlite import CheckpointConfig, Crew, History, event_bus
+from crewlite.events import BaseEvent
+from crewlite.state import InMemoryProvider
+
+
+class Kept:
+    """A provider that keeps what is appended, commit by commit."""
+
+    name = "kept"
+    in_memory = True
+
+    def __init__(self) -> None:
+        self._inner, self.commits = InMemoryProvider(), list[Any]()
+
+    def open(self, location):
+        return _KeptStore(self, self._inner.open(location))
+
+
+class _KeptStore:
+    def __init__(self, provider, inner):
+        self._provider, self._inner, self.location = provider, inner, inner.location
+
+    def append(self, commits):
+        self._inner.append(commits)
+        self._provider.commits += commits
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def lives(make: Callable[..., Crew], **kickoff: Any) -> Iterator[tuple[Any, Any]]:
+    """For each commit: what the run came to that nobody disturbed, and the one that was killed right after it.
+
+    `make(checkpoint=...)` makes the crew. Raises AssertionError if a recorded step is begun again.
+    """
+    kept = Kept()
+    whole = make(checkpoint=_at(kept)).kickoff(run_id="r", **kickoff)
+    assert len(kept.commits) > 1
+    for count in range(1, len(kept.commits) + 1):
+        provider = InMemoryProvider()
+        provider.open("here").append(kept.commits[:count])
+        with History("here", provider) as history:
+            finished = {step.address for step in history.run("r").steps if step.status == "finished"}
+        begun: list[str] = []
+        with event_bus.scoped():
+            event_bus.on(BaseEvent, lambda source, event, begun=begun: _note(event, begun))
+            again = make(checkpoint=_at(provider)).kickoff(run_id="r")
+        assert not finished.intersection(begun), f"recorded, and begun again after commit {count}"
+        yield whole, again
+
+
+def _note(event: BaseEvent, begun: list[str]) -> None:
+    if event.type.endswith("_started") and not event.type.startswith(("checkpoint_", "agent_")):
+        begun.append(event.address)
+
+
+def _at(provider: Any) -> CheckpointConfig:
+    return CheckpointConfig(location="here", provider=provider)
