@@ -55,6 +55,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """Replies it may take to come to its answer."""
     max_execution_time: float | None = Field(default=None, gt=0)
     """Seconds for one task."""
+    allow_delegation: bool = False
+    """In a crew, it may have the other agents work for it, or ask them. Each has its own tools alone."""
     step_callback: Callable[..., Any] | None = None
     """Called with an AgentAction for each call of a tool and an AgentFinish for the answer; recorded. May be async.
     None takes the crew's."""

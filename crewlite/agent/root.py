@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import codec, events, kinds
+from crewlite import codec
 from crewlite.agent.agent import Agent, as_conversation
-from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.retell import further
-from crewlite.agent.shape import Shape, wanted
+from crewlite.agent.shape import Shape
+from crewlite.agent.worker import Worker
 from crewlite.codec import JsonObject
-from crewlite.durable import Stamp, Step
+from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
-from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison, drifted
@@ -58,8 +56,7 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Who is asked what, and in which shape."""
-        agent, messages = self._agent, as_conversation(inputs["messages"])
-        return [agent.role, agent.goal, agent.backstory, messages, self._shape.schema if self._shape else None]
+        return self._step(inputs).question  # type: ignore[no-any-return]
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Its one answer."""
@@ -80,54 +77,17 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[LiteAgentOutput]:
         """The answer to the messages."""
-        agent, job = self._agent, self._work(as_conversation(inputs["messages"]))
+        more: dict[str, Any] = {}
+        if run:
+            more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
+        return self._step(inputs, **more)
 
-        def output(answer: Answer) -> LiteAgentOutput:
-            more: dict[str, Any] = {}
-            if run:
-                more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
-            return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=agent.role, **more)
-
-        async def act() -> LiteAgentOutput:
-            return output(await work(job))
-
-        def decode(data: Any) -> LiteAgentOutput:
-            raw, shape = data["raw"], self._shape
-            return output(Answer(raw, shape.recorded(raw, f"agent {agent.role!r}") if shape else None))
-
-        return Step(
-            kind=kinds.AGENT,
-            name=agent.role,
-            work=act,
-            question=self.question(inputs),
-            voice=_Voice(agent, job),
-            encode=lambda result: {"raw": result.raw},
-            decode=decode,
-            with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
-            timeout=agent.max_execution_time,
-            inherits=True,
-            texts=self._texts(),
-        )
+    def _step(self, inputs: Mapping[str, Any], **more: Any) -> Step[LiteAgentOutput]:
+        persona = Worker(self._agent, self._llm, self._agent.step_callback).filled(lambda text, where: text)
+        return persona.answering(as_conversation(inputs["messages"]), self._shape, **more)
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self._agent.goal, "backstory": self._agent.backstory}
-
-    def _work(self, messages: list[Message]) -> Work:
-        agent = self._agent
-        told = system_prompt(agent.role, agent.goal, agent.backstory, tools=bool(agent.tools)), wanted(self._shape)
-        return Work(
-            agent,
-            agent.role,
-            self._llm,
-            agent.tools,
-            ({"role": "system", "content": "\n\n".join(filter(None, told))}, *messages),
-            agent.max_iter,
-            agent.verbose,
-            self._shape,
-            f"agent {agent.role}",
-            agent.max_tool_output,
-            agent.step_callback,
-        )
 
 
 def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:
@@ -147,26 +107,3 @@ def _as_format(value: object) -> type[BaseModel] | None:
     if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
         return value
     raise ConfigError(f"bind: response_format is {value!r}; wanted a pydantic class")
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: Agent
-    job: Work
-
-    def started(self, stamp: Stamp) -> events.LiteAgentExecutionStartedEvent:
-        tools = tuple(tool.name for tool in self.job.tools)
-        messages = self.job.messages
-        return events.LiteAgentExecutionStartedEvent(
-            **stamp, agent_role=self.source.role, tools=tools, messages=messages
-        )
-
-    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
-        return events.LiteAgentExecutionCompletedEvent(
-            **stamp, agent_role=self.source.role, output=value.raw, usage=value.token_usage
-        )
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
-        return events.LiteAgentExecutionErrorEvent(
-            **stamp, agent_role=self.source.role, error=error, error_type=error_type
-        )

@@ -136,9 +136,9 @@ def _describe(addresses: Mapping[Task, str], agents: Sequence[Agent]) -> list[Js
     numbers = {agent: number for number, agent in enumerate(agents)}
     facts = []
     for task, address in addresses.items():
-        assert task.agent
         base = ConditionalTask if isinstance(task, ConditionalTask) else Task
-        fact = {"address": address, **facts_of(task, base, ("agent", "context")), "agent": numbers[task.agent]}
+        agent = None if task.agent is None else numbers[task.agent]
+        fact = {"address": address, **facts_of(task, base, ("agent", "context")), "agent": agent}
         context = {} if task.context is None else {"context": [addresses[other] for other in task.context]}
         facts.append(fact | context)
     return facts

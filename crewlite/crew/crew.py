@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import EnumType, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from uuid import UUID
@@ -48,7 +48,9 @@ class Process(StrEnum, metaclass=_Known):
     """In which order a crew works."""
 
     sequential = "sequential"
-    """One task after the other."""
+    """Each task is done by its agent."""
+    hierarchical = "hierarchical"
+    """A manager does each task, and has the agents work for it."""
 
 
 class Crew(Definition, Runnable[CrewOutput]):
@@ -75,6 +77,10 @@ class Crew(Definition, Runnable[CrewOutput]):
     """How many tasks are at work at once, where some are async; None: as many as can be."""
     llm: BaseLLM | str | None = None
     """For agents without a model of their own; None takes CREWLITE_MODEL."""
+    manager_llm: BaseLLM | str | None = None
+    """The model of the manager of a hierarchical crew, unless manager_agent has one."""
+    manager_agent: Agent | None = None
+    """The manager of a hierarchical crew, in the place of one that is made. It has no tools of its own."""
     before_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
     """Called in order with the inputs, before the first task; each returns the inputs to go on with, or changes those
     that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
@@ -103,9 +109,12 @@ class Crew(Definition, Runnable[CrewOutput]):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Crew:
-        problems = []
+        problems = list[str]()
+        managed = self.process is Process.hierarchical
+        if managed:
+            problems += self._managed_by()
         for number, task in enumerate(self.tasks):
-            if task.agent is None:
+            if task.agent is None and not managed:
                 problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
             for other in task.context or ():
                 if other not in self.tasks[:number]:
@@ -118,6 +127,17 @@ class Crew(Definition, Runnable[CrewOutput]):
         if problems:
             raise ConfigError("; ".join(problems))
         return self
+
+    def _managed_by(self) -> Iterator[str]:
+        """What keeps it from being hierarchical."""
+        if self.manager_llm is None and self.manager_agent is None:
+            yield "a hierarchical crew needs manager_llm=... or manager_agent=..."
+        if self.manager_agent and self.manager_agent.tools:
+            yield "manager_agent has tools; a manager works through the agents, so give the tools to one of them"
+        if self.manager_agent in (*self.agents, *(task.agent for task in self.tasks if task.agent)):
+            yield "manager_agent is also one of the agents, or does a task; a manager works through others"
+        if not self.agents and any(task.agent is None for task in self.tasks):
+            yield "a task without an agent needs agents=[...], to whom the manager can delegate"
 
     @property
     def run_name(self) -> str:
@@ -177,19 +197,20 @@ class Crew(Definition, Runnable[CrewOutput]):
 
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for, itself first."""
-        models = with_fallbacks(self.llm) if isinstance(self.llm, BaseLLM) else ()
+        own = (self.llm, self.manager_llm)
+        models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]
         return (self, *models, *people, *work)
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
         """What its tasks and their agents say about checkpoints."""
-        parts = (part for task in self.tasks for part in (task, task.agent) if part)
-        return tuple(part.checkpoint for part in parts)
+        return (*(task.checkpoint for task in self.tasks), *(agent.checkpoint for agent in self.people()))
 
     def people(self) -> tuple[Agent, ...]:
-        """All its agents, each once."""
-        return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent))))
+        """All its agents, each once; a manager_agent comes last."""
+        manager = (self.manager_agent,) if self.manager_agent else ()
+        return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent), *manager)))
 
     def with_model(self, llm: BaseLLM | str) -> Self:
         """A copy in which everybody asks this model."""
@@ -200,4 +221,6 @@ class Crew(Definition, Runnable[CrewOutput]):
             agent = people[task.agent] if task.agent else None
             tasks[task] = task.model_copy(update={"agent": agent, "context": context})
         agents = tuple(people[agent] for agent in self.agents)
-        return self.model_copy(update={"llm": llm, "agents": agents, "tasks": tuple(tasks.values())})
+        manager = people[self.manager_agent] if self.manager_agent else None
+        changed = {"llm": llm, "agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager}
+        return self.model_copy(update=changed | ({"manager_llm": llm} if self.manager_llm else {}))

@@ -23,7 +23,7 @@ def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
         raise found.too_early()
     agents, tasks = _listed(found, "agents"), _listed(found, "tasks")
     rebuild = Rebuild(found)
-    crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks"))
+    crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks", "manager", "manager_agent"))
     people = [rebuild.draft(fact, Agent, ("agents", name)) for fact, name in zip(agents, _names(agents), strict=True)]
     work = [
         rebuild.draft(fact, _kind(fact), ("tasks", _label(found, fact)), ("address", "agent", "context"))
@@ -31,7 +31,18 @@ def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
     ]
     rebuild.settle(bind)
     made = [draft.make() for draft in people]
-    return crew.make(agents=made, tasks=_tasks(found, tasks, work, made)).bound_to(found.config)
+    manager = _manager(found, made)
+    staff = {"agents": [agent for agent in made if agent is not manager], "manager_agent": manager}
+    return crew.make(tasks=_tasks(found, tasks, work, made), **staff).bound_to(found.config)
+
+
+def _manager(found: Found, agents: Sequence[Agent]) -> Agent | None:
+    number = found.definition.get("manager")
+    if number is None:
+        return None
+    if type(number) is not int or not 0 <= number < len(agents):
+        raise found.damaged("its manager is not listed")
+    return agents[number]
 
 
 def _tasks(
@@ -40,14 +51,15 @@ def _tasks(
     made: dict[str, Task] = {}
     for fact, draft in zip(facts, drafts, strict=True):
         address, number, context = fact["address"], fact.get("agent"), fact.get("context")
-        if type(number) is not int or not 0 <= number < len(agents) or address in made:
+        listed = number is None or (type(number) is int and 0 <= number < len(agents))
+        if not listed or address in made:
             raise found.damaged(f"{address} is listed twice, or its agent is not listed")
         known = isinstance(context, list) and all(isinstance(other, str) and other in made for other in context)
         if context is not None and not known:
             raise found.damaged(f"{address} builds on what is not listed before it")
-        made[address] = draft.make(
-            agent=agents[number], context=None if context is None else [made[other] for other in context]
-        )
+        agent = None if number is None else agents[number]
+        others = None if context is None else [made[other] for other in context]
+        made[address] = draft.make(agent=agent, context=others)
     return list(made.values())
 
 
@@ -73,7 +85,8 @@ def _names(agents: Sequence[JsonObject]) -> list[str]:
 
 def _kind(fact: JsonObject) -> type[Task]:
     """What sort of task it was: only a conditional one has a condition, which is live."""
-    return ConditionalTask if "condition" in fact.get("live", {}) else Task
+    live = fact.get("live")
+    return ConditionalTask if isinstance(live, dict) and "condition" in live else Task
 
 
 def _label(found: Found, fact: JsonObject) -> str:

@@ -12,11 +12,10 @@ from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, rebound, shares
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
+from crewlite.crew.staff import assignments
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
-from crewlite.errors import NoModel
 from crewlite.events.registry import checkpoint_event_types
-from crewlite.llm.models import resolve_llm
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.root import Root
@@ -24,7 +23,7 @@ from crewlite.runtime.run import Run
 from crewlite.state.format.commit import RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import asked_for
-from crewlite.task.assignment import Assignment, FilledTask
+from crewlite.task.assignment import FilledTask
 
 
 class CrewRoot(Root[CrewOutput]):
@@ -36,13 +35,17 @@ class CrewRoot(Root[CrewOutput]):
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(crew)
-        self._crew, self._assignments = crew, _assignments(crew)
+        self._crew, self._assignments = crew, assignments(crew)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
-        who = [(one.task, one.agent) for one in self._assignments]
-        self.secret_sources += tuple(one.llm for one in self._assignments)
-        tools = [tool for task, agent in who for tool in (*agent.tools, *task.tools)]
-        self.asks_people = any(task.human_input for task, _ in who) or any(tool.requires_approval for tool in tools)
-        self.verbose = crew.verbose or any(agent.verbose for _, agent in who)
+        workers = [worker for one in self._assignments for worker in (one.worker, *one.coworkers)]
+        self.secret_sources += tuple(worker.llm for worker in workers)
+        people = [worker.agent for worker in workers]
+        tools = [agent.tools for agent in people] + [task.tools for task in crew.tasks]
+        careful = any(tool.requires_approval for given in tools for tool in given)
+        self.asks_people = careful or any(task.human_input for task in crew.tasks)
+        self.verbose = crew.verbose or any(agent.verbose for agent in people)
+        if any(one.coworkers for one in self._assignments):
+            self.never_emitted = frozenset()
 
     def facts(self) -> JsonObject:
         """Its texts as they are before inputs are filled in, and the address that each task will have."""
@@ -89,31 +92,16 @@ class CrewRoot(Root[CrewOutput]):
 
 def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> JsonObject:
     """What is recorded of a crew; of its tasks what is given, or, of a new run, what they are."""
-    own = facts_of(crew, Crew, ("name", "agents", "tasks"))
-    agents = [facts_of(agent, Agent) for agent in crew.people()]
-    tasks = described(crew.tasks, crew.people()) if tasks is None else tasks
-    return {"kind": "crew", "name": crew.name, **own, "agents": agents, "tasks": list(tasks)}
+    own, people = facts_of(crew, Crew, ("name", "agents", "tasks", "manager_agent")), crew.people()
+    agents = [facts_of(agent, Agent) for agent in people]
+    tasks = described(crew.tasks, people) if tasks is None else tasks
+    manager = {"manager": people.index(crew.manager_agent)} if crew.manager_agent else {}
+    return {"kind": "crew", "name": crew.name, **own, **manager, "agents": agents, "tasks": list(tasks)}
 
 
 def input_names(crew: Crew) -> list[str]:
     """The inputs that its texts ask for."""
     return asked_for(facts_of_crew(crew)) or []
-
-
-def _assignments(crew: Crew) -> list[Assignment]:
-    """Who does what on which model. Raises NoModel naming every agent without one."""
-    assignments, without = [], []
-    for task in crew.tasks:
-        assert task.agent
-        try:
-            llm = resolve_llm([task.agent.llm, crew.llm], agent=task.agent.role)
-            told = task.agent.step_callback or crew.step_callback
-            assignments.append(Assignment(task, task.agent, llm, told, crew.task_callback))
-        except NoModel:
-            without.append(task.agent.role)
-    if without:
-        raise NoModel(list(dict.fromkeys(without)))
-    return assignments
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -102,8 +102,9 @@ class Kickoff:
     async def _ready(self, addresses: Sequence[str]) -> None:
         """See that every model which is still to be asked can be, before the first one is paid."""
         done = self.run.record.outcomes if self.run else {}
-        left = [one.llm for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        for model in {id(model): model for llm in left for model in with_fallbacks(llm)}.values():
+        left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
+        models = [worker.llm for one in left for worker in (one.worker, *one.coworkers)]
+        for model in {id(model): model for llm in models for model in with_fallbacks(llm)}.values():
             await resources.ready(model)
 
     def _addresses(self) -> list[str]:

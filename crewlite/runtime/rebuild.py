@@ -31,6 +31,7 @@ D = TypeVar("D", bound=Described)
 _UNSET = object()
 _WANTED = {
     "llm": "the model {!r}",
+    "manager_llm": "the model {!r}",
     "tools": "the tool {!r}",
     "callback": "the function {!r}",
     "condition": "the function {!r}",

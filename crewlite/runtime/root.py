@@ -51,7 +51,7 @@ class Root(ABC, Generic[T]):
 
     default_events: ClassVar[frozenset[str]] = frozenset()
     """The events that `on_events=True` stands for."""
-    never_emitted: ClassVar[frozenset[str]] = frozenset()
+    never_emitted: frozenset[str] = frozenset()
     """Events that a run of this kind never emits."""
     default_name: ClassVar[str] = ""
     """The name it has where its author gave it none."""

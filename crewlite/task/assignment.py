@@ -9,7 +9,7 @@ from typing import Any
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Answer
-from crewlite.llm.base import BaseLLM
+from crewlite.agent.worker import Persona, Worker
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
@@ -27,39 +27,32 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A task with who does it, on which model, and what its crew calls back."""
+    """A task with who does it, who may be asked to help, and who is told of its output."""
 
     task: Task
-    agent: Agent
-    llm: BaseLLM
-    step_callback: Callable[[Any], Any] | None = None
-    """Told of each step of the agent."""
+    worker: Worker
+    coworkers: tuple[Worker, ...] = ()
+    """Whom the worker may delegate to."""
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Told of the output, after the task's own callback."""
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
         """The task with its placeholders filled in. Raises MissingInput."""
-
-        def fill(text: str, where: str) -> str:
-            return templates.fill(text, inputs, where=where)
-
-        return self._with(fill)
+        return self._with(lambda text, where: templates.fill(text, inputs, where=where))
 
     def unfilled(self) -> FilledTask:
         """The task with its texts as they are, where nobody knows the inputs yet."""
         return self._with(lambda text, where: text)
 
     def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
-        task, agent = self.task, self.agent
-        where, who = f"Task {task.title!r}", f"Agent {agent.role!r}"
+        task, where = self.task, f"Task {self.task.title!r}"
         return FilledTask(
             self,
             fill(task.description, where),
             fill(task.expected_output, where),
             fill(task.output_file, where) if task.output_file else None,
-            fill(agent.role, who),
-            fill(agent.goal, who),
-            fill(agent.backstory, who),
+            self.worker.filled(fill),
+            tuple(one.filled(fill) for one in self.coworkers),
         )
 
 
@@ -71,9 +64,8 @@ class FilledTask:
     description: str
     expected_output: str
     output_file: str | None
-    role: str
-    goal: str
-    backstory: str
+    persona: Persona
+    coworkers: tuple[Persona, ...]
 
     @property
     def task(self) -> Task:
@@ -83,12 +75,17 @@ class FilledTask:
     @property
     def agent(self) -> Agent:
         """Who does it."""
-        return self.assignment.agent
+        return self.persona.agent
+
+    @property
+    def role(self) -> str:
+        """What that one is told it is."""
+        return self.persona.role
 
     def asked(self) -> list[Any]:
         """What is asked of whom, and in which shape, as plain JSON."""
         shape = self.task.shape
-        who = [self.role, self.goal, self.backstory]
+        who = [self.role, self.persona.goal, self.persona.backstory]
         return [self.description, self.expected_output, shape.schema if shape else None, who]
 
     def question(self, sources: Sequence[ContextItem]) -> list[Any]:
@@ -99,7 +96,7 @@ class FilledTask:
     def texts(self) -> dict[str, str]:
         """Texts of the question that are recorded with the answer."""
         texts = {"description": self.description, "expected_output": self.expected_output}
-        return texts | {"role": self.role, "goal": self.goal, "backstory": self.backstory}
+        return texts | {"role": self.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
 
     def output(self, answer: Answer) -> TaskOutput:
         """The answer as the task's output."""

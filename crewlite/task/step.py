@@ -10,6 +10,7 @@ from typing import Any
 
 from crewlite import background, codec, disk, durable, events, kinds, templates
 from crewlite.agent.approval import feedback
+from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
@@ -91,7 +92,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
     """Let the agent answer, and say so."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
-    tools = (*agent.tools, *task.tools)
+    tools = (*agent.tools, *task.tools, *delegation_tools(filled.coworkers))
     prompt = templates.render(
         PROMPTS,
         "task.j2",
@@ -100,13 +101,13 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
         context=context,
         shape=wanted(task.shape),
     )
-    system = system_prompt(filled.role, filled.goal, filled.backstory, tools=bool(tools))
+    system = system_prompt(filled.role, filled.persona.goal, filled.persona.backstory, tools=bool(tools))
     opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
     title = f"task {task.title!r}"
     job = Work(
         agent,
         filled.role,
-        filled.assignment.llm,
+        filled.persona.worker.llm,
         tools,
         opening,
         agent.max_iter,
@@ -114,7 +115,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
         task.shape,
         title,
         agent.max_tool_output,
-        filled.assignment.step_callback,
+        filled.persona.worker.step_callback,
     )
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from crewlite import background
 from crewlite.definition import Described
 from crewlite.durable import Effect
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, ends_run
 from crewlite.recovery.remedy import Policy
 from crewlite.resources import Resource
 from crewlite.tools.naming import safe_name
@@ -153,6 +153,10 @@ class BaseTool(Described, Resource):
         """The arguments as the code gets them. Raises pydantic.ValidationError."""
         checked = self.arguments.model_validate(arguments)
         return {name: getattr(checked, name) for name in type(checked).model_fields}
+
+    def is_told_of(self, error: Exception) -> bool:
+        """Whether the model is told of an error that a call raised, to react to it; any other ends the task."""
+        return not ends_run(error)
 
     async def arun(self, **arguments: Any) -> Any:
         """Check the arguments and run. Raises pydantic.ValidationError, TimeoutError, and what the tool raises."""

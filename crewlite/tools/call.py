@@ -12,7 +12,6 @@ from crewlite.durable import Effect, Intent, Step, StepEvents
 from crewlite.errors import (
     InDoubt,
     StepTimeout,
-    ends_run,
     text_of,
 )
 from crewlite.llm.base import ToolCall
@@ -80,7 +79,7 @@ def call_step(
 
 
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
-    """Call the tool, which is made ready before. An error that `ends_run` is raised; the model is told of any other."""
+    """Call the tool, which is made ready before. Raises an error that the model is not told of."""
     try:
         await resources.ready(tool, tool.timeout)
         result = await tool.arun(**call.arguments)
@@ -89,7 +88,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
         await _announce(tool, error, tracebacks.text(error), about)
-        if ends_run(error):
+        if not tool.is_told_of(error):
             raise
         return _told(tool, error)
     return ToolResult(

@@ -568,11 +568,11 @@ def test_one_thing_where_a_list_is_wanted_is_said_in_a_line():
 
 
 def test_a_process_that_does_not_exist_says_which_does():
-    with pytest.raises(AttributeError, match=r"no 'hierarchical'; this release knows Process\.sequential only"):
-        _ = Process.hierarchical
-    assert not hasattr(Process, "hierarchical") and list(Process) == [Process.sequential]
+    with pytest.raises(AttributeError, match=r"no 'consensual'; this release knows Process\.sequential, Process\.hier"):
+        _ = Process.consensual
+    assert not hasattr(Process, "consensual") and list(Process) == [Process.sequential, Process.hierarchical]
     with pytest.raises(ConfigError, match="process: Input should be 'sequential'"):
-        Crew(tasks=[Task(description="d", expected_output="x")], process="hierarchical")
+        Crew(tasks=[Task(description="d", expected_output="x")], process="consensual")
 
 
 KEY = "sk-live-4f9aQ81zP0bL77Xe2w"

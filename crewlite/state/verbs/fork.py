@@ -260,7 +260,8 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
 
 def asked_for(definition: JsonObject) -> list[str] | None:
     """The inputs that a recorded definition asks for; None if only its code knows, or an early release recorded it."""
-    if "before_kickoff_callbacks" in definition.get("live", {}):
+    live = definition.get("live")
+    if isinstance(live, dict) and "before_kickoff_callbacks" in live:
         return None
     if "agents" in definition:
         facts = [*definition["tasks"], *definition["agents"]]

@@ -1,0 +1,93 @@
+"""Tools with which an agent has coworkers work for it, or asks them.
+
+The coworker answers in a step of its own inside the call, so a kill in the middle of its tool loop resumes there. It
+has its own tools alone: neither those of whoever delegates, nor these, so no rights ever widen on the way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from crewlite import durable, templates
+from crewlite.agent.shape import PROMPTS
+from crewlite.agent.worker import Persona
+from crewlite.errors import MaxIterations, OutputInvalid
+from crewlite.tools.base import BaseTool
+from crewlite.tools.naming import address_name
+
+
+class DelegatedWork(BaseModel):
+    """The arguments of "Delegate work to coworker"."""
+
+    task: str = Field(description="The task to be done")
+    context: str = Field(default="", description="All that the coworker has to know to do it: it sees nothing else")
+    coworker: str = Field(description="The role of the coworker")
+
+
+class AskedQuestion(BaseModel):
+    """The arguments of "Ask question to coworker"."""
+
+    question: str = Field(description="The question")
+    context: str = Field(default="", description="All that the coworker has to know to answer: it sees nothing else")
+    coworker: str = Field(description="The role of the coworker")
+
+
+def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
+    """The two tools of an agent that has these coworkers; none if it has none."""
+    if not coworkers:
+        return ()
+    roles = ", ".join(dict.fromkeys(one.role for one in coworkers))
+    delegate = _ToCoworker(
+        name="Delegate work to coworker",
+        description=f"Have a coworker do a task, and get what comes of it. Coworkers: {roles}",
+        args_schema=DelegatedWork,
+        wish="task",
+        coworkers=tuple(coworkers),
+    )
+    question = _ToCoworker(
+        name="Ask question to coworker",
+        description=f"Ask a coworker a question, and get the answer. Coworkers: {roles}",
+        args_schema=AskedQuestion,
+        wish="question",
+        coworkers=tuple(coworkers),
+    )
+    return delegate, question
+
+
+class _NoSuchCoworker(ValueError):
+    """Nobody has this role."""
+
+
+class _ToCoworker(BaseTool):
+    """Gives a wish to a coworker: the argument of that name."""
+
+    wish: str
+    coworkers: tuple[Persona, ...]
+
+    def is_told_of(self, error: Exception) -> bool:
+        """Only of what another wording could mend. What else fails a coworker fails the task, which goes on there."""
+        return isinstance(error, _NoSuchCoworker | MaxIterations | OutputInvalid)
+
+    async def _arun(self, **arguments: Any) -> str:
+        persona = _found(self.coworkers, arguments["coworker"])
+        message = templates.render(PROMPTS, "delegated.j2", wish=arguments[self.wish], context=arguments["context"])
+        step = persona.answering([{"role": "user", "content": message}], name=address_name(persona.role))
+        step = dataclasses.replace(step, checkpoint_settings=(persona.agent.checkpoint,))
+        return (await durable.scope().step(step)).raw
+
+
+def _found(coworkers: Sequence[Persona], role: str) -> Persona:
+    """The coworker of this role, however a model quotes it or writes it big. Raises _NoSuchCoworker."""
+    for one in coworkers:
+        if _plain(one.role) == _plain(role):
+            return one
+    known = ", ".join(dict.fromkeys(one.role for one in coworkers))
+    raise _NoSuchCoworker(f"there is no coworker {role!r}; coworkers are: {known}")
+
+
+def _plain(role: str) -> str:
+    return " ".join(role.strip("\"'`[]() \n\t").casefold().split())

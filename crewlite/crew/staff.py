@@ -1,0 +1,70 @@
+"""Who does the tasks of a crew, on which models, and who may be asked to help: each task's agent, or the manager."""
+
+from __future__ import annotations
+
+from crewlite.agent.agent import Agent
+from crewlite.agent.worker import Worker
+from crewlite.crew.crew import Crew, Process
+from crewlite.errors import NoModel
+from crewlite.llm.models import resolve_llm
+from crewlite.task.assignment import Assignment
+
+MANAGER = Agent(
+    role="Crew Manager",
+    goal="Have your coworkers bring about the best possible answer to every task.",
+    backstory=(
+        "You lead a crew. You do not do the work yourself: you split it, delegate the parts to the coworkers who fit "
+        "them, ask them what you need to know, and look at what they bring. What is wrong or missing you send back "
+        "with the reason. When the whole meets what is expected, you give it as your own final answer."
+    ),
+)
+"""The manager that is made where a crew has none. Every task of such a crew asks with these texts, so another wording
+would be another question to all of them."""
+
+
+def assignments(crew: Crew) -> list[Assignment]:
+    """Who does what. Raises NoModel naming every agent without a model."""
+    staff = _Staff(crew)
+    made = [staff.assignment(number) for number in range(len(crew.tasks))]
+    if staff.without:
+        raise NoModel(list(dict.fromkeys(staff.without)))
+    return [one for one in made if one]
+
+
+class _Staff:
+    """The workers of a crew, each made once."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew, self._workers = crew, dict[Agent, Worker | None]()
+        self.without: list[str] = []
+        """The roles of those without a model."""
+
+    def assignment(self, number: int) -> Assignment | None:
+        """Who does a task; None if somebody in it has no model."""
+        crew, task = self._crew, self._crew.tasks[number]
+        others = [one for one in crew.people() if one is not crew.manager_agent]
+        if crew.process is Process.hierarchical:
+            doing, helping = crew.manager_agent or MANAGER, [task.agent] if task.agent else others
+        else:
+            assert task.agent
+            doing = task.agent
+            helping = [one for one in others if one is not doing] if doing.allow_delegation else []
+        worker, coworkers = self._worker(doing), [self._worker(one) for one in helping]
+        if worker is None or None in coworkers:
+            return None
+        return Assignment(task, worker, tuple(one for one in coworkers if one), crew.task_callback)
+
+    def _worker(self, agent: Agent) -> Worker | None:
+        if agent not in self._workers:
+            self._workers[agent] = self._made(agent)
+        return self._workers[agent]
+
+    def _made(self, agent: Agent) -> Worker | None:
+        crew = self._crew
+        manages = agent is MANAGER or agent is crew.manager_agent
+        try:
+            llm = resolve_llm([agent.llm, crew.manager_llm if manages else None, crew.llm], agent=agent.role)
+        except NoModel:
+            self.without.append(agent.role)
+            return None
+        return Worker(agent, llm, agent.step_callback or crew.step_callback)
