@@ -17,6 +17,7 @@ from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
@@ -98,17 +99,27 @@ class Frame(Scope):
         return self.run.journal.secrets.mask(text)
 
     async def announce(
-        self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Setting, ...] = ()
+        self,
+        source: object,
+        make: Callable[[Stamp], Any],
+        checkpoint_settings: tuple[Setting, ...] = (),
+        parts: CommitParts | None = None,
     ) -> str:
-        """Announce what is no step's outcome. The next commit records it, unless it names a checkpoint."""
+        """Record an event that is no step's outcome, then emit it. Returns the event's id.
+
+        `parts` are committed together with the event, and with the checkpoint that it names, before anybody hears of
+        it. An event without parts that names no checkpoint is recorded by the next commit.
+        """
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
         settings = (*checkpoint_settings, *self.inherited.settings)
-        if setting := run.subscriber.wants(event.type, settings, fleeting=event.fleeting):
+        setting = run.subscriber.wants(event.type, settings, fleeting=event.fleeting)
+        if setting or parts:
             seq = run.journal.next_seq
             event = event.model_copy(update={"seq": seq})
             run.journal.buffer_event(event)
-            moment = await run.save(run.checkpoint_parts(event, setting, seq))
+            named: CommitParts = run.checkpoint_parts(event, setting, seq) if setting else {}
+            moment = await run.save({**(parts or {}), **named}, now=bool(parts))
         else:
             run.journal.buffer_event(event)
             moment = None

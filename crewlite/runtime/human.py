@@ -29,7 +29,7 @@ from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.addresses import can_be_name, is_question
-from crewlite.state.format.commit import AskedQuestion
+from crewlite.state.format.commit import AskedQuestion, CommitParts
 from crewlite.state.verbs.answer import decode_answer, refusal, typed
 
 _LATE: Any = object()
@@ -251,7 +251,11 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
 
 
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
-    """Record the question; say that it is asked, unless it was answered ahead."""
+    """Record the question, and return it as recorded. Emit its event once it is durable, unless it was answered ahead.
+
+    The question, its event and the checkpoint that the event names are one commit. A run killed before that commit asks
+    again; one killed after it never does.
+    """
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}
     recorded["digest"] = asked.digest
@@ -259,12 +263,15 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     recorded |= {"schema": schema} if schema else {}
     recorded |= {"name": name} if name else {}
     recorded |= {"until": (at + timedelta(seconds=asked.timeout)).isoformat()} if asked.timeout else {}
-    if not (ahead and ahead.get("ahead")):
-        await frame.announce(
-            ask,
-            lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=recorded["question"], options=schema),
-        )
-    await frame.run.journal.save({"asked": [recorded]}, now=True)
+    parts: CommitParts = {"asked": [recorded]}
+    if ahead and ahead.get("ahead"):
+        await frame.run.journal.save(parts, now=True)
+        return recorded
+    await frame.announce(
+        ask,
+        lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=recorded["question"], options=schema),
+        parts=parts,
+    )
     return recorded
 
 
