@@ -14,17 +14,17 @@ _NAMED = 3  # steps that a note names
 
 
 def warn_unused(run: Run) -> None:
-    """Warn of what the caller said to questions and steps that were never asked for: an address may be misspelt."""
+    """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
     warn_unasked(run)
     record = run.record
     begun = {event.address for event in record.events if event.type.endswith("_started")} if run.rerun else ()
     if left := sorted(run.rerun - record.outcomes.keys() - set(begun)):
         steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
-        run.journal.warn(f"rerun: nobody has asked for {', '.join(left)}; the steps so far are {steps}")
+        run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """The last steps that an earlier life of the run has done: their recorded outcomes were used, right or wrong."""
+    """Return the last steps that an earlier kickoff of the run finished. Their recorded outcomes were reused."""
     outcomes = run.record.outcomes
     before = (
         [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []
@@ -33,13 +33,13 @@ def answered_before(kind: str, run: Run) -> tuple[str, ...]:
 
 
 def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]) -> None:
-    """Add a note to an error of the author's own code: how to run these steps again, as mending their code does not."""
+    """Add a note to an error of the user's code: how to run the reused steps again, as changing their code does not."""
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
     ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
     note = (
-        f"{', '.join(answered)} answered from the record of run {ref!r}: mending what a step does leaves what it came "
-        f"to. To do a step again: {kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+        f"{', '.join(answered)} answered from the record of run {ref!r}: changing the code of a step does not change "
+        f"its recorded outcome. To run a step again: {kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
     )
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

@@ -1,4 +1,4 @@
-"""Attempts at a step: the number of the next one, and the remedies its budget has spent. Decided from data alone."""
+"""Number the attempts at a step, and count the remedies charged to its retry budget, from recorded data alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from crewlite.state.format.outcome import Attempt
 
 
 def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int, list[Remedy]]:
-    """The number of the attempt to make, and the remedies already charged to its budget.
+    """Return the number of the next attempt, and the remedies already charged to its retry budget.
 
-    A fork, whose `base` is the number of the commit it stands on, has a budget of its own, and a resume after giving up
-    starts a new one. It goes on with the old attempt where a child step failed, which can run again, and where the
-    error was for the author of the program, as nothing that is paid is to blame. What failed on finished children needs
-    a new attempt, with new children. What is done `once` has but one: its children are the same in every life.
+    A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
+    forked from, are charged to it.
+
+    After a final failure the resume repeats the last attempt number if a child step failed, if the error is for the
+    author of the program, or if time ran out: the child steps that finished are then reused. In all other cases the
+    number goes up, so that the child steps run again. A step that is done `once` always makes attempt 1.
     """
     if not past or once:
         return 1, []
@@ -29,7 +31,7 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
 
 
 def was_decided(attempts: Mapping[str, Sequence[Attempt]], address: str) -> bool:
-    """Whether a policy decided on the last failure of a step, or of the step inside it that this came from."""
+    """Return whether a failure policy decided on the last failure of a step, or of the child step that caused it."""
     last = next(iter(attempts.get(address, ())[-1:]), None)
     return last is not None and (
         last.remedy is not None or (last.cause is not None and was_decided(attempts, last.cause))

@@ -1,7 +1,7 @@
-"""Where the work of a step is done: here, or in a process of its own.
+"""Executors make the call of a step: in this process, or in a separate one.
 
-An executor only does the work. Order, retries, limits and the record are the runner's, so a crash of the process is an
-attempt that failed, and not the end of the run.
+An executor only makes the call. Order, retries, limits and recording happen around it, so the crash of a separate
+process is one failed attempt and not the end of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, cast
 
 from crewlite import background, codec, durable, tracebacks
-from crewlite.errors import ConfigError, NotCodable, StepCrashed, text_of
+from crewlite.errors import ConfigError, StepCrashed, text_of
 from crewlite.runtime.failures import Told, raised, written
 from crewlite.runtime.future import settled
 from crewlite.runtime.step_scope import StepScope
@@ -30,34 +30,41 @@ Runtime = Literal["inline", "isolated"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A call to make."""
+    """A call for an executor to make."""
 
     name: str
-    """What errors call it."""
+    """The step's name, for error messages."""
     func: Callable[..., Any]
     is_async: bool
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     idempotency_key: str = ""
     counts: bool = True
-    """Whether it is one of so many that may block a thread at once; a flow, which mostly waits, is not."""
+    """Whether a blocking call counts towards the limit on threads that block at once. A flow, which mostly waits,
+    does not."""
 
 
 class Executor(Protocol):
-    """Does the work of steps: `@step(runtime=my_executor)` takes any object with these two methods."""
+    """Makes the calls of steps: `@step(runtime=my_executor)` takes any object with these two methods."""
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
-        """Raises ConfigError for a function that it cannot call; when it is decorated, not in the middle of a run."""
+        """Raise ConfigError for a function that this executor cannot call.
+
+        Called when `func` is decorated, so that the error does not come in the middle of a run.
+        """
 
     async def run(self, job: Job) -> Any:
-        """Make the call. Raises what it raises. If it is cancelled, the call is over, as far as that can be had."""
+        """Make the call and return its result. Raises what the call raises.
+
+        If this coroutine is cancelled, the call should end as well, as far as that is possible.
+        """
 
 
 class Inline:
-    """Here: an async function on the run's loop, a blocking one in a thread of its own."""
+    """Runs an async function on the run's loop, and a blocking one in a thread of this process."""
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
-        """Any function will do."""
+        """Accept any function."""
 
     async def run(self, job: Job) -> Any:
         """Make the call."""
@@ -72,12 +79,15 @@ class Inline:
 
 
 class Isolated:
-    """In a process of its own, started anew, with nothing of this one but the arguments; killed when time is up."""
+    """Starts a new process for each call. It gets nothing of this process but the arguments.
+
+    The process is killed when the call is cancelled or its time is up.
+    """
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
-        """It must be found by its name in its module, as nothing but names and plain data travels."""
+        """Raise ConfigError unless `func` is at the top level of a module: only names and plain data can be sent."""
         if not inspect.isfunction(func):
-            raise _unfit(name, f"{func!r}, which is no function of Python")
+            raise _unfit(name, f"{func!r}, which is not a Python function")
         if "<lambda>" in func.__qualname__:
             raise _unfit(name, "a lambda, which has no name")
         if "." in func.__qualname__:
@@ -85,17 +95,21 @@ class Isolated:
             raise _unfit(name, f"{func.__qualname__}, which is defined inside {where}")
 
     async def run(self, job: Job) -> Any:
-        """Make the call there. Raises what it raises, or StepRaised for it; StepCrashed if it died; NotCodable."""
+        """Make the call in a new process and return its result.
+
+        Raises the error of the function, or StepRaised in its place; StepCrashed if the process died; NotCodable for
+        an argument that cannot be sent.
+        """
         module, called = job.func.__module__, job.func.__name__
         known = getattr(sys.modules.get(module), called, None)
         if getattr(known, "func", known) is not job.func:
-            raise _unfit(job.name, f"{called}, which is not what module {module} has under that name")
+            raise _unfit(job.name, f"{called}, but module {module} has something else under that name")
         if module == "__main__" and getattr(sys.modules[module], "__file__", "<notebook>").startswith("<"):
             raise _unfit(job.name, f"{called}, which is in no file: it was typed into a notebook or at a prompt")
-        try:
-            call = codec.dumps(codec.encode([list(job.args), job.kwargs]))
-        except NotCodable as error:
-            raise NotCodable(f"an argument of {job.name}", error.found, "it cannot travel to a process") from None
+        sent = f"@step {job.name!r} with runtime='isolated': the argument"
+        args = [codec.encode(value, f"{sent} {n}") for n, value in enumerate(job.args, 1)]
+        kwargs = {name: codec.encode(value, f"{sent} {name}") for name, value in job.kwargs.items()}
+        call = codec.dumps([args, codec.encode(kwargs)])
         here, there = multiprocessing.get_context("spawn").Pipe()
         child = multiprocessing.get_context("spawn").Process(
             target=_serve,
@@ -120,8 +134,8 @@ class Isolated:
 
 def _unfit(name: str, what: str) -> ConfigError:
     return ConfigError(
-        f"@step {name!r} is {what}, so another process cannot find it; runtime='isolated' takes a function at the top "
-        f"level of a module, under its own name"
+        f"@step {name!r} is {what}, so another process cannot find it. runtime='isolated' wants a function at the top "
+        f"level of a module, under its own name: move it there, or leave runtime='isolated' out"
     )
 
 
@@ -129,7 +143,7 @@ EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()
 
 
 def executor_of(name: str, runtime: Any) -> Executor:
-    """The executor that a step's `runtime` names, or is. Raises ConfigError."""
+    """Return the executor that a step's `runtime` names, or `runtime` itself if it is one. Raises ConfigError."""
     if isinstance(runtime, str) and runtime in EXECUTORS:
         return EXECUTORS[runtime]
     check, run = getattr(runtime, "check", None), getattr(runtime, "run", None)
@@ -142,7 +156,10 @@ def executor_of(name: str, runtime: Any) -> Executor:
 
 
 def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: threading.Event) -> bytes | None:
-    """Start the process and wait for its answer; None if it ended without one, or it is over before. Blocks."""
+    """Start the process, send the call and wait for the answer. Blocks.
+
+    Returns None if the process ended without an answer, or if `over` was set before the process had started.
+    """
     with here, there:
         if over.is_set():
             return None
@@ -160,7 +177,7 @@ def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: thr
 
 
 def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
-    """The life of the process: one call."""
+    """Run in the new process: receive one call, make it and send its result or error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     call = json.loads(pipe.recv_bytes())
     try:
@@ -170,7 +187,7 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
         with durable.entered(_Alone(key)):
             value = asyncio.run(func(*args, **kwargs)) if inspect.iscoroutinefunction(func) else func(*args, **kwargs)
         answer = {"value": codec.encode(value, f"the result of {name}")}
-    except Exception as error:  # noqa: BLE001 - the border: told to the run, as its own
+    except Exception as error:  # noqa: BLE001 - the border: sent to the run, which raises it
         told = {"message": text_of(error), "traceback": tracebacks.text(error), "raised": written(error)}
         answer = {"error": {"error_type": type(error).__qualname__, **told}}
     pipe.send_bytes(codec.dumps(answer))
@@ -178,21 +195,21 @@ def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
 
 
 class _Alone(type(durable.PLAIN)):  # type: ignore[misc]
-    """The scope of a step in another process: no run, only the idempotency key of the call that started it."""
+    """The scope inside a separate process. It has no run, only the idempotency key of the call."""
 
     def __init__(self, key: str) -> None:
         self.idempotency_key = key
 
 
 def _found(module: str, name: str) -> Any:
-    if module == "__main__":  # as the process that was started knows the program's own file
+    if module == "__main__":  # multiprocessing loads the program's main file under another name
         module = "__mp_main__" if "__mp_main__" in sys.modules else module
     found = getattr(importlib.import_module(module), name)
-    return getattr(found, "func", found)  # of the step that was made of it
+    return getattr(found, "func", found)  # the function inside a @step
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # nobody is left to hear the answer
+        os._exit(1)  # nobody is left to read the answer

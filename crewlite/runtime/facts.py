@@ -1,7 +1,7 @@
-"""What of a definition is recorded: plain fields as data, and of live ones only what they are called.
+"""Choose the part of a definition that is recorded: plain fields as data, live ones only by name.
 
-A run can then be rebuilt where the script that made it is not at hand (`rebuild`). No live object is ever written:
-a tool, a function or a class leaves no more than its name, a model by name its plain settings, and never a key.
+From that, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: of a
+tool, a function or a class only the name is recorded, of a model made by name its plain settings, and never a key.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
 
 OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
-"""Fields of a CheckpointConfig that are not recorded: where a run is kept is known from where it was found."""
+"""Fields of a CheckpointConfig that are not recorded: a run that was found is stored where it was found."""
 
 _NEVER = "redact"  # the one field of plain texts that must not be stored
 _LIVE = object()
 
 
 def facts_of(definition: Described, base: type[Described], apart: Collection[str] = ()) -> JsonObject:
-    """The fields that are not as `base` has them by default, as plain data; under "live", what the others are called.
+    """Return the plain fields that differ from their defaults, as data, and under "live" the names of the other ones.
 
-    What a subclass adds counts as live: nobody knows here whether it may be stored. `apart` names fields left out.
+    Fields that a subclass of `base` adds count as live, as it is not known here whether they may be stored. Fields in
+    `apart` are left out.
     """
     facts: JsonObject = {}
     live: dict[str, str | list[str]] = {}
@@ -50,7 +51,7 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
 
 
 def is_plain(data: object) -> bool:
-    """Whether this is what a plain field is recorded as: text, a number, a truth value, nothing, or a list of them."""
+    """Return whether data has the form of a recorded plain field: a text, number, boolean, None, or a list of these."""
     return _is_scalar(data) or (isinstance(data, list) and all(map(_is_scalar, data)))
 
 

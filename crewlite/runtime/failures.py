@@ -1,7 +1,7 @@
-"""An error as plain data, and raised again from it: where a step failed in another life, or in another process.
+"""Errors as plain data, to be raised again by a later resume or in another process.
 
-It comes back as what it was if its class is loaded here, and its arguments could be written down; else `StepRaised`
-stands for it. Nothing is imported for it, and of its class nothing runs but `__new__`.
+The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise
+`StepRaised` takes its place. Nothing is imported for it, and of the class no code but `__new__` is run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crewlite.state.format.commit import RaisedError
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How something failed elsewhere."""
+    """A failure in another process."""
 
     error_type: str
     message: str
@@ -27,27 +27,27 @@ class Told:
 
 
 class Failure(Protocol):
-    """How something failed, as it was told."""
+    """A failure as plain data."""
 
     @property
     def error_type(self) -> str:
-        """The name of its class."""
+        """The name of the error's class."""
 
     @property
     def message(self) -> str:
-        """Its text."""
+        """The error's text."""
 
     @property
     def traceback(self) -> str:
-        """Where it came from; "" if that is told elsewhere."""
+        """The traceback as text; "" if the failed child step has it."""
 
     @property
     def raised(self) -> RaisedError | None:
-        """What `written` said of it; None if that was never asked."""
+        """The result of `written` for the error; None if it was not recorded."""
 
 
 def written(error: BaseException) -> RaisedError:
-    """What it takes to raise an error again, as far as it can be written down."""
+    """Return the class, arguments and fields of an error, as far as they can be encoded, to raise it again from."""
     raised: RaisedError = {"cls": codec.class_name(type(error))}
     with contextlib.suppress(NotCodable):
         raised["args"] = codec.encode(list(_arguments(error)))
@@ -56,7 +56,7 @@ def written(error: BaseException) -> RaisedError:
 
 
 def raised(step: str, failure: Failure) -> Exception:
-    """The error that a step failed with."""
+    """Build the error that a step failed with: of its own class if possible, else a StepRaised."""
     raised = failure.raised
     cls = _loaded(raised["cls"]) if raised and "fields" in raised else None
     if raised is None or cls is None:
@@ -64,25 +64,25 @@ def raised(step: str, failure: Failure) -> Exception:
     args, fields = codec.decode(raised["args"]), codec.decode(raised["fields"])
     try:
         error: Exception = cls.__new__(cls, *args)
-        _builtin(cls).__init__(error, *args)  # and not its own, which may want something else
+        _builtin(cls).__init__(error, *args)  # not the class's own __init__, which may take other arguments
         vars(error).update(fields)
-    except Exception:  # noqa: BLE001 - the border: whatever the class of somebody else does when it is made so
+    except Exception:  # noqa: BLE001 - the border: a user's class may raise anything here
         return StepRaised(step, failure.error_type, failure.message, failure.traceback)
     return error
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
-    """What its built-in base is made of: of an OSError that is more than `args`."""
+    """Return the arguments of the error's built-in base class. For an OSError these are more than `args`."""
     return tuple(_builtin(type(error)).__reduce__(error)[1])
 
 
 def _builtin(cls: type) -> Any:
-    """The class of Python's own that it is made from."""
+    """Return the first built-in class that a class derives from."""
     return next(base for base in cls.__mro__ if base.__module__ == "builtins")
 
 
 def _loaded(name: str) -> type[Exception] | None:
-    """The class of that name, if this program has it already."""
+    """Return the exception class of this name if its module is loaded already, else None."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

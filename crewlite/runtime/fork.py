@@ -1,4 +1,4 @@
-"""Forking what a definition has recorded, for the verb `fork` of definitions and of their classes."""
+"""Fork a recorded run: the verb `fork` of definitions and of their classes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ def forked(
     operation_id: str | None,
     bind: Bind,
 ) -> D:
-    """The definition, bound to the branch that is begun; of a class, rebuilt from the record. See Runnable.fork."""
+    """Create a branch and return the definition bound to it; for a class, rebuild it first. See Runnable.fork."""
     given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
     definition = None if isinstance(source, type) else source
     if definition is not None and bind:
-        raise ConfigError(f"bind= is for {type(definition).__name__}.fork: an instance has its live parts")
+        name = type(definition).__name__
+        raise ConfigError(
+            f"bind= is for {name}.fork, called on the class: an instance has its live parts. Leave it out"
+        )
     own = _config_of(definition)
     found, changed = _found(definition, own, given), _changes(definition, edits, rerun, inputs)
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
@@ -46,7 +49,7 @@ def forked(
 def forked_in_memory(
     definition: D, given: CheckpointConfig, edits: Mapping[str, Any], rerun: Iterable[str], inputs: Mapping[str, Any]
 ) -> D:
-    """The definition, bound to what its fork would be, for a preview: nothing is written."""
+    """Return the definition bound to the branch that a fork would create, for a preview. Writes nothing."""
     found = _found(definition, _config_of(definition), given)
     return definition.bound_to(_there(given, tried(found, _changes(definition, edits, rerun, inputs))))
 
@@ -77,6 +80,6 @@ def _changes(
 
 
 def _there(given: CheckpointConfig, made: Located) -> CheckpointConfig:
-    """The configuration, from the branch that was made."""
+    """Return the given configuration with the location and ref of the new branch."""
     ref = f"{made.run_id}/{made.branch}"
     return given.model_copy(update={"location": made.location, "provider": made.provider, "restore_from": ref})

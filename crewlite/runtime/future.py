@@ -1,4 +1,4 @@
-"""What `submit`, `map` and `product` return, and every call on a loop: results on their way, as plain values."""
+"""Results of steps that may still be running: the futures of `submit`, `map` and `product`, and awaitable calls."""
 
 from __future__ import annotations
 
@@ -18,31 +18,38 @@ T = TypeVar("T")
 
 
 def wait_for(future: concurrent.futures.Future[T], timeout: float | None, what: str, advice: str) -> T:
-    """The result of work that goes on elsewhere. Raises what it raised, or TimeoutError after `timeout` seconds."""
+    """Wait for work in another thread and return its result.
+
+    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message.
+    """
     try:
         return future.result(timeout)
     except TimeoutError:
         if future.done():  # the work itself has raised it
             raise
-    raise TimeoutError(f"{what} has not ended within {timeout:g} s; it goes on. {advice}")
+    raise TimeoutError(f"{what} has not ended within {timeout:g} s and continues to run. {advice}")
 
 
 class StepFuture(Generic[T]):
-    """The result of a step that was begun: `await` it, or, in code that is no coroutine, ask for its `result()`."""
+    """The result of a step that was begun. `await` it; outside a coroutine, call `result()`."""
 
     def __init__(self, scope: Scope, step: Step[T]) -> None:
         self._scope, self._name = scope, f"{step.kind.title.capitalize()} {step.name!r}"
         self._done: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self._done.set_running_or_notify_cancel()  # whoever waits may be cancelled, and the step goes on
+        self._done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the step
         self._task: asyncio.Task[T] | None = None
         assert scope.loop
         if on(scope.loop):
             self._begin(step)
-        else:  # in the order of the calls, as the loop takes them up in that order
+        else:  # the loop runs these callbacks in the order of the calls
             scope.loop.call_soon_threadsafe(self._begin, step, context=contextvars.copy_context())
 
     def result(self, timeout: float | None = None) -> T:
-        """The value, as soon as it is there. Raises what the step raised, or TimeoutError after `timeout` seconds."""
+        """Wait for the step to end and return its value.
+
+        Raises what the step raised; TimeoutError after `timeout` seconds, while the step continues; OnLoopThread on
+        the run's own loop, which it would block: await the future there.
+        """
         loop = self._scope.loop
         assert loop
         if on(loop) and not self._done.done():
@@ -54,7 +61,7 @@ class StepFuture(Generic[T]):
             loop.call_soon_threadsafe(self._mark_awaited)
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether the step has ended, successfully or not."""
         return self._done.done()
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -62,7 +69,7 @@ class StepFuture(Generic[T]):
 
     async def _awaited(self) -> T:
         loop = self._scope.loop
-        task = self._task if loop and on(loop) else None  # a loop of somebody's own cannot await it
+        task = self._task if loop and on(loop) else None  # only the run's own loop can await the task
         try:
             with shortened():
                 return await asyncio.shield(task or asyncio.wrap_future(self._done))
@@ -75,7 +82,7 @@ class StepFuture(Generic[T]):
     def _begin(self, step: Step[T]) -> None:
         try:
             self._task = self._scope.spawn(step)
-        except Exception as error:  # noqa: BLE001 - handed over whole to whoever waits
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
             self._done.set_exception(error)
         else:
             self._task.add_done_callback(self._settle)
@@ -89,19 +96,22 @@ class StepFuture(Generic[T]):
             self._done.set_result(task.result())
 
     def _mark_awaited(self) -> None:
-        """Whoever waited for it was told of its failure, so nobody else has to be."""
-        if self._task and self._task.done():  # else nobody has been told yet
+        """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
+        if self._task and self._task.done():  # else the waiter timed out and was not given any failure
             self._scope.mark_awaited(self._task)
 
 
 class StepFutures(Sequence[StepFuture[T]]):
-    """Futures of steps that were begun together, in the order of what they were begun with."""
+    """The futures of steps that were begun together, in the order of their arguments."""
 
     def __init__(self, futures: list[StepFuture[T]]) -> None:
         self._futures = futures
 
     def result(self, timeout: float | None = None) -> list[T]:
-        """All values. Raises the first failure, in order."""
+        """Wait for each step in turn, at most `timeout` seconds for each, and return all values.
+
+        Raises the failure that comes first in this order.
+        """
         return [future.result(timeout) for future in self._futures]
 
     def __await__(self) -> Generator[Any, None, list[T]]:
@@ -125,7 +135,7 @@ class StepFutures(Sequence[StepFuture[T]]):
 
 
 class Awaited(Coroutine[Any, Any, T]):
-    """A coroutine that cannot be taken for its result: `if ask(...)` would be true whatever the answer."""
+    """A coroutine that raises when it is used as a truth value: `if ask(...)` without await would always be true."""
 
     __slots__ = ("_asked", "_call", "_work")
 
@@ -134,7 +144,7 @@ class Awaited(Coroutine[Any, Any, T]):
     ) -> None:
         assert isinstance(asked, Coroutine)
         self._call = call
-        """What to await, as an error says it."""
+        """The call, as error messages write it."""
         self._asked = asked
         self._work: Coroutine[Any, Any, T] = then(asked) if then else asked
 
@@ -142,42 +152,45 @@ class Awaited(Coroutine[Any, Any, T]):
         return self._work.__await__()
 
     def send(self, value: Any) -> Any:
-        """As of any coroutine."""
+        """See Coroutine.send."""
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """As of any coroutine."""
+        """See Coroutine.throw."""
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """As of any coroutine."""
+        """See Coroutine.close."""
         self._work.close()
-        self._asked.close()  # of work that was never begun, it is not closed with that
+        self._asked.close()  # closing `_work` does not close this if `_work` was never started
 
     def __bool__(self) -> bool:
-        self.close()  # else Python would warn of it as well
+        self.close()  # else Python would warn as well that it was never awaited
         raise ConfigError(f"{self._call} was called in a coroutine without await: wanted `await {self._call}`")
 
 
 def settled(value: Any, what: str) -> Any:
-    """`value`, unless it is, or holds, what is still on its way. Raises ConfigError, which says what to write."""
+    """Return `value`. Raises ConfigError if it is, or directly contains, a future of a step or a coroutine.
+
+    `what` names the value in the error.
+    """
     if isinstance(value, codec.IMMUTABLE):
         return value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
     for item in (value, *inner):
         if isinstance(item, StepFuture | StepFutures):
             raise ConfigError(
-                f"{what} is, or holds, the future of a step; wanted its value: call .result() of it, or, in a "
-                f"coroutine, await it"
+                f"{what} is, or contains, the future of a step; wanted the step's value: call .result() on the future, "
+                f"or await it in a coroutine"
             )
         if isinstance(item, Awaited | CoroutineType):
-            item.close()  # else Python would warn of it later, and far from here
-            raise ConfigError(f"{what} is, or holds, a coroutine; wanted its value: await it")
+            item.close()  # else Python would warn later, far from here, that it was never awaited
+            raise ConfigError(f"{what} is, or contains, a coroutine; wanted its value: await it")
     return value
 
 
 def on(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller runs on this loop."""
+    """Return whether the caller runs on this loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A run that was begun with `submit`: to wait for, to look at, to stop."""
+"""The handle of a run that was begun with `submit`: wait for it, inspect it, cancel it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from crewlite.usage import Usage
 
 R = TypeVar("R")
 Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
-_TO_BEGIN = 0.02  # seconds that `submit` holds up a running loop until it knows whether the run has begun
+_TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
 
 class RunHandle(Generic[R]):
-    """A run that was begun with `submit`: `await` it, or, in code that is no coroutine, ask for its `result()`."""
+    """A run that was begun with `submit`. `await` it; outside a coroutine, call `result()`."""
 
     def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]]) -> None:
         self._name, self._progress = name, progress
@@ -32,12 +32,12 @@ class RunHandle(Generic[R]):
 
     @property
     def run_id(self) -> str:
-        """Names the run; "" where `submit` was called on a running loop, until the run has begun."""
+        """The run's id; "" while a run that was submitted on a running loop has not begun."""
         return self._progress.run_id or ""
 
     @property
     def status(self) -> Status:
-        """running, waiting (for people), finished, failed, or cancelled. It runs until it has let go of its branch."""
+        """running, waiting (for people), finished, failed or cancelled; running until the run releases its branch."""
         if not self._future.done():
             return "running"
         error = self._future.exception()
@@ -47,14 +47,14 @@ class RunHandle(Generic[R]):
 
     @property
     def usage(self) -> Usage:
-        """Tokens, requests and cost of the run so far, also of its earlier lives; all of it once it has ended."""
+        """Tokens, requests and cost of the run so far, including earlier kickoffs of it."""
         return self._progress.usage
 
     def result(self, timeout: float | None = None) -> R:
-        """What `kickoff` would have returned, once the run has let go of its branch.
+        """Wait until the run has ended and released its branch, and return what `kickoff` would have returned.
 
-        Raises what the run raised; RunCancelled if it was stopped; TimeoutError after `timeout` seconds, and the run
-        goes on; OnLoopThread on the thread of a running loop, which would stand still: await the handle there.
+        Raises what the run raised; RunCancelled if it was cancelled; TimeoutError after `timeout` seconds, while the
+        run continues; OnLoopThread on the thread of a running loop, which it would block: await the handle there.
         """
         if background.running_loop() and not self._future.done():
             raise OnLoopThread("result", "await the handle itself")
@@ -70,9 +70,9 @@ class RunHandle(Generic[R]):
             return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def cancel(self) -> None:
-        """Have the run stopped where it is; it can be gone on with after its `result()`. No harm if it has ended."""
+        """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True
-        if self._task:  # else it has not begun, and sees it when it does
+        if self._task:  # else `_run` sees the flag when it begins
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     async def _run(self, kickoff: Callable[[], Awaitable[R]]) -> R:

@@ -1,7 +1,7 @@
-"""Signal handlers of the process, and the main thread that installs them: Python lets no other thread do so.
+"""The process's signal handlers, and the main thread that installs them: Python allows this in no other thread.
 
-There are handlers of ours only while a run listens, and what the program had installed comes back after it. A handler
-does next to nothing, as it interrupts the main thread anywhere: it tells the listeners, each on its run's own loop.
+crewlite's handlers are installed only while a run listens; afterwards the program's own are restored. A handler does
+as little as possible, because it interrupts the main thread anywhere: it notifies each listener on its run's loop.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from typing import Any, Protocol, Self, TypeVar
 from crewlite.forked import in_child, lock
 
 T = TypeVar("T")
-GRACE = 2.0  # seconds that an interrupted run has to leave its journal in order
-_POLL = 0.5 if sys.platform == "win32" else None  # a blocking wait does not hear Ctrl-C on Windows
+GRACE = 2.0  # seconds that an interrupted run has to close its journal
+_POLL = 0.5 if sys.platform == "win32" else None  # on Windows a blocking wait does not react to Ctrl-C
 
 _listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may look at it at any moment
 _doors: list[Waiting] = []  # where the main thread waits, the innermost last
-_before: dict[str, Any] = {}  # the handlers that were there before ours
-_ending = ""  # the signal that is ending runs: another one does not wait
-_standing = False  # a signal to stand still is being told: another one does not wait
-_lock = lock()  # never taken by a handler
+_before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
+_ending = ""  # the signal that is ending runs: a further one ends the process without waiting
+_standing = False  # a SIGTSTP is being recorded: a further one stops the process without waiting
+_lock = lock()  # never acquired by a signal handler
 
 
 def listen(listener: Listener) -> None:
-    """On the main thread: have it hear what it asks for. A signal that is ending other runs ends this one too."""
+    """Let a listener receive the signals it asks for. To be called on the main thread.
+
+    A signal that is ending other runs at this moment ends the listener's run too.
+    """
     global _listeners
     with _lock:
         _listeners = (*_alive(), listener)
@@ -44,7 +47,7 @@ def listen(listener: Listener) -> None:
 
 
 def leave(listener: Listener) -> bool:
-    """Have it hear nothing more. False if it did not listen. Its handlers go on the main thread alone."""
+    """Stop a listener. Returns whether it was listening. Handlers are removed only if this is the main thread."""
     global _listeners
     with _lock:
         was = listener in _listeners
@@ -57,22 +60,24 @@ def leave(listener: Listener) -> bool:
 
 
 def listeners() -> tuple[Listener, ...]:
-    """Those that listen at this moment."""
+    """Return the listeners that receive signals at this moment."""
     return _listeners
 
 
 def heard(name: str) -> bool:
-    """On the main thread: whether a handler of ours could hear a signal. One that is ignored stays ignored.
+    """Return whether crewlite may handle a signal. To be called on the main thread.
 
-    Nor can it where the handler is not Python's own: it could not be put back.
+    It may not if the process ignores the signal, or if a handler was installed outside Python, which could not be
+    restored.
     """
     return signal.getsignal(signal.Signals[name]) not in (signal.SIG_IGN, None)
 
 
 def end_process(name: str) -> BaseException:
-    """On the main thread, when the runs are in order: let the program's own handler hear of it. Returns what to raise.
+    """Call the program's own handler of a signal, and return the error to raise. To be called on the main thread.
 
-    That is SystemExit with the status which shells give to this signal; for Ctrl-C, KeyboardInterrupt.
+    By then the runs are closed. The error is SystemExit with the status that shells give to the signal. For SIGINT it
+    is KeyboardInterrupt, and no handler is called.
     """
     if name != "SIGINT":
         _pass_on(name)
@@ -80,43 +85,43 @@ def end_process(name: str) -> BaseException:
 
 
 class Listener(Protocol):
-    """Who hears signals: a run, on its own loop."""
+    """Receives signals for a run, on the run's own loop."""
 
     loop: asyncio.AbstractEventLoop
     asked: dict[str, Any]
-    """By the names of the signals that it hears."""
+    """Its keys are the names of the signals to receive."""
     waiting: Waiting | None
-    """The main thread, if it waits for the run."""
+    """The main thread's wait for the run; None if the run is on the main thread's own loop."""
     ended_by: str
-    """The signal that ends the run."""
+    """The signal that ends the run; "" if there is none."""
     over: asyncio.Future[None]
-    """Done when the run has ended and its journal is in order."""
+    """Done when the run has ended and its journal is closed."""
 
     def end(self, name: str) -> None:
-        """From any thread: end the run."""
+        """End the run, because of this signal. Callable from any thread."""
 
     def report(self, name: str, then: Callable[[Self], None]) -> None:
-        """From any thread: tell of a signal that does not end the run; then call `then` on the run's loop."""
+        """Record a signal that does not end the run; then call `then` on the run's loop. Callable from any thread."""
 
     def on_main_thread(self, act: Callable[[], None]) -> None:
-        """On the run's loop: have the main thread do something."""
+        """Have the main thread call `act`. To be called on the run's loop."""
 
 
 class Waiting:
-    """A thread that waits in the sync bridge. The main thread does meanwhile what only it can do."""
+    """A thread's wait in the sync bridge. The main thread installs signal handlers meanwhile, if a run asks for it."""
 
     def __init__(self) -> None:
         self.serves = threading.current_thread() is threading.main_thread()
-        """Whether it can do anything for the run."""
+        """Whether the waiting thread is the main thread."""
         self.warned: set[str] = set()
-        """What the log was told already: many runs may be waited for at once."""
+        """Warnings that were logged already. One wait may be for many runs."""
         self.quiet = threading.Event()
-        """Set while no run that is waited for listens."""
+        """Set while none of the runs waited for listens to signals."""
         self.quiet.set()
         self._ended_by = ""
         self._closed = False
         self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        """What to do, in order; None ends the wait."""
+        """The calls to make, in order; None ends the wait."""
 
     def __enter__(self) -> Waiting:
         self._token = _waiting.set(self)
@@ -125,20 +130,26 @@ class Waiting:
         return self
 
     def wait(self, future: Future[T]) -> T:
-        """The result. Raises KeyboardInterrupt or SystemExit when a signal that was asked for ends the run."""
+        """Wait for a future and return its result; make the calls that others ask for meanwhile.
+
+        Raises KeyboardInterrupt or SystemExit when a signal that a listener receives ends the run.
+        """
         future.add_done_callback(lambda _: self._acts.put(None))
         while act := self._next():
             act()
         return future.result()
 
     def ask(self, act: Callable[[], None]) -> Future[None]:
-        """From any thread: have the waiting thread do something. Nothing is done when it no longer waits."""
+        """Have the waiting thread call `act`, unless it no longer waits. Callable from any thread.
+
+        The future is done when the call has returned or raised.
+        """
         done: Future[None] = Future()
 
         def answered() -> None:
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - handed over whole to whoever asked
+            except Exception as error:  # noqa: BLE001 - raised where the future is awaited
                 done.set_exception(error)
             else:
                 done.set_result(None)
@@ -151,7 +162,7 @@ class Waiting:
         return done
 
     def end(self, name: str) -> None:
-        """From a handler: have `wait` raise what ends the process."""
+        """Make `wait` raise the error that ends the process. To be called from a signal handler."""
         self._ended_by = name
 
         def act() -> None:
@@ -160,7 +171,7 @@ class Waiting:
         self._acts.put(act)
 
     def cut(self, future: Future[Any]) -> None:
-        """Cancel what was waited for. Runs that heard a signal end by themselves, as they have something to tell."""
+        """Cancel the future. If a signal is ending its runs, first give them time to record that and end themselves."""
         global _ending
         if self.serves:
             _ending = self._ended_by or "SIGINT"
@@ -196,12 +207,12 @@ _waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewl
 
 
 def waiting() -> Waiting | None:
-    """The thread that waits in the sync bridge for the current code."""
+    """Return the wait in the sync bridge under which the current code runs, if there is one."""
     return _waiting.get()
 
 
 def _caught(number: int, frame: FrameType | None) -> None:
-    """The handler of all signals. On the main thread, between any two instructions of it."""
+    """Handle a signal: the one handler for all of them. It runs on the main thread, between any two instructions."""
     name = signal.Signals(number).name
     hearing = [one for one in _alive() if name in one.asked]
     if not hearing:
@@ -218,7 +229,7 @@ def _caught(number: int, frame: FrameType | None) -> None:
 
 
 def _alive() -> tuple[Listener, ...]:
-    """Without those that were abandoned, with their loop."""
+    """Return the listeners whose loop is still open."""
     return tuple(one for one in _listeners if not one.loop.is_closed())
 
 
@@ -250,7 +261,7 @@ def _before_standing_still(hearing: list[Listener]) -> None:
 
 
 def _stand_still() -> None:
-    """On the main thread: do what the signal would have done without us."""
+    """Stop the process, as SIGTSTP would have done without crewlite. To be called on the main thread."""
     global _standing
     if not _standing:
         return
@@ -264,7 +275,7 @@ def _stand_still() -> None:
 
 
 def _pass_on(name: str) -> bool:
-    """Call the program's own handler, if it has one."""
+    """Call the program's own handler of a signal. Returns whether it has one."""
     number = signal.Signals[name]
     handler = _before.get(name, signal.getsignal(number))
     if not callable(handler) or handler is _caught:
@@ -278,14 +289,17 @@ def _exit(name: str) -> BaseException:
 
 
 def _install() -> None:
-    """On the main thread: have a handler for what is listened to, and none of ours for anything else."""
+    """Install handlers for the signals that listeners ask for, and restore the program's own for all others.
+
+    To be called on the main thread.
+    """
     global _ending
     asked = {name for listener in _listeners for name in listener.asked}
     for name in asked - _before.keys():
         _before[name] = signal.signal(signal.Signals[name], _caught)
     for name in _before.keys() - asked:
         number = signal.Signals[name]
-        if signal.getsignal(number) is _caught:  # else the program has installed another meanwhile
+        if signal.getsignal(number) is _caught:  # else the program has installed another handler meanwhile
             signal.signal(number, _before[name])
         del _before[name]
     if not _listeners and not _doors:
@@ -294,7 +308,7 @@ def _install() -> None:
 
 @in_child
 def _forget() -> None:
-    """In a forked child, where no run is at work: what its parent installed must not keep it from being ended."""
+    """Remove the parent's handlers in a forked child, where no run is at work, so that signals can end the child."""
     global _listeners, _ending, _standing
     _listeners, _ending, _standing = (), "", False
     _doors.clear()

@@ -1,7 +1,7 @@
-"""Asking people: the answer is a step's outcome, so no later life of the run asks again.
+"""Ask people questions from inside a run. An answer is recorded as a step's outcome, so no resume asks again.
 
-On a terminal the question is put at once. Elsewhere the run suspends: the question is recorded, the process may end,
-and the run goes on, anywhere and at any time, once somebody has answered.
+At a terminal the question is asked at once. Elsewhere the run suspends: the question is recorded, the process may end,
+and the run can be resumed, anywhere and at any time, once somebody has answered.
 """
 
 from __future__ import annotations
@@ -34,31 +34,35 @@ from crewlite.state.verbs.answer import decode_answer, refusal, typed
 
 _LATE: Any = object()
 _asking = lock()
-_GLANCE = 0.1  # seconds between two looks whether somebody still waits for the answer
+_GLANCE = 0.1  # seconds between two checks whether the answer is still wanted
 
 
 def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: float | None = None) -> Any:
-    """Put a question to a person and go on with the answer; on a loop, awaited.
+    """Ask a person a question and return the answer. On an event loop, await the call.
 
     Args:
-        question: What to ask.
-        schema: What the answer must be: a type (`bool`, `int`, a pydantic class, `Literal["yes", "no"]`) or a list of
-            choices. None takes any text.
+        question: The text to show.
+        schema: The form of the answer: a type (`bool`, `int`, a pydantic class, `Literal["yes", "no"]`) or a list of
+            choices. None accepts any text.
         name: Names the question in the run: its address is `human:NAME`. Without one, it is `human#1`, `human#2`, ...
-        timeout: Seconds to wait, over all lives of the run.
+        timeout: Seconds to wait for the answer, counted from when the question is first asked. The time between
+            a suspended run and its resume counts as well.
 
     Returns:
-        The answer, as what `schema` makes of it.
+        The answer, validated and converted by `schema`.
 
     Raises:
-        Suspended: nobody is at a terminal. The run ends here for now; answers go to `kickoff(answers=...)`,
-            `History.answer` or `crewlite checkpoint answer`. Do not catch it: the run would end all the same.
+        Suspended: there is no terminal, so the run stops here and waits. Answer with `kickoff(answers=...)`,
+            `History.answer` or `crewlite checkpoint answer`. Do not catch it: the run suspends all the same.
         AnswerTimeout: nobody answered in time.
-        ConfigError: nobody could ever answer, as there is no run, or one without a store, and no terminal.
+        AnswerRefused: an answer that was given before the question was asked does not fit `schema`.
+        ConfigError: nobody could ever answer: there is no terminal, and no run with a store that could wait. Also
+            raised for an unusable name, schema or timeout.
     """
     if name is not None and not can_be_name(name):
         raise ConfigError(
-            f"ask is given the name {name!r}; wanted one without / # !, which mean something in addresses"
+            f"ask(name={name!r}): wanted a name without / # and !, which separate the parts of a step's address; "
+            f"for example name='approval'"
         )
     codec.declare(schema)
     scope = durable.scope()
@@ -79,44 +83,44 @@ async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
 
 
 def terminal() -> bool:
-    """Whether somebody can be asked and can answer right here."""
+    """Return whether stdin and stderr are a terminal, so that a person can be asked and can answer here."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked."""
+    """A question to a person. Raises ConfigError for a schema or a timeout that cannot be used."""
 
     text: str
     schema: Any = None
     timeout: float | None = None
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
-    """What checks the answer."""
+    """Validates the answer."""
     json_schema: Any = field(init=False, repr=False)
     """The JSON schema of the answer; None for any text."""
 
     def __post_init__(self) -> None:
         seconds = self.timeout
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
-            raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted seconds, more than 0")
+            raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
         try:
             adapter = _adapter(self.schema)
             shown = None if self.schema is None else adapter.json_schema()
         except (PydanticUserError, NameError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"ask({self.text!r}) is given the schema {self.schema!r}; wanted a type, or a list of choices "
-                f"({str(error).splitlines()[0]})"
+                f"ask({self.text!r}): schema is {self.schema!r}; wanted a type, or a list of choices, such as bool or "
+                f"['yes', 'no'] ({str(error).splitlines()[0]})"
             ) from error
         object.__setattr__(self, "adapter", adapter)
         object.__setattr__(self, "json_schema", shown)
 
     @property
     def digest(self) -> str:
-        """Tells this question from another one at the same address: an answer is to one question."""
+        """The digest of the text and the schema. It tells this question from another one at the same address."""
         return codec.digest([self.text, self.json_schema])
 
     def read(self, answer: Any, address: str) -> Any:
-        """The answer as what the schema makes of it. Raises AnswerRefused."""
+        """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
         try:
             return self.adapter.validate_python(answer)
         except ValidationError as error:
@@ -124,20 +128,21 @@ class Question:
             raise AnswerRefused(address, f"{answer!r}: {problems}") from None
 
     def in_time(self, answer: Any) -> Any:
-        """The answer. Raises AnswerTimeout if there was none in time."""
+        """Return the answer. Raises AnswerTimeout if none came in time."""
         if answer is _LATE:
             raise AnswerTimeout(self.text, self.timeout or 0.0)
         return answer
 
     def at_terminal(self, over: threading.Event | None = None) -> Any:
-        """Put the question until an answer fits, or it is `over`.
+        """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
 
-        Raises ConfigError if nobody is there, EOFError if they left.
+        Another thread sets `over` when the answer is no longer wanted. Raises ConfigError if there is no terminal,
+        EOFError if the terminal's input has ended or `over` was set.
         """
         if not terminal():
             raise ConfigError(
-                f"ask({self.text!r}): there is no terminal and no run that could wait for an answer. Ask in a flow or "
-                f"crew that is kicked off with checkpoint=True"
+                f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
+                f"answer. Ask inside a flow or crew that has checkpoint=True"
             )
         over = over or threading.Event()
         with _turn(over):
@@ -151,7 +156,7 @@ class Question:
 
 
 def _adapter(schema: Any) -> TypeAdapter[Any]:
-    """What checks an answer. Raises TypeError or ValueError, or what pydantic raises, for what is no schema."""
+    """Build the validator of answers. Raises TypeError, ValueError or an error of pydantic's for an unusable schema."""
     if schema is None:
         return TypeAdapter(str)
     if isinstance(schema, str | bytes | dict | BaseModel):
@@ -164,7 +169,7 @@ def _adapter(schema: Any) -> TypeAdapter[Any]:
 
 
 def _choices(schema: Any) -> str:
-    """What may be typed, where that is one of a few."""
+    """Return the possible answers as a hint to show, such as "[y/n] "; "" if the schema does not list any."""
     if schema is None:
         return ""
     if schema.get("type") == "boolean":
@@ -175,7 +180,10 @@ def _choices(schema: Any) -> str:
 
 @contextlib.contextmanager
 def _turn(over: threading.Event) -> Iterator[None]:
-    """One question at a time, so that nobody answers another than is seen. Raises EOFError if it is over before."""
+    """Hold the terminal for one question at a time, so that an answer goes to the question on the screen.
+
+    Raises EOFError if `over` is set while this question waits for its turn.
+    """
     while not _asking.acquire(timeout=_GLANCE):
         if over.is_set():
             raise EOFError
@@ -186,10 +194,10 @@ def _turn(over: threading.Event) -> Iterator[None]:
 
 
 def _line(over: threading.Event) -> str:
-    """What somebody types, up to Enter. Raises EOFError.
+    """Return the next line that a person types. Raises EOFError if the input has ended or `over` is set.
 
-    Waits beside the stream and not in it: a thread in the middle of reading it would end the interpreter in a crash,
-    and one that is no longer waited for would take the next answer.
+    On POSIX the stream is polled until there is something to read. A thread blocked in a read would crash the
+    interpreter as it exits, and an abandoned thread would read the next question's answer.
     """
     while os.name == "posix" and not select.select([sys.stdin], [], [], _GLANCE)[0]:
         if over.is_set():
@@ -220,10 +228,13 @@ def _step(asked: Question, name: str | None) -> Step[Any]:
 
 
 async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
-    """The answer that was given, or is given now. Raises Suspended if it has to be waited for."""
+    """Return the recorded answer, or one typed at the terminal now; _LATE after the deadline.
+
+    Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
+    """
     run, address = frame.run, frame.address
     recorded = run.record.asked.get(address)
-    if recorded is None or recorded.get("digest") != asked.digest:  # another question has been asked here before
+    if recorded is None or recorded.get("digest") != asked.digest:  # the recorded question at this address is another
         recorded = await _put(frame, asked, schema, name)
     if told := run.record.answer_to(recorded):
         try:
@@ -239,13 +250,13 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         try:
             return await _within(background.in_thread(asked.at_terminal, over), left)
         except EOFError:
-            pass  # whoever was there has left: as if nobody had been
+            pass  # the terminal's input has ended: wait as if there had been no terminal
         finally:
             over.set()
     if run.journal.location is None:
         raise ConfigError(
-            f"ask({asked.text!r}): nobody could ever answer, as nobody is at a terminal, and there is no store in "
-            f"which the run could wait. Give it checkpoint=True"
+            f"ask({asked.text!r}): nobody could ever answer, as there is no terminal, and the run has no store in "
+            f"which to wait for an answer. Give the flow or crew checkpoint=True"
         )
     raise Suspended(run.run_id, run.journal.location, {address: asked.text}, run.branch)
 
@@ -276,7 +287,7 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
 
 
 def warn_unasked(run: Run) -> None:
-    """Warn of answers that no question has asked for so far: an address may be misspelt."""
+    """Warn about answers given ahead to questions that the run has not asked: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
     left = [
@@ -284,8 +295,8 @@ def warn_unasked(run: Run) -> None:
     ]
     if left:
         run.journal.warn(
-            f"nobody has asked for the answer to {', '.join(left)}, which was given ahead; the questions so far are "
-            f"{', '.join(sorted(known)) or 'none'}"
+            f"an answer was given ahead to {', '.join(left)}, but the run has not asked this; the questions so far "
+            f"are {', '.join(sorted(known)) or 'none'}"
         )
 
 
@@ -303,7 +314,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Questions are told by `_put`, as a question that is put again is not asked again."""
+    """Builds the events of a question. A start emits none: `_put` announces the question, once over all resumes."""
 
     question: str
     source: object = ask

@@ -1,4 +1,4 @@
-"""What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
+"""Settings that a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from crewlite.state.subscriber import Setting
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a step hands down to the steps inside it."""
+    """The settings that a step hands down to the steps inside it."""
 
     mode: Mode
     settings: tuple[Setting, ...] = ()
-    """What this step and those around it say about checkpoints, from the inside out."""
+    """Checkpoint settings of this step and the steps around it, innermost first."""
     limits: tuple[Limit, ...] = ()
-    """Limits for every step inside."""
+    """Limits on how many steps run at once, which hold for every step inside."""
     policy: Policy | None = None
-    """For steps inside that inherit."""
+    """The failure policy of steps inside that inherit one."""

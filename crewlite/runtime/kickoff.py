@@ -1,4 +1,4 @@
-"""Driving a run to its result, alone or as a step of another run."""
+"""Drive a run to its result, alone or as a step of another run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from crewlite.state.verbs.answer import unheard
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
-_TO_STOP = 1.0  # seconds that steps have to end when they are cut, before they are left behind
+_TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
 
 
 async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
-    """Drive a run to its result and leave its journal in order, whatever happens.
+    """Drive a run to its result, and close its journal however it ends.
 
-    A run that would wait for people who have answered meanwhile goes on. What tools and models hold open is closed
-    before another run may take the branch.
+    A run that suspends although its questions were answered meanwhile is driven again at once. Connections that tools
+    and models hold open are closed before the branch is released to other runs.
     """
     async with _listener(root, run, setting) as listener:
         try:
@@ -54,7 +54,7 @@ async def _to_its_end(
         try:
             result = await _driven(root, run, inputs, setting, listener, progress)
         except Suspended as waits:
-            if waits.run_id != run.run_id:  # a run of its own, inside this one
+            if waits.run_id != run.run_id:  # a separate run, kicked off inside this one
                 raise
             answered = unheard(run.record)
             if answered <= heard:
@@ -86,9 +86,9 @@ async def _driven(
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
-    """The work of a run. It is cut where somebody else has the branch, or has stopped the run; then that is raised."""
+    """Await the work of a run. If another process acquires the branch or cancels the run, cancel the work and raise."""
     doing = asyncio.ensure_future(work)
-    doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be left behind
+    doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
     either: tuple[asyncio.Future[Any], ...] = (doing, journal.fenced)
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +103,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
 
 
 def _going_on(root: Root[Any], run: Run) -> Run:
-    """The same run, as if it had been kicked off again: it waited for people, who have answered since."""
+    """Build the run again, as another kickoff would: its questions were answered while it was at work."""
     record = run.record
     return Run(
         run.journal,
@@ -118,7 +118,7 @@ def _going_on(root: Root[Any], run: Run) -> Run:
 
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
-    """The run waits for people. What to raise, with all their questions."""
+    """Announce that the run waits for people. Returns the error to raise, with all open questions."""
     frame = StepScope(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):
@@ -129,16 +129,17 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
 
 
 async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:
-    """A kickoff in the middle of another run is a step of that run, on that run's loop.
+    """Run a kickoff that happens inside another run as a step of that run, on that run's loop.
 
-    `own`: the step drives a run of its own.
+    `own`: the step drives a separate run. Raises ConfigError for options that only an outermost kickoff can have.
     """
     if not own and (request.run_id or request.from_checkpoint or request.resume):
         raise ConfigError(
-            f"{root.kind} {root.name!r} is part of a run already: run_id, from_checkpoint and resume are the run's"
+            f"{root.kind} {root.name!r} is kicked off inside a run and becomes part of it, so it takes no run_id, "
+            f"from_checkpoint or resume: pass these to the outermost kickoff"
         )
     if not own and (signals := listed_signals((root.setting, *root.inner))):
-        log.warning("on_events: %s is the outermost run's to listen to, not that of %r", ", ".join(signals), root.name)
+        log.warning("on_events: only the outermost run listens to %s; %r does not", ", ".join(signals), root.name)
 
     async def work() -> T:
         part_of = scope.addressed(
@@ -146,7 +147,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         )
         if not own:
             request.progress.attach_part(scope.run.run_id, part_of.address or "")
-        part = scope.spawn(part_of)  # cut with what encloses it
+        part = scope.spawn(part_of)  # cancelled together with the enclosing step
         try:
             return await part
         finally:
@@ -161,7 +162,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
 
 
 def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
-    """Hears the signals that definitions of this run name. One that has its result already needs none."""
+    """Build the listener for signals that the run's definitions name. A run with a stored result listens to none."""
     asked = {} if run.subscriber.asleep else listed_signals((setting, *root.inner))
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
     frame = StepScope(run, "", root.name, settings=(setting,))

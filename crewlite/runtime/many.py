@@ -1,4 +1,4 @@
-"""One definition kicked off for many inputs, side by side."""
+"""Kick off one definition for many inputs, side by side."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def kickoff_for_each(
     run_id: str | UUID | None,
     max_concurrency: int | None,
 ) -> list[R]:
-    """Kick it off once for each; at most so many at once. The first failure, when all have ended, names its inputs."""
+    """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
+
+    When all have ended, raises the first failure in this order, with a note that names its inputs.
+    """
     if definition.bound_at is not None:
         kind = definition.run_kind
         raise ConfigError(
-            f"This {kind} is bound to one run, and kickoff_for_each starts several: "
-            f"{kind}.bound_to(None).kickoff_for_each(...)"
+            f"This {kind} is bound to one run, but kickoff_for_each starts several: "
+            f"call {kind}.bound_to(None).kickoff_for_each(...)"
         )
     name = None if run_id is None else as_run_id(run_id)
     requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]

@@ -1,7 +1,8 @@
-"""The addresses of the steps inside one attempt of a step.
+"""Give addresses to the steps inside one attempt of a step.
 
-What its own code asks for is counted, in the order of the calls. What coroutines and threads ask for that run beside it
-comes in any order: there it is told by what is asked, and by who asks, a function and its arguments.
+Steps that the attempt's own code requests are numbered in the order of the calls. Coroutines and threads beside that
+code request steps in any order: the address of such a step is made from its question and from the function call, with
+its arguments, that requests it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from crewlite.codec import Json
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
 _asker: ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, str]] = ContextVar("crewlite_asker", default=(None, ""))
-"""The coroutine that asks, and what it is known by; None in what it has led to."""
+"""The task that last requested a step in this context, and the digest that identifies the requesting code."""
 
 
 class Numbering:
-    """Gives each step its address, once."""
+    """Gives each step inside one attempt an address of its own."""
 
     __slots__ = ("_counts", "prefix")
 
@@ -30,13 +31,13 @@ class Numbering:
         self._counts: dict[str, int] = {}
 
     def next(self, kind: str, name: str | None) -> str:
-        """The next one of this kind and name, in call order."""
+        """Return the next address for this kind and name, in the order of the calls."""
         stem = _stem(kind, name)
         count = self._count(stem)
         return f"{self.prefix}{stem}" if name and count == 1 else f"{self.prefix}{stem}#{count}"
 
     def beside(self, kind: str, name: str | None, fingerprint: str) -> str:
-        """That of a step that nobody can number, as chance says what is asked for first."""
+        """Return the address of a step that is requested beside the attempt's own code, where the order is chance."""
         place = f"{_stem(kind, name)}#{codec.digest([fingerprint, _who_asks()])[:_TOLD_APART]}"
         count = self._count(place)
         return f"{self.prefix}{place}" if count == 1 else f"{self.prefix}{place}.{count}"
@@ -47,7 +48,7 @@ class Numbering:
 
 
 def is_counted(address: str) -> bool:
-    """Whether an address follows from the order of the calls."""
+    """Return whether an address follows from the order of the calls."""
     kind_and_name, _, mark = address.rpartition("/")[2].partition("#")
     if ":" in kind_and_name and kinds.at(address).asks_person:
         return False
@@ -59,7 +60,10 @@ def _stem(kind: str, name: str | None) -> str:
 
 
 def _who_asks() -> str:
-    """The same in every life for a coroutine, or a call of a function that was `bound`, and what these lead to."""
+    """Return a digest of the code that requests a step: its coroutine or `bound` function, and the calls around that.
+
+    The digest is the same on every resume.
+    """
     task = asyncio.current_task()
     asker, known = _asker.get()
     if task is None:
@@ -71,7 +75,7 @@ def _who_asks() -> str:
 
 
 def _call(coroutine: Any) -> Json:
-    """The function that a coroutine is a call of, with its arguments as they are when it asks first."""
+    """Return a coroutine's function and its arguments, as they are when it first requests a step."""
     frame = getattr(coroutine, "cr_frame", None)
     if not isinstance(frame, types.FrameType):
         return type(coroutine).__qualname__

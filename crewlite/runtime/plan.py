@@ -1,4 +1,4 @@
-"""Where a run is kept: decided before anything is opened, read or paid."""
+"""Decide where a run is stored, before anything is opened, read or paid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_
 
 @contextlib.contextmanager
 def refused(why: str) -> Iterator[None]:
-    """Nothing is kicked off in the block: it is a ConfigError that says why."""
+    """Make every kickoff inside the block raise a ConfigError with the message `why`."""
     token = _refusal.set(why)
     try:
         yield
@@ -34,18 +34,18 @@ def refused(why: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was decided before anything is opened."""
+    """Where and how a run is stored."""
 
     config: CheckpointConfig | None
     """The run's one store; None keeps the record in memory."""
     own: CheckpointConfig | None
-    """What the definitions say of it, without what the kickoff says."""
+    """The configuration that the definitions give, without the overrides of the kickoff."""
     setting: Setting
-    """What the root says about checkpoints."""
+    """The checkpoint setting of the root."""
 
 
 def plan(root: Root[Any], request: Request) -> Plan:
-    """Decide where the run is kept. Raises ConfigError, before anything is opened or paid."""
+    """Decide where the run is stored. Raises ConfigError, before anything is opened or paid."""
     if why := _refusal.get():
         raise ConfigError(why)
     config = resolve([setting for setting in (root.setting, *root.inner) if setting is not False], defaults) or None
@@ -61,27 +61,30 @@ def plan(root: Root[Any], request: Request) -> Plan:
         config = (config or defaults()).overridden_by(override)
     if request.run_id is not None and config is None:
         raise ConfigError(
-            f"run_id={request.run_id!r} is how a run is found again, but this {root.kind} keeps no record: "
+            f"run_id={request.run_id!r} names a recorded run, but this {root.kind} has no store to record runs in: "
             f"give it checkpoint=True"
         )
     if request.resume and config is None:
-        raise ConfigError(f"resume=True goes on with a recorded run, but this {root.kind} keeps none: checkpoint=True")
+        raise ConfigError(
+            f"resume=True looks for a recorded run, but this {root.kind} has no store to record runs in: "
+            f"give it checkpoint=True"
+        )
     if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.never_emitted:
         events = ", ".join(config.on_events)
         log.warning(
-            "on_events: %s never happens in a run of %s %r; it will name no checkpoint", events, root.kind, root.name
+            "on_events: %s is never emitted in a run of %s %r and names no checkpoint", events, root.kind, root.name
         )
     if root.asks_people and config is None and not request.answers and not terminal():
         raise ConfigError(
             f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "
-            f"there is no terminal, and no store in which the run could wait. Give it checkpoint=True"
+            f"there is no terminal, and the run has no store in which to wait for an answer. Give it checkpoint=True"
         )
     says_something = root.setting is not None or override is not None
     return Plan(config, own, False if root.setting is False else config if says_something else None)
 
 
 def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:
-    """Raises ConfigError if one of these settings would keep the run that they are part of in another way."""
+    """Raise ConfigError if a setting of an inner definition contradicts `config`, with which the run is stored."""
     if config is None:
         return
     for setting in settings:
@@ -91,14 +94,14 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
         if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
             says, has = (_written(differing, one) for one in (setting, config))
             raise ConfigError(
-                f"An inner definition sets {says}, and the run has {has}. One run has one store, and is kept in one "
-                f"way: set {', '.join(differing)} on the outermost definition only. An inner one has a say in "
+                f"An inner definition sets {says}, but the run has {has}. A run has one store and is stored in one "
+                f"way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
                 f"{', '.join(sorted(_OF_EACH))}."
             )
 
 
 def _written(names: Iterable[str], config: CheckpointConfig) -> str:
-    """Fields of a configuration as they are written; of an object, its class."""
+    """Return fields of a configuration as Python code, with the class in place of an object."""
     values = ((name, getattr(config, name)) for name in names)
     return ", ".join(
         f"{n}={v!r}" if v is None or isinstance(v, str) else f"{n}={type(v).__name__}()" for n, v in values

@@ -1,7 +1,7 @@
-"""What a kickoff would do, seen beforehand: the definition is driven over its record, and no step is done.
+"""Show what a kickoff would do: drive the definition over its record without running any step.
 
-A step that would run answers with the outcome it had where the branch was forked from, so that the drive can go on
-behind it. Where it never had one, nobody knows what comes behind.
+A step that would run returns the outcome it had before the fork, so that the code after it can be driven as well.
+If it never had an outcome, the steps after it are unknown.
 """
 
 from __future__ import annotations
@@ -51,26 +51,28 @@ Verdict = Literal["reused", "runs", "may run", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class PreviewStep:
-    """What would become of one step."""
+    """What a kickoff would do with one step."""
 
     address: str
     kind: str
     verdict: Verdict
-    """reused: it answers from the record. runs: it is done. may run: it is given what a step that runs returns, and
-    answers from the record only if that is what it was. dropped: it was recorded, and is not asked for."""
+    """reused: the step answers from the record. runs: the step runs. may run: its question contains the outcome of a
+    step that runs, so it answers from the record only if that outcome stays the same. dropped: the step is recorded,
+    but is not requested any more."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a kickoff would do, as far as can be told.
+    """What a kickoff would do, as far as that is known.
 
-    Its steps come in the order in which they are asked for; of a run that has its result, in that of the record.
+    The steps are in the order in which they are requested. For a run that returns its stored result they are in the
+    order of the record.
     """
 
     steps: tuple[PreviewStep, ...]
     ends: str = ""
-    """Why this ends before the run would; "" if it does not."""
+    """Why the preview ends before the run would; "" if it does not."""
 
     def __iter__(self) -> Iterator[PreviewStep]:
         return iter(self.steps)
@@ -82,13 +84,19 @@ class Preview:
 
 
 async def preview(root: Root[Any], request: Request) -> Preview:
-    """Say what this kickoff would do. Reads the disk; does no step and writes nothing."""
+    """Return what this kickoff would do. Reads the store; runs no step and writes nothing.
+
+    Raises ConfigError if there is no recorded run to preview, and what the kickoff would raise before it pays.
+    """
     if request.answers or request.rerun or request.resume:
-        raise ConfigError("preview takes no answers, rerun and resume: it says what a kickoff without them would do")
+        raise ConfigError(
+            "preview takes no answers, rerun or resume: leave them out. It shows what a kickoff without them would do"
+        )
     config = plan(root, request).config
     if config is None or (config.restore_from is None and request.run_id is None):
         raise ConfigError(
-            f"preview is told nothing to go on from: {root.kind}.fork(ref).preview(), or preview(from_checkpoint=ref)"
+            f"preview has no recorded run to start from: call {root.kind}.fork(ref).preview(), "
+            f"preview(from_checkpoint=ref) or preview(run_id=...)"
         )
     found, entries = await background.in_thread(lambda: _read(branch_for(root, request, config)))
     record = Record.of(entries)
@@ -119,43 +127,44 @@ def _read(found: Located) -> tuple[Located, list[Entry]]:
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
-    """Drive it; why that came to an end too early, or ""."""
+    """Drive the definition. Returns why the drive ended too early, or ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
         await DryScope(run, "", root.name).enter(step)
     except _Unknown:
         behind = ", ".join(run.unknown)
-        return f"What comes behind {behind} is not known: no outcome of it was ever recorded."
+        return f"The steps after {behind} are not known, because no outcome of it was ever recorded."
     except CrewliteError:
         raise
     except Exception as error:  # noqa: BLE001 - the border: code of the user between the steps
-        return f"There {root.kind} {root.name!r} raises {type(error).__name__}: {run.journal.secrets.mask(str(error))}"
+        said = run.journal.secrets.mask(str(error))
+        return f"After these steps {root.kind} {root.name!r} raises {type(error).__name__}: {said}"
     return ""
 
 
 @dataclass(eq=False)
 class Drive(Run):
-    """What the frames of a preview share."""
+    """The state that the scopes of one preview share."""
 
     before: Record = field(default_factory=Record)
-    """The record that the branch was forked from."""
+    """The record at the commit that the branch was forked from."""
     steps: list[PreviewStep] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    """Steps that would run, and never had an outcome."""
+    """Addresses of steps that would run and never had an outcome."""
     traces: Traces = field(default_factory=Traces)
 
     @cached_property
     def changed_inside(self) -> set[str]:
-        """Steps that have parts which were edited, or are to run again."""
+        """Addresses of steps that contain an edited step or one that is to run again."""
         return around(self.record.edited)
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
-        """One line more."""
+        """Add a step to the preview."""
         self.steps.append(PreviewStep(address, kind, verdict, why))
 
 
 class DryScope(StepScope):
-    """A crew or flow whose steps are looked at, and not done."""
+    """The scope of a crew or flow whose steps are noted instead of run."""
 
     __slots__ = ("blind",)
 
@@ -165,7 +174,7 @@ class DryScope(StepScope):
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self.blind = False
-        """What is asked for here hangs on an outcome that nobody knows."""
+        """Whether the requests made here depend on an outcome that is not known."""
 
     async def _drive(
         self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
@@ -174,21 +183,21 @@ class DryScope(StepScope):
         source = run.traces.source(step.question)
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
-            if source and address not in run.record.edited:  # which stands, whatever it is given
+            if source and address not in run.record.edited:  # an edited outcome holds for any question
                 run.note(address, step.kind.name, "may run", f"is given what {source} returns")
                 run.traces.add(address, step.kind, run.record.value(address))
             else:
                 run.steps.append(_reused(decision.outcome))
             return self._reused(step, decision)
         if isinstance(decision, Reraise):
-            why = f"has failed ({decision.failure.error_type}), which was handled"
+            why = f"failed ({decision.failure.error_type}), and the code handled that"
             run.note(address, step.kind.name, "reused", why)
             raise self._raised(step, decision.failure)
         if step.kind.enters:
             return await self.enter(step, address, fingerprint)
         answer = run.record.answer_to({"address": address, "digest": codec.digest(step.question)})
         if recorded is None and not source and step.kind.asks_person and answer:
-            with contextlib.suppress(AnswerRefused):  # as the run will find it, and ask again
+            with contextlib.suppress(AnswerRefused):  # the run will refuse the answer too, and ask again
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
@@ -196,7 +205,7 @@ class DryScope(StepScope):
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
-        """Look at what is inside. Raises _Unknown if that hangs on what nobody knows."""
+        """Drive the code inside a step. Raises _Unknown if the step's outcome depends on one that is not known."""
         inner = self.child(step, address, (*step.checkpoint_settings, *self.inherited.settings))
         inner.slots, inner.fingerprint = Slots(self.run.pools, address, (), self.slots), fingerprint
         lines = len(self.run.steps)
@@ -228,7 +237,7 @@ class DryScope(StepScope):
         return value
 
     def complete(self) -> None:
-        """Note what is not asked for any more. Raises NonDeterminism, as the run would."""
+        """Note the recorded steps that were not requested. Raises NonDeterminism, as the run would."""
         known = {**self.run.before.outcomes, **self.run.record.outcomes}
         for address in _inside(known, self.children.numbering.prefix):
             if address not in self.children.asked:
@@ -236,26 +245,26 @@ class DryScope(StepScope):
         self.check_none_missed()
 
     def _why_not(self, address: str) -> str:
-        """Why a recorded step is dropped."""
+        """Return why a recorded step is dropped."""
         if address not in self.run.unused:
-            return "is not asked for"
+            return "is not requested any more"
         what = "was edited" if address in self.run.record.outcomes else "is to run again"
-        return f"{what}, and is not asked for: kickoff will raise ChangeUnused"
+        return f"{what}, but is not requested any more: kickoff will raise ChangeUnused"
 
     def _why(self, address: str, kind: Kind, recorded: Outcome | None) -> str:
-        """Why a step would run."""
+        """Return why a step would run."""
         record, waits = self.run.record, " and waits for an answer" if kind.asks_person else ""
         once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
         if any(at == address or address in outers(at) for at in once):
-            return "was cut in the middle of what may happen only once: kickoff will stop with InDoubt"
+            return "was interrupted in a call with effect='once': kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:
-            return "comes behind what is not as it was" + waits
+            return "comes after a step that changed" + waits
         if recorded is not None:
-            return "asks something else than was recorded" + waits
+            return "asks another question than the recorded one" + waits
         if address in record.edited:
             return f"is to run again{waits}"
         if address in self.run.changed_inside:
-            return "what is inside it was changed"
+            return "a step inside it was changed"
         if address in record.attempts:
             return "has failed, and is tried again"
         if address in self.run.begun:
@@ -263,11 +272,11 @@ class DryScope(StepScope):
         return "waits for an answer" if waits else "was never recorded"
 
     def _provisional(self, step: Step[T], address: str, record: Record) -> T:
-        """The outcome that a step had, or what stands for one. Raises _Unknown where there is neither."""
+        """Return the outcome that a step had in `record`, or a placeholder. Raises _Unknown if it has neither."""
         if address in record.outcomes:
             value = record.value(address)
             with contextlib.suppress(CrewliteError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
-                made = step.decode(value)  # unless its shape is another now
+                made = step.decode(value)  # fails if the outcome's type has changed
                 self.run.traces.add(address, step.kind, value, step.encode(made))
                 self.children.record_child(address, codec.digest(value), value)
                 return made
@@ -281,11 +290,14 @@ class DryScope(StepScope):
 
 
 class _Unknown(BaseException):
-    """What comes behind hangs on what nobody knows. No Exception, so that code in between does not take it for one."""
+    """The following code depends on an unknown outcome.
+
+    It is a BaseException, so that the user's code in between does not handle it as an error.
+    """
 
 
 def _inside(outcomes: dict[str, Outcome], prefix: str) -> list[str]:
-    """The recorded steps right below a step, in the order of their commits."""
+    """Return the recorded steps directly inside a step, in the order of their commits."""
     return sorted((at for at in outcomes if is_right_below(at, prefix)), key=lambda at: (outcomes[at].seq, at))
 
 

@@ -1,7 +1,6 @@
-"""Whether recorded answers belong to the questions that are asked now, and what a kickoff does if they do not.
+"""Compare the questions of a definition with those its run answered, and decide what a kickoff does about differences.
 
-Pure functions over data: what a definition asks now is compared with what the recorded outcomes answered. Nothing here
-reads a store, waits or writes.
+Pure functions over data: nothing here reads a store, waits or writes.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ _SHOWN = 80  # characters of a question that a message shows
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A finished step that is asked something else now than it answered."""
+    """A finished step whose question has changed since it was answered."""
 
     address: str
     answered: Mapping[str, str]
-    """Texts of the question that it answered; none where the record does not tell."""
+    """Texts of the question that was answered, by field; empty if the record does not hold them."""
     asked: Mapping[str, str]
-    """The same texts of what it is asked now."""
+    """Texts of the current question, by field."""
 
     def __str__(self) -> str:
         differing = [name for name, text in self.asked.items() if self.answered.get(name, text) != text]
         name = differing[0] if differing else next(iter(self.asked), "")
         answered, asked = (" ".join(texts.get(name, "").split()) for texts in (self.answered, self.asked))
         if not self.asked:
-            return "answered something else than is asked now"
+            return "answered another question than it is asked now"
         if not self.answered:
-            return f"is asked {_shown(asked)} now, and answered something else"
+            return f"is asked {_shown(asked)} now, and answered another question"
         if not differing:
-            return f"is asked {_shown(asked)} of another agent, in another shape or on another basis now"
+            return f"is asked {_shown(asked)} of another agent, for another output type or with other context now"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
         label = name.replace("_", " ")
@@ -46,13 +45,13 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a definition asks now, beside what its run answered."""
+    """How the questions of a definition compare with those its run answered."""
 
     drifted: tuple[Drifted, ...] = ()
     same_steps: bool = True
-    """Whether it asks for the same steps in the same order."""
+    """Whether the definition has the recorded steps in the recorded order."""
     compared: frozenset[str] = frozenset()
-    """The steps that were compared: those of them that are not in `drifted` answer what they are asked now."""
+    """The steps that were compared. Those of them that are not in `drifted` answer their current questions."""
 
 
 def drifted(
@@ -62,10 +61,10 @@ def drifted(
     texts: Mapping[str, str],
     recorded_texts: Callable[[], Mapping[str, str]],
 ) -> Drifted | None:
-    """How a finished step is asked something else than it answered; None if it is not, or has not finished.
+    """Return how a finished step's question changed; None if it did not, if it was edited, or if it has not finished.
 
-    `fingerprint` and `texts` are of what it is asked now; `recorded_texts` finds those of what it answered where they
-    were not recorded with the answer.
+    `fingerprint` and `texts` describe the current question. `recorded_texts` is called for the texts of the answered
+    question if they were not recorded with the answer.
     """
     outcome = record.outcomes.get(address)
     if outcome is None or outcome.edited or outcome.fingerprint == fingerprint:
@@ -76,10 +75,10 @@ def drifted(
 def decide_result(
     record: Record, now: Comparison, fingerprint: str, on_drift: OnDrift | None
 ) -> tuple[Verdict, tuple[Drifted, ...]]:
-    """What a kickoff does about the recorded result, if there is one, and the drifted steps that are the reason.
+    """Decide what a kickoff does with the recorded result, and return the drifted steps that are the reason.
 
-    `fingerprint` is of what the root step is asked now. Of a stored result, the drifted steps are those whose answers
-    it keeps, also those that were kept when it was made.
+    `fingerprint` is the digest of the root step's current question. With the verdict "stored", the drifted steps are
+    those whose answers the result keeps, including any it kept when it was recorded.
     """
     outcome = record.outcomes.get("")
     if outcome is None:
@@ -92,12 +91,12 @@ def decide_result(
 
 
 def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:
-    """What a kickoff of a finished run does.
+    """Decide what a kickoff of a finished run does.
 
-    stored: return the recorded result. go on: run what has changed. refused: raise QuestionsChanged.
+    stored: return the recorded result. go on: run the steps that changed. refused: raise QuestionsChanged.
     drifted: raise TaskDrifted.
-    `on_drift` is None where nobody has said it. `same_result`: the result was made for the very question that is asked
-    now, so whoever repeats a kickoff gets its result again, kept answers included.
+    `on_drift` is None if no setting gives it. `same_result`: the recorded result answers exactly the question of this
+    kickoff, so repeating the kickoff returns that result again, including the answers it kept.
     """
     if now.drifted:
         if on_drift == "error":
@@ -110,7 +109,7 @@ def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> V
 
 
 def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: str) -> bool:
-    """Whether a run, by its kind and name, is of another definition. A default name tells nothing."""
+    """Return whether a run belongs to another definition, judged by (kind, name). A default name matches any name."""
     if recorded[0] != now[0]:
         return True
     before, after = recorded[1].strip(), now[1].strip()
@@ -118,13 +117,13 @@ def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: st
 
 
 def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Sequence[str | None]]) -> bool:
-    """Whether two lists of tasks, each given as what it is known by, share a name or a question."""
+    """Return whether two lists of tasks share a name or a question. Each task is given as its names and questions."""
     known = {key for keys in recorded for key in keys if key}
     return any(key in known for keys in now for key in keys if key)
 
 
 def _shown(text: str, other: str = "") -> str:
-    """A question, shortened to the part where it begins to differ from another."""
+    """Return a question in quotes, shortened to the part where it begins to differ from `other`."""
     if len(text) <= _SHOWN:
         return repr(text)
     same = next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))

@@ -1,8 +1,8 @@
-"""Rebuilding a definition from what its run recorded, where the script that made it is not at hand.
+"""Rebuild a definition from the record of its run, without the script that made it.
 
-What is plain was recorded as data. What is live (models, tools, functions, classes) was recorded only by its name and
-comes from the caller. What stands in a stored file is never imported, looked up or run: it becomes the value of a
-plain field, or the definition refuses it.
+Plain fields were recorded as data. Live parts (models, tools, functions, classes) were recorded only by name and come
+from the caller. Nothing that a stored file names is imported, looked up or run: a recorded value becomes the value of
+a plain field, or the definition refuses it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from crewlite import kinds
 from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
-from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
+from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, an, meant
 from crewlite.llm.models import of_settings
 from crewlite.runtime.facts import OF_THE_STORE, is_plain
 from crewlite.runtime.request import Bind, FromCheckpoint
@@ -53,26 +53,28 @@ class Found:
     """The run that a ref names, and the definition it recorded."""
 
     where: str
+    """The run and its location, for error messages."""
     definition: JsonObject
     config: CheckpointConfig
-    """To go on with this very run, branch and checkpoint, whatever becomes the newest one meanwhile."""
+    """Resumes exactly this run, branch and checkpoint, even if another one becomes the newest."""
 
     def damaged(self, problem: str) -> JournalCorrupt:
-        """The error for a recorded definition that no release of crewlite can have written."""
+        """Build the error for a recorded definition that no release of crewlite can have written."""
         return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None)
 
     def too_early(self) -> RunMismatch:
-        """The error for a definition recorded before enough was."""
+        """Build the error for a definition that an earlier release recorded with too little data."""
         return RunMismatch(
-            f"The {self.where} was recorded by an earlier release, which kept too little to rebuild it from: kick off "
-            f"the definition it was started with."
+            f"The {self.where} was recorded by an earlier release of crewlite, which recorded too little to rebuild "
+            f"its definition. Kick off the definition that the run was started with."
         )
 
 
 def find(source: FromCheckpoint, kind: str) -> Found:
     """Resolve a ref and read the definition that its run recorded.
 
-    Raises RefError, JournalCorrupt, StoreError; RunMismatch if it is not of this kind.
+    Raises ConfigError if `source` names no run; RefError, JournalCorrupt, StoreError; RunMismatch if the definition is
+    not of this kind.
     """
     config = source if isinstance(source, CheckpointConfig) else CheckpointConfig(restore_from=source)
     if config.restore_from is None:
@@ -88,8 +90,9 @@ def find(source: FromCheckpoint, kind: str) -> Found:
         raise JournalCorrupt(str(config.restore_from), problem, None) from error
     where = f"run {located.run_id!r} in {located.location}"
     if recorded != kind:
-        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if kinds.of(recorded).rebuilt else "kick that off"
-        raise RunMismatch(f"The {where} is of {recorded} {name!r}; wanted: {kind}. Name another run, or {verb}.")
+        rebuilt = kinds.of(recorded).rebuilt
+        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if rebuilt else f"kick off that {recorded} itself"
+        raise RunMismatch(f"The {where} is of {recorded} {name!r}, not of {an(kind)}. Name another run, or {verb}.")
     checkpoint = f"@{located.checkpoint}" if located.checkpoint else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{checkpoint}"}
     store = {"location": located.location, "provider": located.provider}
@@ -98,7 +101,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
 
 
 def _read(located: Located) -> Record:
-    """What a branch recorded. The one place where rebuilding reads a store."""
+    """Read the record of a branch. This is the only place where rebuilding reads a store."""
     store = located.provider.open(located.location)
     try:
         return recorded(store, located.run_id, located.branch)
@@ -108,18 +111,18 @@ def _read(located: Located) -> Record:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One thing to fill in: recorded as data, or live, and then to be passed."""
+    """One part of a definition: recorded as data, or live and passed by the caller."""
 
     path: tuple[str, ...]
     value: Any = _UNSET
     wanted: str = ""
-    """What is to be passed, of a live part."""
+    """Describes the object to pass for a live part; "" for recorded data."""
     key: str | None = None
     """The key of `bind` that filled it."""
 
     @property
     def name(self) -> str:
-        """Its path, as errors and `bind` write it."""
+        """The path as errors and `bind` write it, such as `agents.Researcher.llm`."""
         return ".".join(self.path)
 
 
@@ -131,14 +134,17 @@ class Rebuild:
         self._parts: list[Part] = []
 
     def live(self, path: tuple[str, ...], called: object, field: str = "") -> Part:
-        """A part that only the caller has."""
+        """Add a part that only the caller can pass. `called` is its recorded name."""
         wanted = _WANTED.get(field or path[-1], "a {}").format(called)
         return self._add(Part(path, wanted=wanted))
 
     def draft(
         self, facts: object, base: type[D], path: tuple[str, ...], apart: Collection[str] = (), **known: object
     ) -> Draft[D]:
-        """One definition, from its recorded fields but those `apart`; `known` ones are settled already."""
+        """Draft one definition from its recorded fields.
+
+        Fields in `apart` are left out. `known` gives values that are settled already. Raises JournalCorrupt.
+        """
         what = ".".join(path) or self.found.definition["kind"]
         live = facts.get("live", {}) if isinstance(facts, dict) else None
         if not isinstance(facts, dict) or not isinstance(live, dict):
@@ -165,7 +171,7 @@ class Rebuild:
         return self._add(Part(path, value))
 
     def _model(self, part: Part, models: object) -> Part:
-        """A live part; a model whose settings are recorded need not be passed, if its key is in the environment."""
+        """Return a live part. A model is filled in if its settings are recorded and its key is in the environment."""
         settings = models.get(part.path[-1]) if isinstance(models, dict) else None
         if isinstance(settings, dict) and MASK not in str(settings):
             model = of_settings(settings)
@@ -174,7 +180,7 @@ class Rebuild:
 
     def _checkpoint(self, facts: JsonObject, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
         config, known = self.found.config, dict[str, object]()
-        if len(path) == 1:  # of the run itself, which goes on where it was found
+        if len(path) == 1:  # of the root definition: the run resumes in the store where it was found
             known = {"location": config.location, "provider": config.provider}
             known |= {} if config.redact is None else {"redact": config.redact}
         return self.draft(facts, CheckpointConfig, path, OF_THE_STORE - known.keys(), **known)
@@ -184,18 +190,18 @@ class Rebuild:
         return part
 
     def settle(self, bind: Bind) -> None:
-        """Fill in what was passed, by path or by last word.
+        """Fill in the objects that the caller passed. A key of `bind` is the path of a part, or its last word.
 
-        Raises BindMissing for all that is live and was not passed, ConfigError for a key that fills nothing.
+        Raises BindMissing listing every live part that was not passed, ConfigError for a key that fills nothing.
         """
         if isinstance(bind, list | tuple):
             bind = _by_name(bind)
         if not isinstance(bind, Mapping | None):
             raise ConfigError(
-                f"bind is {bind!r}; wanted names and live objects, such as {{'llm': ...}}, or a list of tools"
+                f"bind is {bind!r}; wanted a dict of names to live objects, such as {{'llm': ...}}, or a list of tools"
             )
         chosen = {key: self._parts_named(key) for key in bind or {}}
-        for exact in (False, True):  # a whole path wins over a last word
+        for exact in (False, True):  # a complete path wins over a last word
             for key, parts in chosen.items():
                 for part in parts:
                     if part.name == key or not exact:
@@ -215,8 +221,8 @@ class Rebuild:
     def _hint(self, key: str) -> str:
         live = [name for part in self._parts if part.wanted for name in (part.name, part.path[-1])]
         names = list(dict.fromkeys([*live, *(part.name for part in self._parts)]))
-        known = meant(key, names) or f"it takes {', '.join(live[::2]) or 'nothing'}"
-        return f"{key!r} is nothing to bind here; {known}"
+        known = meant(key, names) or f"its live parts are {', '.join(live[::2]) or 'none'}"
+        return f"{key!r} names no part of this definition; {known}"
 
 
 def _by_name(tools: list[Any] | tuple[Any, ...]) -> dict[str, BaseTool]:
@@ -225,7 +231,7 @@ def _by_name(tools: list[Any] | tuple[Any, ...]) -> dict[str, BaseTool]:
 
 
 class Draft(Generic[D]):
-    """A definition that is still to be made: its class and its parts."""
+    """A definition that is yet to be constructed: its class and its parts."""
 
     def __init__(
         self,
@@ -240,12 +246,15 @@ class Draft(Generic[D]):
         self._fields, self._known, self._own = fields, known, own
 
     def make(self, **further: object) -> D:
-        """Make it, once all is settled. Raises ConfigError if it refuses what it was given."""
+        """Construct the definition, once `Rebuild.settle` has filled in its parts.
+
+        Raises ConfigError if the class refuses a value, JournalCorrupt for recorded fields that it does not have.
+        """
         cls, what = self._class(), ".".join(self._path)
         values = {name: _filled(field) for name, field in self._fields.items()}
         given = {name: value for name, value in values.items() if value is not _UNSET} | self._known | further
         if strange := sorted(given.keys() - cls.model_fields.keys()):
-            raise self._found.damaged(f"{what or 'it'} has fields that {cls.__name__} has not ({', '.join(strange)})")
+            raise self._found.damaged(f"{what or 'it'} has fields that {cls.__name__} lacks ({', '.join(strange)})")
         try:
             made = cls(**given)
         except ConfigError as error:
@@ -268,7 +277,7 @@ Field = Part | list[Part] | Draft[Any]
 
 
 def _is_of_the_caller(cls: type[Described]) -> bool:
-    """Whether a definition is of a subclass of the caller's own, whatever it is called."""
+    """Return whether a class is one that the caller derived, not one of crewlite's."""
     return not {Described, Definition}.intersection(cls.__bases__)
 
 
@@ -281,10 +290,10 @@ def _filled(field: Field) -> Any:
 
 
 def _called_alike(parts: list[Part], tools: tuple[object, ...]) -> None:
-    """A tool of another name is another tool: the model, and what is recorded, know it by its name."""
+    """Raise ConfigError for a tool whose name is not the recorded one: the model and the record know it by name."""
     for part, item in zip(parts, tools, strict=True):
         if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
             raise ConfigError(
-                f"bind: {part.key!r} is the tool {item.name!r}, but the run knows {part.name}: name it so with "
-                f"@tool({part.path[-1]!r})"
+                f"bind: {part.key!r} is a tool named {item.name!r}, but the run knows it as {part.name}: give it that "
+                f"name with @tool({part.path[-1]!r})"
             )

@@ -1,7 +1,8 @@
-"""What becomes of a step that is asked for: decided from data alone, for a run and for a preview of it.
+"""Decide what happens to a step that code requests: answer it from the record, run it, or refuse it.
 
-Where the steps inside a step follow from its own question (strict replay), what is asked for has to be what was
-recorded. What hangs on a failure that is tried again is let off, and so is a fork that was given something else.
+The decision is made from data alone, for a run and for a preview of it. Under strict replay the steps inside a step
+follow from its own question, so its code must request the recorded steps again. Two exceptions: steps that came after
+a failure which is now retried, and forks with edits or other inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from crewlite.state.format.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A step as it is asked for now."""
+    """A step as the code requests it now."""
 
     address: str
     kind: str
@@ -31,59 +32,60 @@ class Question:
     once: bool = False
     """A repeated call would do harm."""
     comes_late: bool = False
-    """It may have had to wait in an earlier run, so it may be new although later steps are recorded."""
+    """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
+    the step may be new although later steps are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How the steps inside one step are answered. Children inherit it."""
+    """How requests for the steps inside one step are answered. Child steps inherit it."""
 
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     strict_replay: bool = False
-    """What is asked for here is what was recorded here, or an error."""
+    """The code must request the recorded steps; any other request is an error."""
     diverged: bool = False
-    """A step before this one differs from the record, so no later outcome applies."""
+    """An earlier step differs from the record, so no later recorded outcome applies."""
     superseded: bool = False
-    """The recorded result does not answer what the run is asked now."""
+    """The recorded result of the run does not answer the current question."""
     rerun: frozenset[str] = frozenset()
-    """Failed steps to try again, and calls in doubt to make again."""
+    """Addresses of failed steps to retry, and of calls in doubt to make again."""
     begun: frozenset[str] = frozenset()
-    """Steps that an earlier process started."""
+    """Addresses of steps that an earlier process started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The recorded outcome answers."""
+    """Return the recorded outcome."""
 
     outcome: Outcome
     drifted: tuple[str, ...] = ()
-    """Addresses whose answers are kept although they are asked something else now."""
+    """Addresses of steps whose recorded answers are kept although their questions changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reraise:
-    """The step failed before, and the failure was handled: it is raised again."""
+    """Raise the recorded failure again. The code that requested the step handled this failure before."""
 
     failure: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The step is done."""
+    """Run the step."""
 
     diverges: bool = False
-    """The rest of the record does not apply behind it."""
+    """No recorded outcome applies after this step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The step is not begun: the record and what is asked contradict each other."""
+    """Raise an error instead of running the step: the request contradicts the record."""
 
     why: Literal["drifted", "other question", "passed over"]
-    """drifted: with on_drift="error". other question: the address was asked something else. passed over: recorded
-    steps ought to have been asked for first."""
+    """drifted: the question changed, with on_drift="error". other question: another question is recorded at this
+    address. passed over: recorded steps should have been requested before this new step."""
     addresses: tuple[str, ...]
-    """The steps concerned; of an "other question" the recorded steps that were asked this one."""
+    """The steps concerned. For "other question", the recorded steps that have the requested question."""
 
 
 Decision = Reuse | Reraise | Run | Refuse
@@ -93,9 +95,9 @@ _RUN = Run()
 def decide(
     record: Record, question: Question, mode: Mode, unasked: Collection[str] = (), alike: Collection[str] = ()
 ) -> Decision:
-    """What becomes of the question.
+    """Decide what happens to the requested step.
 
-    `unasked`: recorded steps beside it that have not been asked for. `alike`: the steps beside it that are recorded.
+    `unasked`: addresses of recorded sibling steps that were not requested yet. `alike`: those of all recorded siblings.
     """
     recorded = record.outcomes.get(question.address)
     if recorded is not None and not mode.diverged:
@@ -116,8 +118,8 @@ def decide(
 def _answered(
     record: Record, recorded: Outcome, question: Question, mode: Mode, alike: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Whether the outcome still answers."""
-    if not recorded.address:  # the run itself: this was decided before it was taken up
+    """Decide about a step that has a recorded outcome."""
+    if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return _RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if mode.strict_replay and not same:
@@ -136,11 +138,11 @@ def _answered(
 def _answered_strictly(
     record: Record, recorded: Outcome, question: Question, mode: Mode, alike: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Whether the outcome answers another question than it was recorded for, where that should be the same."""
+    """Decide about a recorded outcome under strict replay, where the question differs although it should not."""
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
-    if record.edited or record.inputs_of(address) != record.run["inputs"]:  # of a fork, which is another
+    if record.edited or record.inputs_of(address) != record.run["inputs"]:  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if address in record.edited else _RUN
     if mode.on_drift == "rerun":
         return Run(diverges=True)
@@ -149,18 +151,18 @@ def _answered_strictly(
 
 
 def _passed_over(record: Record, question: Question, mode: Mode, unasked: Collection[str]) -> tuple[str, ...]:
-    """Recorded steps that ought to have been asked for before this new one."""
+    """Return the recorded steps that should have been requested before this new one; () if it may be new."""
     address = question.address
     if not unasked or address in mode.begun or question.comes_late or not is_counted(address):
         return ()
-    if record.edited or record.earlier_inputs:  # a fork that asks for something else
+    if record.edited or record.earlier_inputs:  # a changed fork may request other steps
         return ()
     prefix = address[: address.rfind("/") + 1]
     return tuple(at for at in missed(record, mode, prefix, unasked) if is_counted(at))
 
 
 def missed(record: Record, mode: Mode, prefix: str, unasked: Collection[str]) -> list[str]:
-    """Recorded steps that follow from what has not changed, and have not been asked for."""
+    """Return the recorded steps that were not requested although nothing they depend on has changed."""
     if not unasked or not mode.strict_replay or mode.diverged or mode.on_drift == "rerun" or record.edited:
         return []
     left = [at for at in unasked if record.inputs_of(at) == record.run["inputs"]]
@@ -169,7 +171,10 @@ def missed(record: Record, mode: Mode, prefix: str, unasked: Collection[str]) ->
 
 
 def _tried_again(record: Record, prefix: str) -> int:
-    """The first commit that what comes behind it no longer follows from: a failure in here that is tried again."""
+    """Return the seq of the first final failure below `prefix` that is now retried, else 0.
+
+    Steps committed after that failure need not be requested again.
+    """
     failed = (
         attempt.seq
         for at, tries in record.attempts.items()

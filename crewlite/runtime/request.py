@@ -1,4 +1,4 @@
-"""What the caller of a kickoff asks for, what is known of the run while it goes on, and how it has ended.
+"""The caller's request for a kickoff, the progress of its run, and how the run ended.
 
 Light to import: every definition needs it, long before it is kicked off.
 """
@@ -32,109 +32,109 @@ class KickoffOptions(TypedDict, total=False):
     """The options of every kickoff, whatever is kicked off."""
 
     run_id: str | UUID | None
-    """Name of the run: started if new, gone on with if unfinished, its stored result if finished."""
+    """Name of the run. A new run is started, an unfinished one resumed; for a finished one, its result is returned."""
     from_checkpoint: FromCheckpoint
-    """A ref, or CheckpointConfig(restore_from=ref), to go on from. Its fields override the definition's own."""
+    """A ref, or CheckpointConfig(restore_from=ref), to resume from. Its fields override the definition's own."""
     answers: Mapping[str, Any] | None
-    """For calls in doubt and questions to people: address to result."""
+    """Answers to questions, and results of calls in doubt, by address."""
     rerun: Iterable[str]
-    """Addresses of calls in doubt to make again."""
+    """Addresses of calls in doubt to make again, and of failed steps to retry."""
     resume: bool
-    """Go on with the newest unfinished run of this definition with these inputs; begin one if there is none."""
+    """Resume the newest unfinished run of this definition with these inputs; start a new run if there is none."""
 
 
 @dataclass
 class Progress:
-    """What an interrupted caller needs to know."""
+    """The progress of a run, for its caller: also for one that was interrupted."""
 
     run_id: str | None = None
     location: str | None = None
     branch: str = "main"
     address: str = ""
-    """The step that it is of another's run; "" is a run of its own."""
+    """The address of this kickoff if it is a step of another run; "" for a run of its own."""
     how_to_go_on: Callable[[], str] | None = None
-    """Says it to people who did not kick off in Python."""
+    """Returns the advice for people who did not kick off from Python."""
     known: threading.Event = field(default_factory=threading.Event)
-    """Set when the run has begun, or goes on."""
+    """Set once the run has begun or was resumed."""
     journal: Journal | None = None
-    """The run's, from when it begins until it lets go of its branch."""
+    """The run's journal, from the beginning of the kickoff until the run releases its branch."""
     paid: Usage = field(default_factory=Usage)
-    """What the whole run had paid when it did."""
+    """The usage of the complete run, set when the run releases its branch."""
     durability: Durability = "off"
-    """How far that result was saved."""
+    """How reliably the result was saved."""
     answered: tuple[str, ...] = ()
-    """If the run has failed: the last steps that answered from the record of an earlier life."""
+    """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
     cancelled: bool = False
-    """Whoever began it wants it to be stopped."""
+    """Whether the caller has asked to cancel the run."""
 
     @property
     def usage(self) -> Usage:
-        """What the whole run has paid so far."""
+        """The usage of the complete run so far."""
         journal = self.journal
         return journal.record.usage if journal else self.paid
 
     def attach(self, journal: Journal) -> None:
-        """The run has begun, or goes on."""
+        """Note that the run has begun or was resumed, with this journal."""
         self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
         self.journal = journal
         self.known.set()
 
     def attach_part(self, run_id: str, address: str) -> None:
-        """It is a step of a run that is at work."""
+        """Note that this kickoff is a step of another run."""
         self.run_id, self.address = run_id, address
 
     def end(self) -> None:
-        """The run has let go of its branch. Its record is nobody's to keep."""
+        """Note that the run has released its branch. Keeps the usage and drops the journal."""
         self.paid, self.journal = self.usage, None
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the caller of a kickoff asks for. Raises ConfigError for what cannot be asked."""
+    """The caller's request for a kickoff. Raises ConfigError for values that a kickoff cannot take."""
 
     inputs: Mapping[str, Any] | None = None
     run_id: str | UUID | None = None
-    """Kept as a text."""
+    """Stored as text."""
     from_checkpoint: FromCheckpoint = None
     answers: Mapping[str, Any] | None = None
     rerun: Iterable[str] = ()
-    """One address, or several; kept as a tuple, as it is looked at more than once."""
+    """One address, or several; stored as a tuple, as it is read more than once."""
     resume: bool = False
     progress: Progress = field(default_factory=Progress, kw_only=True)
     verbose: bool = field(default=False, kw_only=True)
-    """Show what it does, whatever the definition says."""
+    """Show the progress of the run, even if the definition is not verbose."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.rerun, Iterable):
-            raise ConfigError(f"rerun is {self.rerun!r}; wanted the addresses of calls in doubt")
+            raise ConfigError(f"rerun is {self.rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
         if self.answers is not None and not isinstance(self.answers, Mapping):
             raise ConfigError(
-                f"answers is {self.answers!r}; wanted a dict from the addresses of calls to their results"
+                f"answers is {self.answers!r}; wanted a dict from addresses to answers, such as {{'human:ok': True}}"
             )
         object.__setattr__(self, "rerun", (self.rerun,) if isinstance(self.rerun, str) else tuple(self.rerun))
         check_inputs(self.inputs)
         if self.run_id is not None:
             object.__setattr__(self, "run_id", as_run_id(self.run_id))
         if not isinstance(self.resume, bool):
-            raise ConfigError(f"resume is {self.resume!r}; wanted True or False. A run is named by run_id=")
+            raise ConfigError(f"resume is {self.resume!r}; wanted True or False. To name a run, pass run_id=")
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(
-                "resume=True looks for the run to go on with, and run_id or from_checkpoint (or the fork that this is "
-                "bound to) names one: wanted one of the two"
+                "resume=True searches for an unfinished run, but run_id, from_checkpoint or the fork that this "
+                "definition is bound to names one already. Pass resume=True without them, or leave it out"
             )
 
     def going_on_from(self, bound: FromCheckpoint) -> Request:
-        """The same, from where a definition is bound to unless the caller says otherwise."""
+        """Return this request with `bound` as its from_checkpoint, unless the caller passed one."""
         if bound is None or self.from_checkpoint is not None:
             return self
         return dataclasses.replace(self, from_checkpoint=bound)
 
     def how_to_go_on(self, kind: str) -> str:
-        """The line that resumes an interrupted run."""
+        """Return the advice that tells how to resume an interrupted run of this `kind` of definition."""
         if self.progress.how_to_go_on:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:
-            return "Nothing was saved: give it checkpoint=True to be able to go on."
+            return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         if self.progress.branch != "main":
             ref = f"{self.progress.run_id}/{self.progress.branch}"
             return f"To go on: {kind}.kickoff(from_checkpoint={ref!r})"
@@ -145,13 +145,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[T]):
-    """How a kickoff has ended. The definition makes of it what it returns."""
+    """How a kickoff ended. The definition builds its return value from this."""
 
     value: T
-    """What its root step came to."""
+    """The outcome of the root step."""
     usage: Usage = field(default_factory=Usage)
-    """What the whole run has paid."""
+    """The usage of the complete run."""
     durability: Durability = "off"
-    """How far it was saved."""
+    """How reliably it was saved."""
     run_id: str | None = None
-    """None if it was part of another run."""
+    """None if the kickoff was part of another run."""

@@ -1,4 +1,4 @@
-"""What a resume goes on with: what a record says of the kickoff that was asked for. Nothing here waits or writes."""
+"""Decide how a kickoff resumes a recorded run: its branch, inputs, answers and stored result. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ from crewlite.state.verbs.fork import asked_for, check_taken
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
-    """The branch to go on with: the one a ref names, or that of the run asked for, or a new one. Reads the disk."""
+    """Return the branch to resume: the one a ref names, else main of the run `run_id` or of a new run. Reads the store.
+
+    Raises RefError, and ConfigError if the ref belongs to another run than `run_id`.
+    """
     if config.restore_from is None:
         provider = provider_for(config.location, config.provider)
         return Located(provider, config.location, str(request.run_id or new_id()), "main")
@@ -45,14 +48,15 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
 
 
 def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
-    """What a run of this must not tell."""
+    """Return the secrets that a run of this definition must not store or show."""
     return Secrets.of(*root.secret_sources, extra={*root.redact, *((config and config.redact) or ())})
 
 
 def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The inputs as the run may know them, and as they are recorded: without configured secrets.
+    """Return the inputs for the run, and the inputs to record, both with configured secrets masked.
 
-    A run without a store takes any inputs; what cannot be recorded is left out of its record.
+    A run without a store accepts inputs that cannot be encoded, and leaves all inputs out of its record. With a store
+    they raise NotCodable.
     """
     try:
         coded = encode(dict(inputs), "inputs")
@@ -69,9 +73,10 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 
 def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict[str, Any], CommitParts]:
-    """The inputs to go on with, and how they are recorded where that is new: a fork may be given others once.
+    """Return the inputs of a resume, and the commit part that records them if a fork was given new ones.
 
-    Raises RunMismatch if the record is of something else.
+    The first kickoff of a fork may change its inputs. Raises RunMismatch if the record belongs to another definition,
+    InputsChanged if the inputs differ from recorded ones that cannot change any more, and what `root.check` raises.
     """
     record = journal.record
     recorded = record.run["definition"]
@@ -80,7 +85,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     if is_another(found, wanted, root.default_name):
         raise RunMismatch(
             f"Run {journal.run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
-            f"{root.name!r}: kick off the definition it was started with, or choose another run_id."
+            f"{root.name!r}. Kick off the definition that the run was started with, or choose another run_id."
         )
     if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
         raise RunMismatch(
@@ -108,9 +113,9 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 def kept_result(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...] | None:
-    """The answers that the recorded result keeps although something else is asked now; mostly none.
+    """Return the drifted steps whose answers the stored result keeps (mostly none), if that result is to be returned.
 
-    None if there is no result, or it is not returned: then the run goes on with what has changed. Raises
+    None means that the run has no result yet, or that it resumes to run the steps that changed. Raises
     QuestionsChanged, TaskDrifted.
     """
     record, mask = journal.record, journal.secrets.mask
@@ -128,24 +133,24 @@ def kept_result(
 
 
 def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
-    """Warn of answers that a stored result keeps though something else is asked now."""
+    """Warn about the answers that a stored result keeps although their questions changed."""
     for one in drifted:
         what = one.address or "The result"
-        journal.warn(f"{what} is finished and kept, though what it asks has changed (on_drift='keep'): it {one}")
+        journal.warn(f"{what} is finished and kept, though its question has changed (on_drift='keep'): it {one}")
 
 
 def warn_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
-    """Warn where the result of a finished run answers though a checkpoint was named that more came after."""
+    """Warn that a finished run returns its stored result although the kickoff named a checkpoint before its end."""
     if after := _after(record, located):
         checkpoint = short(located.checkpoint or "")
         journal.warn(
-            f"The run has finished, so its stored result answers, though checkpoint {checkpoint} was named, which "
-            f"{', '.join(after)} came after. To start again there: {root.kind}.fork({checkpoint!r}).kickoff()"
+            f"The run has finished, so its stored result is returned, although checkpoint {checkpoint} was named and "
+            f"{', '.join(after)} came after it. To continue from there: {root.kind}.fork({checkpoint!r}).kickoff()"
         )
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
-    """Raises CheckpointIsBehind if the branch went on beyond the checkpoint asked for."""
+    """Raise CheckpointIsBehind if the branch has newer checkpoints than the one that was named."""
     newest = record.newest_checkpoint
     if newest and (after := _after(record, located)):
         where = {"run_id": located.run_id, "branch": located.branch, "head": short(newest["id"])}
@@ -153,51 +158,54 @@ def check_newest(root: Root[Any], record: Record, located: Located) -> None:
 
 
 def _after(record: Record, located: Located) -> list[str]:
-    """What checkpoints came after the one that was named, if one was."""
+    """Return the addresses (or triggers) of the checkpoints after the named one; [] if none was named."""
     named = record.checkpoints.get(located.checkpoint or "")
     later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
     return [p["address"] or p["trigger"] for p in later]
 
 
 def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
-    """What the commit that takes a run up says of the definition: how it stands now, where that has changed."""
+    """Return the commit part that records the definition as it is now; {} if it has not changed."""
     record = journal.record
     now = journal.secrets.mask_data(root.facts_now(record.run, frozenset(record.outcomes)))
     return {} if now == record.run["definition"] else {"definition": now}
 
 
 def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
-    """The calls in doubt. Raises RefError if one is to be settled that is not."""
+    """Return the addresses of the calls in doubt.
+
+    Raises RefError if an address in `settled` is no call in doubt, no failed or finished step and no question.
+    """
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in settled:
         known = doubts | record.failures.keys()
         if address not in known and address not in record.outcomes and not is_question(address):
             raise RefError(
                 address,
-                "is no call in doubt, no failure and no question: nothing to answer or to rerun",
+                "is no call in doubt, no failed step and no question, so it can be neither answered nor rerun",
                 sorted(known | record.asked.keys()),
             )
     return doubts
 
 
 def warn_done(journal: Journal, rerun: Iterable[str]) -> None:
-    """Warn of steps that are to run again, and have finished without ever being in doubt: they answer as before."""
+    """Warn about steps in `rerun` that finished and were never in doubt: they are not run again."""
     record = journal.record
     if done := sorted(set(rerun) & record.outcomes.keys() - record.intents.keys()):
         journal.warn(
-            f"rerun: {', '.join(done)} finished before, and is not done again in this run. Have a fork do it: "
+            f"rerun: {', '.join(done)} finished before and is not run again in this run. To run it again, fork: "
             f"fork({journal.run_id!r}, rerun={done!r})"
         )
 
 
 def answers_given(journal: Journal, request: Request, *, changed: bool) -> CommitParts:
-    """The answers passed to a kickoff, as commit parts. `changed`: its inputs differ from the recorded ones."""
+    """Return the answers passed to a kickoff as commit parts. `changed`: its inputs differ from the recorded ones."""
     answers = given(journal.record, request.answers or {}, journal.secrets, changed=changed)
     return {"answers": answers} if answers else {}
 
 
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
-    """What a Run knows of its earlier lives, and of the fork it is."""
+    """Return the fields of Run that describe earlier kickoffs of the run and the changes of a fork."""
     started = (event.address for event in record.events if event.type.endswith("_started"))
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
     return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _changed(record)}
@@ -211,9 +219,9 @@ def _inside(record: Record) -> dict[str, frozenset[str]]:
 
 
 def _changed(record: Record) -> set[str]:
-    """The outcomes this fork began with, or took back and has not come to since.
+    """Return the addresses of changed steps that this fork has not used yet: edited or invalidated ones.
 
-    But for those inside steps that have finished since and answer as a whole.
+    Steps inside another step that has finished are left out, as that step answers without requesting them.
     """
     found = record.outcomes
     own = {at for at in record.edited if at not in found or found[at].seq == record.base + 1}

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Definition(Protocol):
-    """What every definition says of itself."""
+    """The facts that every definition provides about itself."""
 
     run_kind: ClassVar[Kind]
 
@@ -34,19 +34,19 @@ class Definition(Protocol):
         """Where and when its runs are saved."""
 
     def identity(self) -> str:
-        """The same for every run of this definition."""
+        """Return a digest that is the same for every run of this definition."""
 
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for, itself first."""
+        """Return the live objects whose fields are searched for secrets, the definition itself first."""
 
     def inner_settings(self) -> tuple[Setting, ...]:
-        """The checkpoint settings of the definitions inside it."""
+        """Return the checkpoint settings of the definitions inside it."""
 
 
 class Root(ABC, Generic[T]):
-    """What a definition is to the engine: facts for the record, a check of inputs, a question, and a step.
+    """A definition as the engine uses it: facts for the record, a check of inputs, a question, and a step.
 
-    Made for one kickoff, so it may keep what it has worked out. Whatever is kicked off is a subclass of this.
+    Each kind of definition has a subclass. An instance serves one kickoff, so it may cache its results.
     """
 
     default_events: ClassVar[frozenset[str]] = frozenset()
@@ -54,12 +54,12 @@ class Root(ABC, Generic[T]):
     never_emitted: frozenset[str] = frozenset()
     """Events that a run of this kind never emits."""
     default_name: ClassVar[str] = ""
-    """The name it has where its author gave it none."""
+    """The name of a definition whose author gave it none."""
     exact: ClassVar[bool] = False
     """Whether its steps follow from its inputs alone."""
 
     asks_people: bool = False
-    """Whether it is known beforehand that somebody will be asked."""
+    """Whether it is known before the run that people will be asked."""
     verbose: bool = False
     """Whether any definition in it wants its progress shown."""
 
@@ -71,46 +71,46 @@ class Root(ABC, Generic[T]):
 
     @property
     def redact(self) -> frozenset[str]:
-        """Texts that any of its settings says must never be stored or said."""
+        """The texts that any of its settings forbids to store or show."""
         settings = (setting for setting in (self.setting, *self.inner) if isinstance(setting, CheckpointConfig))
         return frozenset(text for setting in settings for text in setting.redact or ())
 
     @abstractmethod
     def facts(self) -> JsonObject:
-        """Plain data to know it again by: kind, name, tasks. Never a live object, never a secret."""
+        """Return plain data that identifies it in the record: kind, name, tasks. Never a live object or a secret."""
 
     @abstractmethod
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raise if these inputs cannot do, before anything is recorded or paid."""
+        """Raise an error if it cannot run with these inputs. Called before anything is recorded or paid."""
 
     @abstractmethod
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """What its root step is asked with these inputs, as plain JSON."""
+        """Return the question of its root step for these inputs, as plain JSON."""
 
     @abstractmethod
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[T]:
-        """Its root step. `run` is None when it is a step of somebody else's run."""
+        """Build its root step. `run` is None if the step is to be part of another definition's run."""
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Compare what is asked now to what the finished run answered."""
+        """Compare its current questions with those that the finished run answered."""
         return Comparison()
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-        """Whether a record has a name or a question in common with it; if not, the run is of another definition.
+        """Return whether it shares a name or a question with a record; if not, the run is of another definition.
 
         `mask` masks texts as the record does.
         """
         return True
 
     def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The inputs of a fork: from its record, the recorded inputs, and those that its kickoff is given."""
+        """Return the inputs of a fork's kickoff, from its record, the recorded inputs and the newly given ones."""
         return {**recorded, **given}
 
     def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
-        """The definition as a recorded run, with these steps finished, should know it from now on."""
+        """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""
         definition: JsonObject = run["definition"]
         return definition
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
-        """Makes the event of a run that waits for people, given their questions."""
+        """Return a function that builds the event of a run waiting for these questions; None for no event."""
         return None

@@ -1,8 +1,8 @@
-"""What can be kicked off, and the verbs of all that can: kickoff, submit, preview, fork, from_checkpoint.
+"""Definitions that can be kicked off, and their verbs: kickoff, submit, preview, fork, from_checkpoint.
 
-A definition says how its kickoff is asked (`as_request`), what it is to the engine (`as_root`) and what its kickoff
-returns (`as_result`); the verbs are here, once. The engine loads with the first of them: who only defines a crew need
-not wait for it.
+A definition implements `as_request` (the arguments of its kickoff), `as_root` (how the engine runs it) and `as_result`
+(the value that its kickoff returns). The verbs are written once, here. They import the engine when first called, so
+that a program which only defines a crew need not wait for that.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ D = TypeVar("D")
 
 
 class Asked(Protocol[P, R_co]):
-    """A definition by how its kickoff is asked and what it returns; its verbs have their types from these two."""
+    """The parameters and the result of a definition's kickoff. The verbs take their types from these two methods."""
 
     def as_request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
-        """What a kickoff with these arguments asks for."""
+        """Build the request of a kickoff with these arguments."""
 
     def as_result(self, finished: Finished[Any]) -> R_co:
-        """What a kickoff returns."""
+        """Build the value that a kickoff returns."""
 
 
 class on_class_too(Generic[P]):  # noqa: N801 - a decorator
-    """Makes a verb of a definition and of its class alike: it gets whichever it is called on."""
+    """Makes a verb callable on a definition and on its class. The verb receives the one it is called on."""
 
     def __init__(self, verb: Callable[Concatenate[Any, P], Any]) -> None:
         self._verb = verb
@@ -74,43 +74,43 @@ class Runnable(ABC, Generic[R]):
 
     @abstractmethod
     def as_request(self, *args: Any, **kwargs: Any) -> Request:
-        """What a kickoff with these arguments asks for. Its signature is that of kickoff, akickoff, submit, preview."""
+        """Build the request of a kickoff with these arguments. kickoff, akickoff, submit and preview take the same."""
 
     @abstractmethod
     def as_root(self, request: Request) -> Root[Any]:
-        """What it is to the engine, in the kickoff that is asked for. Raises what keeps it from being kicked off."""
+        """Build the Root that the engine runs for this request. Raises whatever prevents the kickoff."""
 
     @abstractmethod
     def as_result(self, finished: Finished[Any]) -> R:
-        """What a kickoff returns, made of how its run has ended."""
+        """Build the value that a kickoff returns from the outcome of its run."""
 
     @classmethod
     @abstractmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """See from_checkpoint."""
+        """Rebuild the definition from the record of its run: see from_checkpoint."""
 
     @abstractmethod
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Inputs as its runs record them. Raises ConfigError for what it does not take."""
+        """Return inputs as its runs record them. Raises ConfigError for inputs that it does not take."""
 
     @abstractmethod
     def input_names(self) -> Iterable[str]:
-        """Names of the inputs that a kickoff may be given: placeholders in its texts, or its parameters."""
+        """Return the names of the inputs that a kickoff may take: placeholders in its texts, or its parameters."""
 
     @abstractmethod
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for, itself first."""
+        """Return the live objects whose fields are searched for secrets, the definition itself first."""
 
     def required_inputs(self) -> Iterable[str]:
-        """The inputs without which no run can begin, as far as that is known without beginning one."""
+        """Return the inputs without which no run can begin, as far as they are known before one begins."""
         return ()
 
     def input_types(self) -> Mapping[str, Any]:
-        """What its inputs must be, of those of which it says so."""
+        """Return the types of the inputs that declare one."""
         return {}
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
-        """What the definitions inside it say about checkpoints."""
+        """Return the checkpoint settings of the definitions inside it."""
         return ()
 
     def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417
@@ -119,23 +119,25 @@ class Runnable(ABC, Generic[R]):
         Args:
             inputs: Of a crew: values for the `{placeholders}` of tasks and agents. A resume needs none, or the same.
             messages: Of an agent: a question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume
-                needs none; a fork goes on with its conversation, to which they are added.
+                needs none; the kickoff of a fork adds them to the recorded conversation.
             response_format: Of an agent: a pydantic class the answer must fit.
-            run_id: Name of the run: started if new, gone on with if unfinished, its stored result if finished.
-            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to go on from. Fields that are set on it
+            run_id: Name of the run. A new run is started, an unfinished one is resumed, and for a finished one its
+                stored result is returned.
+            from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to resume from. Fields that are set on it
                 override the definition's own configuration.
-            answers: For calls in doubt: address to result.
-            rerun: Addresses of calls in doubt to make again.
-            resume: Go on with the newest unfinished run of this definition with these inputs that nobody is at work on;
-                begin a new run if there is none.
+            answers: Answers to questions, and results of calls in doubt, by address.
+            rerun: Addresses of calls in doubt to make again, and of failed steps to retry.
+            resume: Resume the newest unfinished run of this definition with these inputs that no process is working
+                on; start a new run if there is none.
 
         A flow takes the arguments of its function, and the last five of these.
 
         Raises:
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
             RunMismatch, InputsChanged, QuestionsChanged, CheckpointIsBehind, TaskGone, TaskDrifted,
-                BranchConflictError: a resume that cannot be.
-            InDoubt: a call declared effect="once" was cut in the middle.
+                BranchConflictError: the run cannot be resumed in this way.
+            InDoubt: a call declared effect="once" was interrupted.
+            Suspended: the run waits for people to answer.
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():
@@ -149,20 +151,21 @@ class Runnable(ABC, Generic[R]):
         return result
 
     def submit(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunHandle[R_co]:
-        """Begin a run and go on; takes what `kickoff` takes. Raises what that raises before a run begins.
+        """Begin a run and return its handle, without waiting for the run's end. Takes the arguments of `kickoff`.
 
-        The handle has the run's id, status, usage and result, and can cancel it.
+        The handle has the run's id, status, usage and result, and can cancel it. Raises what `kickoff` raises before
+        a run begins.
         """
         with shortened():
             begun: RunHandle[R_co] = engine.submit(self, self.as_request(*args, **kwargs))
         return begun
 
     def preview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
-        """What `kickoff` would do with these arguments: which steps answer from the record, which run, and why.
+        """Return what `kickoff` would do with these arguments: which steps answer from the record, which run, and why.
 
-        For a definition that is bound, as `fork` returns it, or with `from_checkpoint` or `run_id`. Asks no model, does
-        no step and writes nothing; the run may be at work meanwhile. Of a flow, the code between the steps runs. Raises
-        what kickoff raises before it pays for anything, and ConfigError if it is not told what to go on from.
+        It needs a recorded run: a definition bound to one, as `fork` returns it, or `from_checkpoint` or `run_id`. It
+        calls no model, runs no step and writes nothing; only a flow's code between the steps runs. The run may be at
+        work meanwhile. Raises what kickoff raises before it pays for anything, and ConfigError if no run is named.
         """
         with shortened():
             foreseen: Preview = engine.preview_here(self, self.as_request(*args, **kwargs))
@@ -186,87 +189,87 @@ class Runnable(ABC, Generic[R]):
         inputs: Mapping[str, Any] | None = None,
         bind: Bind = None,
     ) -> Any:
-        """Begin a branch at a checkpoint and return this definition, bound to it: its kickoff goes on from there.
+        """Create a branch at a checkpoint and return this definition bound to it: its kickoff continues from there.
 
-        The branch is made at once; the run it is made from stays as it is, and goes on by itself. Called on the class,
-        it rebuilds the definition from the record, as `from_checkpoint` does.
+        The branch is created at once. The run it is forked from does not change and can be resumed as before. Called
+        on the class, it rebuilds the definition from the record, as `from_checkpoint` does.
 
         Args:
             config: A ref, or CheckpointConfig(restore_from=ref): a checkpoint, or a run or branch, which is forked at
                 its head. `latest` is the newest run of this definition.
             branch: The name of the new branch; one is made up if it is left out.
-            operation_id: Makes a repeated call safe: the same operation gives the same branch.
-            edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
-                made from them runs again, everything else answers from the record.
-            rerun: Addresses of finished steps to run again, with what is made from their outcomes.
-            inputs: Laid over the recorded ones, and recorded with the branch; the first kickoff may be given others.
-                Finished tasks that ask something else because of them run again, with those that build on their
-                answers. Of an agent, `{"messages": ...}`; of a flow, arguments by name.
+            operation_id: Makes a repeated call safe: the same operation_id returns the same branch.
+            edits: Outcomes that replace recorded ones, by address: `{"task:research": "other text"}`. Steps that use
+                them run again; all other steps answer from the record.
+            rerun: Addresses of finished steps to run again, together with the steps that use their outcomes.
+            inputs: Inputs that replace recorded ones of the same name, and are recorded with the branch; the first
+                kickoff may be given others. Finished tasks whose questions change because of them run again, with the
+                tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow, arguments by name.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
-                that it does not take. AnswerRefused: an edit does not answer its question. StoreError, OSError: nothing
-                was made.
-            BindMissing: on the class, after the branch was made; from_checkpoint takes it up.
+                that it does not take. AnswerRefused: an edit does not answer its question. StoreError, OSError: no
+                branch was created.
+            BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
         changes = (edits, rerun, inputs)
         return forks.forked(self, config, *changes, branch=branch, operation_id=operation_id, bind=bind)
 
     @classmethod
     def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
-        """Rebuild a definition from what its run recorded; its `kickoff()` goes on with that run.
+        """Rebuild a definition from the record of its run; its `kickoff()` resumes that run.
 
-        What is plain was recorded. Models, tools, callbacks and classes were not: only that there were some, and what
-        they were called. They are passed in `bind`; one error lists all that are missing. Reads the disk, writes
-        nothing and imports nothing. A flow is a function, which no record holds.
+        Plain fields were recorded. Of models, tools, callbacks and classes only the names were: pass these objects in
+        `bind`; one error lists all that are missing. Reads the store, writes nothing and imports nothing. A flow is a
+        function, which no record holds.
 
         Args:
             config: A ref to the run, or CheckpointConfig(restore_from=ref).
             bind: What no record holds, by path (of a crew `agents.Researcher.llm`, `agents.Researcher.tools.search`,
                 `tasks.research.callback`, `llm` for its own; of an agent `llm`, `tools.search`, `response_format`) or
-                by last word: `search` binds every missing tool of that name. None as a value leaves the part out. The
+                by last word: `search` binds every tool of that name. None as a value leaves the part out. The
                 path of a plain field overrides what was recorded. A list of tools binds each by its name. An
                 `LLM(...)` is rebuilt from its settings if its key is in the environment.
 
         Raises:
             BindMissing: live parts that were not passed; it lists all of them.
             ConfigError: a key of `bind` that binds nothing, or a part that does not fit.
-            RefError, JournalCorrupt, StoreError: the ref names nothing, or nothing sound.
-            RunMismatch: a run of something else.
+            RefError, JournalCorrupt, StoreError: the ref names nothing, or its record cannot be read.
+            RunMismatch: the run is of another kind of definition.
         """
         return cls.rebuilt(config, bind)
 
     def bound_to(self, config: FromCheckpoint) -> Self:
-        """A copy whose kickoff goes on from `config` (a CheckpointConfig with `restore_from`); None: from nothing.
+        """Return a copy whose kickoff resumes from `config`, such as a ref. With None the copy is bound to no run.
 
-        The copy shares everything else with this definition. `from_checkpoint=` of a kickoff wins over it.
+        The copy shares everything else with this definition. `from_checkpoint=` of a kickoff takes precedence.
         """
         bound = copy.copy(self)
         bound._bound = config
         return bound
 
     def with_checkpoint(self, setting: CheckpointConfig | bool) -> Self:
-        """A copy that is saved as this setting says."""
+        """Return a copy with this checkpoint setting."""
         other = copy.copy(self)
-        vars(other)["checkpoint"] = setting  # also of what is frozen: nobody else knows the copy yet
+        vars(other)["checkpoint"] = setting  # also where fields are frozen: nobody else has the copy yet
         return other
 
     @abstractmethod
     def with_model(self, llm: Any) -> Self:
-        """A copy in which everybody asks this model. Raises ConfigError if that cannot be told from outside."""
+        """Return a copy in which every agent uses this model. Raises ConfigError if its models cannot be replaced."""
 
     @property
     def bound_at(self) -> FromCheckpoint:
-        """What its kickoff goes on from if it is told nothing else."""
+        """The ref or configuration from which its kickoff resumes unless the caller names another; None for none."""
         return self._bound
 
     def identity(self) -> str:
-        """The same for every run of this definition: its kind, its name and what its parts are known by."""
+        """Return a digest of its kind, its name and `known_by`: the same for every run of this definition."""
         return digest([self.run_kind.name, self.run_name, *self.known_by()])
 
     def known_by(self) -> Iterable[str]:
-        """What tells it from others of the same kind and name."""
+        """Return texts that tell this definition from others of the same kind and name."""
         return ()
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -277,7 +280,7 @@ class Runnable(ABC, Generic[R]):
 
 
 def _signed(verb: Any, signature: inspect.Signature) -> FunctionType:
-    """A copy of a verb that shows `help()` and editors what it takes: every option by name."""
+    """Return a copy of a verb whose signature lists every option by name, for `help()` and editors."""
     parameters = list(signature.parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":
         parameters[-1:] = [

@@ -1,6 +1,7 @@
-"""Signals of the operating system, told as events by a run whose `on_events` names them, while it is at work.
+"""Signals of the operating system, recorded and emitted as events by runs whose `on_events` names them.
 
-SIGTERM, SIGHUP and SIGINT end the run as Ctrl-C does, and then the process; SIGTSTP and SIGCONT only interrupt it.
+SIGTERM, SIGHUP and SIGINT end the run as Ctrl-C does, and then the process. SIGTSTP and SIGCONT are recorded; then the
+process stops, or continues, as usual.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from crewlite.state.subscriber import Setting
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
 
-_TO_STOP = 1.0  # seconds of the grace that steps have to end when they are cut
-_TO_HEAR = 0.5  # seconds of the grace that async event handlers have
+_TO_STOP = 1.0  # seconds of the grace period for cancelled steps
+_TO_HEAR = 0.5  # seconds of the grace period for async event handlers
 _MEANING = {
     "SIGTERM": "asked to end",
     "SIGINT": "interrupted",
@@ -37,7 +38,7 @@ _MEANING = {
 
 
 def listed_signals(settings: Iterable[Setting]) -> dict[str, CheckpointConfig]:
-    """The signals that are listed by name, each with the first setting that does so. "*" does not count."""
+    """Return the signals that settings list by name, each with the first such setting. "*" lists no signal."""
     asked: dict[str, CheckpointConfig] = {}
     for setting in settings:
         if isinstance(setting, CheckpointConfig) and setting.on_events is not True:
@@ -46,39 +47,42 @@ def listed_signals(settings: Iterable[Setting]) -> dict[str, CheckpointConfig]:
 
 
 class Listener:
-    """What one run has to do with signals: nothing, if none is asked for."""
+    """Receives signals for one run, records and emits them. Does nothing if the run's settings list none."""
 
     def __init__(
         self, asked: Mapping[str, CheckpointConfig], frame: Frame, source: object, how_to_go_on: Callable[[], str]
     ) -> None:
-        """`frame` encloses the run's root and tells the events; what `asked` gives decides on their checkpoints."""
+        """`frame` encloses the run's root and announces the events. `asked` maps signals to checkpoint settings."""
         self.asked = dict(asked)
         self.loop = asyncio.get_running_loop()
         self.waiting: handlers.Waiting | None = None
-        """The main thread, if it waits for this run; None if the run is on the main thread's own loop."""
+        """The main thread's wait for this run; None if the run is on the main thread's own loop."""
         self.ended_by = ""
-        """The signal that ends the run."""
+        """The signal that ends the run; "" if there is none."""
         self.over: asyncio.Future[None] = self.loop.create_future()
-        """Done when the run has ended and its journal is in order."""
+        """Done when the run has ended and its journal is closed."""
         self._frame, self._source, self._how_to_go_on = frame, source, how_to_go_on
         self._cut: asyncio.Future[None] = self.loop.create_future()
         self._telling: set[asyncio.Task[None]] = set()
-        self._context = contextvars.copy_context()  # a handler interrupts whatever runs, with the context of that
+        self._context = contextvars.copy_context()  # a signal handler runs in the context of the code it interrupts
 
     @property
     def patience(self) -> float:
-        """Seconds that async event handlers have when the run has ended."""
+        """Seconds that async event handlers have to finish when the run has ended."""
         return _TO_HEAR if self.ended_by else 30.0
 
     async def __aenter__(self) -> Listener:
         return self
 
     async def during(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work of the run. A signal that ends it cuts the work and is told; then CancelledError is raised."""
+        """Do the work of the run and return its result.
+
+        A signal that ends the run cancels the work and is recorded; then CancelledError is raised.
+        """
         if not (self.asked and await self._listens()):
             return await work()
         doing = asyncio.ensure_future(work())
-        doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be left behind
+        doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
         either: tuple[asyncio.Future[Any], ...] = (doing, self._cut)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +100,7 @@ class Listener:
         raise asyncio.CancelledError(self.ended_by)
 
     async def __aexit__(self, *error: object) -> None:
-        """Listen no longer. On the main thread's own loop, a signal that ended the run ends the process here."""
+        """Stop listening. On the main thread's own loop, end the process here if a signal ended the run."""
         self.over.set_result(None)
         if not handlers.leave(self) or self.waiting or not self.ended_by:
             return
@@ -107,12 +111,12 @@ class Listener:
         raise handlers.end_process(self.ended_by) from None
 
     def end(self, name: str) -> None:
-        """From any thread: end the run."""
+        """End the run, because of this signal. Callable from any thread."""
         self.ended_by = name
         self.loop.call_soon_threadsafe(self._be_cut)
 
     def report(self, name: str, then: Callable[[Listener], None]) -> None:
-        """From any thread: tell of a signal that does not end the run; then call `then` on the run's loop."""
+        """Record a signal that does not end the run; then call `then` on the run's loop. Callable from any thread."""
 
         def begin() -> None:
             task = self.loop.create_task(self._record(name))
@@ -123,14 +127,14 @@ class Listener:
         self.loop.call_soon_threadsafe(begin, context=self._context)
 
     def on_main_thread(self, act: Callable[[], None]) -> None:
-        """On the run's loop: have the main thread do something."""
+        """Have the main thread call `act`. To be called on the run's loop."""
         if self.waiting:
             self.waiting.ask(act)
         else:
             act()
 
     async def _listens(self) -> bool:
-        """Listen to what can be heard. The log is told of the rest."""
+        """Start to listen. Returns whether any signal can be received; logs a warning for each that cannot."""
         here = handlers.waiting()
         if missing := [name for name in self.asked if not hasattr(signal, name)]:
             self._unheard(missing, "this platform does not have it")
@@ -168,7 +172,7 @@ class Listener:
         try:
             await self._frame.announce(self._source, lambda stamp: _event(name)(**stamp, **about), (self.asked[name],))
             await run.journal.flush()
-        except CrewliteError as error:  # what is to end or to stand still does so nevertheless
+        except CrewliteError as error:  # the process ends, or stops, nevertheless
             run.journal.warn(f"{name} is not recorded: {error}")
 
 

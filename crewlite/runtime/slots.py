@@ -1,4 +1,7 @@
-"""Not too many steps at a time: a step has its slots with all that is inside it, and none waits in a circle."""
+"""Limits on how many steps run at once. A wait that could never end raises StepDeadlock.
+
+A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from crewlite.errors import StepDeadlock
 
 
 class Pool:
-    """The slots under one limit of one run."""
+    """The slots of one limit in one run."""
 
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
@@ -19,20 +22,23 @@ class Pool:
 
 
 class Pools:
-    """All limits of one run, and who waits under one of them while holding a slot under another."""
+    """All slots of one run, and the steps that wait for a slot while they, or the steps around them, hold one."""
 
     def __init__(self) -> None:
         self._pools: dict[str, Pool] = {}
         self.waiting: dict[Slots, Pool] = {}
 
     def pool(self, limit: Limit) -> Pool:
-        """The slots under a limit."""
+        """Return the slots of a limit."""
         if limit.key not in self._pools:
             self._pools[limit.key] = Pool(limit)
         return self._pools[limit.key]
 
     def stuck(self) -> dict[Slots, Pool]:
-        """Those who could never go on: each waits for slots whose holders have one of them inside."""
+        """Return the waiting steps that can never proceed, each with the slots it waits for.
+
+        Every slot that one of them waits for is held by another of them, or by a step around another of them.
+        """
         stuck = dict(self.waiting)
         while stuck:
             inside = {holder for one in stuck for holder in _outwards(one)}
@@ -44,7 +50,7 @@ class Pools:
 
 
 class Slots:
-    """What one step holds while an attempt at it runs. Those of the steps around it are `outer`."""
+    """The slots that one step holds while an attempt runs. `outer` are those of the step around it."""
 
     def __init__(self, pools: Pools, address: str, limits: Sequence[Limit], outer: Slots | None) -> None:
         around = {pool.limit.key for one in _outwards(outer) for pool in one.held}
@@ -65,7 +71,7 @@ class Slots:
             pool.holders.add(self)
 
     def leave(self) -> None:
-        """Give up all slots; no harm if there are none."""
+        """Release all slots. Does nothing if none are held."""
         while self.held:
             pool = self.held.pop()
             pool.holders.discard(self)
@@ -83,7 +89,7 @@ class Slots:
 
 
 def _kept(pool: Pool, inside: set[Slots]) -> bool:
-    """Whether every slot of a pool is taken, each by one of these."""
+    """Return whether all slots of a pool are held by steps among `inside`."""
     return len(pool.holders) == pool.limit.width and pool.holders <= inside
 
 

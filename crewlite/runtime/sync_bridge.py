@@ -1,4 +1,4 @@
-"""From plain code into the async core: the one place where a caller blocks until a run has ended."""
+"""Call the async core from blocking code: the one place where a caller blocks until a run has ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ T = TypeVar("T")
 
 
 def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on: Callable[[], str]) -> T:
-    """Do `work` on the background loop and wait for it. Usable in notebooks: the caller's loop plays no part.
+    """Run `work` on the background loop, wait for it and return its result. Works in notebooks beside their own loop.
 
-    Ctrl-C cancels the run, waits at most 2 seconds until its journal is in order, says how to go on and raises
-    KeyboardInterrupt, which ends a script with status 130. A second Ctrl-C does not wait. So does whatever else ends
-    the program: a signal that `on_events` names, or a handler of its own that raises SystemExit.
+    Ctrl-C cancels the run, waits at most 2 seconds until its journal is closed, prints `how_to_go_on()` and raises
+    KeyboardInterrupt, which ends a script with status 130. A second Ctrl-C does not wait. A signal that `on_events`
+    names, or a handler of the program that raises SystemExit, ends the run in the same way.
+
+    Raises OnLoopThread, naming `verb`, if called on the background loop itself, and what `work` raises.
     """
     if background.on_loop_thread():
         raise OnLoopThread(verb, f"await a{verb.removesuffix('_for_each')}()")
@@ -47,5 +49,5 @@ def run_sync(verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal may be what has gone
+    with contextlib.suppress(OSError):  # the terminal itself may be gone
         print(text, file=sys.stderr)

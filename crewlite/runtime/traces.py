@@ -1,4 +1,4 @@
-"""Outcomes that may become others, as far as they can be seen in what steps are asked."""
+"""Find the questions that contain an outcome which may change, because the step that made it will run."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from crewlite import codec
 from crewlite.durable import Json
 from crewlite.kinds import Kind
 
-_TELLING = 3  # characters of a text that is looked for within others
+_TELLING = 3  # characters; shorter texts are not searched for inside other texts
 
 
 class Traces:
-    """The outcomes of steps that run, and whether a question holds one of them, or a part of one."""
+    """The outcomes of steps that will run, and a search for them, and for their parts, in questions."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, address: str, kind: Kind, *outcomes: Json) -> None:
-        """Look for these outcomes of a step, and for parts of them."""
+        """Add outcomes of a step, with all their parts, to the search."""
         for outcome in outcomes:
             whole = kind.given(outcome)
             self._digests.setdefault(codec.digest(whole), address)
             for part in _parts(whole):
                 if part in (None, "", [], {}) or isinstance(part, bool):
-                    continue  # seen everywhere, and telling nothing
+                    continue  # these occur everywhere and prove nothing
                 self._digests.setdefault(codec.digest(part), address)
                 if isinstance(part, str):
-                    self._digests.setdefault(codec.digest(codec.digest(part)), address)  # as tasks are given it
+                    self._digests.setdefault(
+                        codec.digest(codec.digest(part)), address
+                    )  # questions of tasks hold a digest
                     if len(part) >= _TELLING:
                         self._texts.setdefault(part, address)
 
     def source(self, question: Json) -> str | None:
-        """The step whose outcome can be seen in a question."""
+        """Return the address of a step whose outcome the question contains; None if there is none."""
         if not self._digests:
             return None
         for part in _parts(question):
@@ -47,7 +49,7 @@ class Traces:
 
 
 def _parts(data: Json) -> Iterator[Json]:
-    """Data, and all that is in it."""
+    """Yield the data itself and everything nested in it."""
     yield data
     for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
         yield from _parts(item)

@@ -1,4 +1,4 @@
-"""`kickoff(resume=True)`: which run to go on with, where nobody has named one."""
+"""Find the run that `kickoff(resume=True)` resumes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger("crewlite.run")
 def newest_unfinished(
     root: Root[Any], inputs: Mapping[str, Any], config: CheckpointConfig, secrets: Secrets, passed: Collection[str]
 ) -> Located | None:
-    """The newest run of this definition with these inputs that has no result yet, but for those `passed`.
+    """Return the newest run of this definition with these inputs that has no result yet; None if there is none.
 
-    None if there is none. Forks do not count. Reads the disk: the journals of this definition's runs, newest first, up
-    to the one found. One that cannot be read is passed over, with a warning.
+    Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs, newest first, up to
+    the one found. A run that cannot be read is skipped with a warning.
     """
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
@@ -39,7 +39,7 @@ def newest_unfinished(
             try:
                 record = Record.of(find_lineage(store, info.run_id, info.branch))
             except JournalCorrupt as error:
-                log.warning("resume: run %s is passed over: %s", info.run_id, error)
+                log.warning("resume: run %s cannot be read and is skipped: %s", info.run_id, error)
                 continue
             if record.seq and not record.finished and digest(record.run["inputs"]) == wanted:
                 return Located(provider, config.location, info.run_id, info.branch)

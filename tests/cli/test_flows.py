@@ -444,7 +444,7 @@ def test_inputs_of_a_fork_become_what_the_flow_says_they_are_also_if_it_is_not_r
     assert flows.calls() == ["fetch 3", "add 10 30"]
     shown = flows.ask("checkpoint", "fork", "s", "--crew", "flows:sums", "--preview", "--input", "other=4").stdout
     assert shown.splitlines()[1:] == [
-        "runs     step:fetch#2  asks something else than was recorded",
+        "runs     step:fetch#2  asks another question than the recorded one",
         "may run  step:add      is given what step:fetch#2 returns",
     ]
 

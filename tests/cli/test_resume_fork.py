@@ -133,7 +133,7 @@ def test_a_preview_says_what_a_fork_would_do_and_leaves_nothing_behind(shop):
     assert done.stdout.splitlines() == [
         "reused   task:one    is recorded",
         "reused   task:two    was edited",
-        "runs     task:three  asks something else than was recorded",
+        "runs     task:three  asks another question than the recorded one",
     ]
     [told] = shop.lines(*words)
     assert (told["type"], told["ends"], told["steps"][1]["verdict"]) == ("preview", "", "reused")

@@ -49,7 +49,7 @@ def finished(config):
     return config
 
 
-RECORDED, CHANGED = "reused: is recorded", "runs: asks something else than was recorded"
+RECORDED, CHANGED = "reused: is recorded", "runs: asks another question than the recorded one"
 
 
 def given(name):
@@ -63,7 +63,7 @@ def given(name):
         ({"edits": {"task:a": "mine"}}, ["reused: was edited", CHANGED, RECORDED, given("b")]),
         ({"rerun": ["task:a"]}, ["runs: is to run again", given("a"), RECORDED, given("b")]),
         ({"inputs": {"topic": "moons"}}, [CHANGED, given("a"), RECORDED, given("b")]),
-        ({"edits": {"task:c/llm#1": "x"}}, [RECORDED, RECORDED, "runs: what is inside it was changed", given("c")]),
+        ({"edits": {"task:c/llm#1": "x"}}, [RECORDED, RECORDED, "runs: a step inside it was changed", given("c")]),
         ({"edits": {"task:d": "mine"}}, [RECORDED, RECORDED, RECORDED, "reused: was edited"]),
     ],
     ids=str,
@@ -88,7 +88,7 @@ def test_inputs_may_be_tried_before_they_are_given(finished):
     assert told(forked.preview()) == [RECORDED] * 4
     with pytest.raises(MissingInput):
         team(finished(), 2, a="about {topic} in {year}")[0].preview(from_checkpoint="r/x")
-    with pytest.raises(ConfigError, match="nothing to go on from: crew.fork"):
+    with pytest.raises(ConfigError, match="no recorded run to start from: call crew.fork"):
         team(finished(), 2)[0].preview({"topic": "moons"})
 
 

@@ -158,7 +158,7 @@ def test_parts_are_bound_by_their_path_or_by_its_last_word(on_disk):
     one, two = ScriptedLLM(["unused"]), ScriptedLLM(["first", '{"text": "second"}'])
     cut(live_crew(ScriptedLLM([Cut()]), checkpoint=on_disk()))
     live = {"agents.Researcher.llm": two, "llm": one, "search": search, "callback": notify, "output_pydantic": Report}
-    with pytest.raises(ConfigError, match="'llm' is nothing to bind here"):
+    with pytest.raises(ConfigError, match="'llm' names no part of this definition"):
         Crew.from_checkpoint(ref(on_disk), bind=live)  # the path wins, and nothing is left for the word
     del live["llm"]
     crew = Crew.from_checkpoint(ref(on_disk), bind=live)
@@ -203,7 +203,7 @@ def test_what_does_not_fit_its_place_is_refused(on_disk):
     for name, value in wrong.items():
         with pytest.raises(ConfigError, match=f"{name}|callback"):
             Crew.from_checkpoint(ref(on_disk), bind={**live, name: value})
-    with pytest.raises(ConfigError, match="wanted names and live objects"):
+    with pytest.raises(ConfigError, match="wanted a dict of names to live objects"):
         Crew.from_checkpoint(ref(on_disk), bind=7)
 
 
@@ -345,7 +345,7 @@ def test_a_lone_agent_is_rebuilt_with_its_format_and_goes_on(on_disk):
 def test_a_run_of_another_kind_is_refused_with_what_to_call(on_disk):
     plain_crew(checkpoint=on_disk()).kickoff({"topic": "tides"}, run_id="c")
     Agent(role="Clerk", goal="g", llm="offline", checkpoint=on_disk()).kickoff("What?", run_id="a")
-    with pytest.raises(RunMismatch, match=r"is of crew 'crew'; wanted: agent\. .* use Crew\.from_checkpoint"):
+    with pytest.raises(RunMismatch, match=r"is of crew 'crew', not of an agent\. .* use Crew\.from_checkpoint"):
         Agent.from_checkpoint(ref(on_disk, "c"))
     with pytest.raises(RunMismatch, match=r"Agent\.from_checkpoint"):
         Crew.from_checkpoint(ref(on_disk, "a"))

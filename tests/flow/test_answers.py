@@ -197,7 +197,7 @@ def test_an_answer_given_ahead_is_to_the_first_question_at_its_place_and_not_to_
 def test_answers_that_nobody_asked_for_are_told_with_the_questions_there_are(two, caplog):
     with pytest.raises(Suspended):
         two.kickoff(run_id="one", answers={"human:frist": "a"})
-    assert "nobody has asked for the answer to human:frist" in caplog.text
+    assert "an answer was given ahead to human:frist, but the run has not asked this" in caplog.text
     assert "the questions so far are human:first" in caplog.text
     caplog.clear()
     two.kickoff(run_id="one", answers={"human:first": "a", "human:second": 2})
@@ -291,10 +291,10 @@ def test_a_step_to_run_again_that_nobody_asked_for_is_told_with_the_steps_there_
         return pay()
 
     assert pipeline.kickoff(run_id="one", rerun=["step:payy"]) == 1
-    assert "nobody has asked for step:payy; the steps so far are step:pay" in caplog.text
+    assert "the run has not requested step:payy; the steps so far are step:pay" in caplog.text
     caplog.clear()
     assert pipeline.kickoff(run_id="one", rerun=["step:pay"]) == 1
-    assert "step:pay finished before, and is not done again in this run" in caplog.text
+    assert "step:pay finished before and is not run again in this run" in caplog.text
     assert "fork('one', rerun=['step:pay'])" in caplog.text
     caplog.clear()
     with pytest.raises(RefError, match="step:payy"):

@@ -93,7 +93,7 @@ def test_a_function_that_yields_is_told_to_return_a_list(made):
     ],
 )
 def test_a_future_in_the_place_of_a_value_is_told(work):
-    assert "call .result() of it" in told(work, "the future of a step")
+    assert "call .result() on the future" in told(work, "the future of a step")
 
 
 def test_a_coroutine_in_the_place_of_a_value_is_told():
@@ -161,9 +161,9 @@ class Shelf:
     [
         (lambda: None, "a lambda"),
         (Shelf.read, r"Shelf\.read, which is defined inside a class"),
-        (Shelf().read, "no function of Python"),
-        (time.sleep, "no function of Python"),
-        (functools.partial(print, 1), "no function of Python"),
+        (Shelf().read, "not a Python function"),
+        (time.sleep, "not a Python function"),
+        (functools.partial(print, 1), "not a Python function"),
     ],
 )
 def test_what_no_other_process_could_find_is_told_when_it_is_decorated(func, match):
@@ -178,7 +178,7 @@ def test_what_no_other_process_could_find_is_told_when_it_is_decorated(func, mat
 
 
 def test_what_has_another_name_in_its_module_is_told_before_a_process_is_started():
-    told(lambda: far.renamed(1), "not what module tests.flow.isolated_steps has under that name")
+    told(lambda: far.renamed(1), "but module tests.flow.isolated_steps has something else under that name")
 
 
 def test_what_another_decorator_adds_is_there_in_the_process_too():
@@ -207,9 +207,9 @@ def test_what_is_no_setting_for_checkpoints_is_told_when_the_function_is_decorat
 @pytest.mark.parametrize(
     ("work", "match"),
     [
-        (lambda: ask("?", {"a": 1}), r"schema \{'a': 1\}; wanted a type, or a list of choices"),
-        (lambda: ask("?", timeout="5"), "timeout is '5'; wanted seconds, more than 0"),
-        (lambda: ask("?", timeout=0), "timeout is 0; wanted seconds, more than 0"),
+        (lambda: ask("?", {"a": 1}), r"schema is \{'a': 1\}; wanted a type, or a list of choices"),
+        (lambda: ask("?", timeout="5"), "timeout is '5'; wanted a number of seconds, more than 0"),
+        (lambda: ask("?", timeout=0), "timeout is 0; wanted a number of seconds, more than 0"),
         (lambda: sleep_for("1"), r"sleep_for\('1'\): wanted seconds"),
         (lambda: sleep_for(float("inf")), r"sleep_for\(inf\): wanted seconds"),
     ],

@@ -87,13 +87,13 @@ def sums(config):
         ),
         (
             {"edits": {"step:fetch": {"number": 1, "text": "one"}}},
-            ["reused: was edited", "reused: is recorded"] + ["runs: asks something else than was recorded"] * 2,
+            ["reused: was edited", "reused: is recorded"] + ["runs: asks another question than the recorded one"] * 2,
         ),
         (
             {"inputs": {"other": 5}},
             [
                 "reused: is recorded",
-                "runs: asks something else than was recorded",
+                "runs: asks another question than the recorded one",
                 "may run: is given what step:fetch#2 returns",
                 "reused: is recorded",
             ],
@@ -123,14 +123,14 @@ def test_inputs_of_the_kickoff_are_those_of_the_preview(sums):
 def test_it_ends_where_nobody_knows_what_comes_behind_and_says_so(sums):
     preview = sums.fork("r", branch="x", inputs={"third": 3}, rerun=["step:fetch"]).preview()
     assert told(preview)["step:add#2"] == "runs: was never recorded"
-    assert preview.ends == "What comes behind step:add#2 is not known: no outcome of it was ever recorded."
+    assert preview.ends == "The steps after step:add#2 are not known, because no outcome of it was ever recorded."
     assert str(preview).splitlines() == [
         "runs     step:fetch    is to run again",
         "reused   step:fetch#2  is recorded",
         "may run  step:add      is given what step:fetch returns",
         "may run  step:tell     is given what step:fetch returns",
         "runs     step:add#2    was never recorded",
-        "What comes behind step:add#2 is not known: no outcome of it was ever recorded.",
+        "The steps after step:add#2 are not known, because no outcome of it was ever recorded.",
     ]
 
 
@@ -191,7 +191,7 @@ def test_a_question_waits_unless_it_was_answered(config):
         "step:tell": "reused: is recorded",
     }
     other = publish.fork("r", branch="y", inputs={"text": "b"}).preview()
-    assert told(other)["human:ok"] == "runs: asks something else than was recorded and waits for an answer"
+    assert told(other)["human:ok"] == "runs: asks another question than the recorded one and waits for an answer"
 
 
 def test_an_answer_that_was_given_meanwhile_is_to_one_question(config):
@@ -240,7 +240,7 @@ def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
     sums.fork("r", branch="b")
     (location / "journal" / "r" / "b.jsonl").write_text("no journal\n")
     forked = forked_in_memory(sums, CheckpointConfig(restore_from="r/main"), {}, (), {"n": 2})
-    assert told(forked.preview()) == {"step:add": "runs: asks something else than was recorded"}
+    assert told(forked.preview()) == {"step:add": "runs: asks another question than the recorded one"}
 
 
 def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
@@ -249,13 +249,19 @@ def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
         return sum(add(i, 1) for i in range(n))
 
     counts.kickoff(3, run_id="r")
-    assert told(counts.fork("r", branch="x", inputs={"n": 2}).preview())["step:add#3"] == "dropped: is not asked for"
+    assert (
+        told(counts.fork("r", branch="x", inputs={"n": 2}).preview())["step:add#3"]
+        == "dropped: is not requested any more"
+    )
     forked = counts.fork("r", branch="y", inputs={"n": 2}, edits={"step:add#3": 9})
-    assert "was edited, and is not asked for: kickoff will raise ChangeUnused" in told(forked.preview())["step:add#3"]
+    assert (
+        "was edited, but is not requested any more: kickoff will raise ChangeUnused"
+        in told(forked.preview())["step:add#3"]
+    )
     with pytest.raises(ChangeUnused, match="fork again without that change"):
         forked.kickoff()
     forked = counts.fork("r", branch="z", inputs={"n": 2}, rerun=["step:add#3"])
-    assert "is to run again, and is not asked for" in told(forked.preview())["step:add#3"]
+    assert "is to run again, but is not requested any more" in told(forked.preview())["step:add#3"]
     for _ in range(2):
         with pytest.raises(ChangeUnused, match="step:add#3"):
             forked.kickoff()
@@ -280,7 +286,7 @@ def test_a_call_in_doubt_is_foretold(config):
 
     asyncio.run(cut())
     forked = sends.fork("r", branch="x")
-    assert told(forked.preview())["step:send"].endswith("kickoff will stop with InDoubt")
+    assert told(forked.preview())["step:send"].endswith("kickoff will raise InDoubt")
     with pytest.raises(InDoubt):
         forked.kickoff()
 
@@ -310,7 +316,7 @@ def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(
     }
     changed = whole.fork("r", branch="b", edits={"step:outer/step:add": 9}, rerun=["crew:desk/task:b"], inputs={"n": 1})
     assert told(changed.preview()) == {
-        "step:outer": "runs: what is inside it was changed",
+        "step:outer": "runs: a step inside it was changed",
         "flow:inner": "reused: is recorded",
         "crew:desk/task:a": "reused: is recorded",
         "crew:desk/task:b": "runs: is to run again",
@@ -326,7 +332,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
     def counts(n):
         return sum(add(i, 1) for i in range(size[0]))
 
-    with pytest.raises(ConfigError, match="nothing to go on from: flow.fork"):
+    with pytest.raises(ConfigError, match="no recorded run to start from: call flow.fork"):
         counts.preview(3)
     counts.kickoff(3, run_id="r")
     size[0] = 2
@@ -342,7 +348,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(config):
 
     with pytest.raises(ValueError, match="no 1"):
         stops.kickoff(1, run_id="s")
-    assert stops.fork("s").preview().ends == "There flow 'stops' raises ValueError: no 1"
+    assert stops.fork("s").preview().ends == "After these steps flow 'stops' raises ValueError: no 1"
     size[0] = 1
     stopped = stops.fork("s")
     assert stopped.preview().ends

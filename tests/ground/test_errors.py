@@ -14,7 +14,7 @@ CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own
 
 MADE = [
     errors.NoModel(["Writer", "Editor"]),
-    errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' is nothing to bind here"]),
+    errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' names no part of this definition"]),
     errors.UnknownProvider("opnai/gpt-4o", ["openai/gpt-4o"]),
     errors.MissingKey("openai/gpt-4o", ["OPENAI_API_KEY"]),
     errors.NotCodable("inputs.lock", object(), "why"),

@@ -82,7 +82,7 @@ def test_a_run_without_a_name_is_told_its_name(tmp_path):
 def test_without_a_store_it_says_that_nothing_was_saved(tmp_path):
     code, said = interrupt(start("none", "slow"))
     assert code in (130, -signal.SIGINT)
-    assert "Nothing was saved: give it checkpoint=True" in said
+    assert "Nothing was saved. To be able to resume a run, give the" in said
 
 
 def test_whoever_follows_a_kickoff_hears_where_it_is_and_may_say_how_to_go_on(tmp_path):

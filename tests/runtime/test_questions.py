@@ -141,10 +141,10 @@ def test_tasks_have_something_in_common_by_a_name_or_a_question(recorded, now, c
     ("drifted", "text"),
     [
         (PLAN, "answered 'Plan Rome', and is asked 'Plan Berlin' now"),
-        (Drifted("t", {}, {"description": "new"}), "is asked 'new' now, and answered something else"),
+        (Drifted("t", {}, {"description": "new"}), "is asked 'new' now, and answered another question"),
         (
             Drifted("t", {"description": "same"}, {"description": "same"}),
-            "is asked 'same' of another agent, in another shape or on another basis now",
+            "is asked 'same' of another agent, for another output type or with other context now",
         ),
         (
             Drifted("", {"goal": "rhyme", "backstory": "b"}, {"goal": "write", "backstory": "b"}),

@@ -154,9 +154,9 @@ def test_two_nightly_processes_that_start_at_once_never_share_a_run(on_disk, tmp
 
 def test_resume_is_refused_where_it_could_mean_nothing(config):
     crew = report(["one", "two"], config())
-    with pytest.raises(ConfigError, match="wanted one of the two"):
+    with pytest.raises(ConfigError, match="Pass resume=True without them"):
         crew.kickoff(TIDES, run_id="r", resume=True)
-    with pytest.raises(ConfigError, match="wanted one of the two"):
+    with pytest.raises(ConfigError, match="Pass resume=True without them"):
         crew.kickoff(TIDES, from_checkpoint="latest", resume=True)
     with pytest.raises(ConfigError, match="wanted True or False"):
         crew.kickoff(TIDES, resume="r")
@@ -176,7 +176,7 @@ def test_a_damaged_run_does_not_keep_the_nightly_job_from_running(on_disk, caplo
         file.write(b"TWO")
     result = report(["a", "b"], on_disk().model_copy(update={"location": "other"})).kickoff(TIDES, resume=True)
     assert result.run_id != "r"
-    assert "run r is passed over" in caplog.text
+    assert "run r cannot be read and is skipped" in caplog.text
 
 
 def test_a_uuid_names_a_run_by_its_text_and_a_number_is_told_that_a_text_is_wanted(config):

@@ -47,7 +47,7 @@ def test_every_verb_shows_what_it_takes():
     for verb in (Agent.kickoff, Agent.submit):
         assert list(inspect.signature(verb).parameters) == ["self", "messages", "response_format", *OPTIONS]
     assert "edits" in inspect.signature(Crew.fork).parameters
-    assert "Outcomes to put in the place" in inspect.getdoc(Crew.fork)
+    assert "Outcomes that replace recorded ones" in inspect.getdoc(Crew.fork)
     assert "Name of the run" in inspect.getdoc(Agent.kickoff)
 
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_kicked_off_cannot_be_submitted(tmp_path):
 def test_a_result_that_is_waited_for_too_long_says_whose_it_is_and_how_to_go_on(tmp_path):
     llm = Held()
     handle = Agent(role="W", goal="g", llm=llm, checkpoint=CheckpointConfig(location=tmp_path)).submit("?", run_id="r")
-    wanted = r"Run 'r' of agent 'W' has not ended within 0.05 s; it goes on\. Wait longer with result\(\)"
+    wanted = r"Run 'r' of agent 'W' has not ended within 0.05 s and continues to run\. Wait longer with result\(\)"
     with pytest.raises(TimeoutError, match=wanted):
         handle.result(0.05)
     llm.go_on.set()
@@ -118,7 +118,7 @@ def test_the_result_of_a_step_that_is_waited_for_too_long_says_which_step(tmp_pa
             return str(error), began.result()
 
     text, value = waits.kickoff()
-    assert text == "Step 'slow' has not ended within 0.05 s; it goes on. Wait longer with result()"
+    assert text == "Step 'slow' has not ended within 0.05 s and continues to run. Wait longer with result()"
     assert value is True
 
 
@@ -143,7 +143,7 @@ def test_a_run_is_previewed_by_its_id(tmp_path):
     agent = agent_at(tmp_path)
     agent.kickoff("Well?", run_id="a")
     assert [(one.address, one.verdict) for one in agent.preview(run_id="a")] == [("llm#1", "reused")]
-    with pytest.raises(ConfigError, match="preview takes no answers, rerun and resume"):
+    with pytest.raises(ConfigError, match="preview takes no answers, rerun or resume"):
         crew.preview(run_id="r", rerun=["task:t"])
 
 

@@ -473,4 +473,4 @@ def test_a_crew_inside_a_run_says_that_it_does_not_listen(caplog, own_handler):
     with caplog.at_level(logging.WARNING):
         agent.kickoff("Well?")
     [record] = caplog.records
-    assert record.message == "on_events: SIGTERM is the outermost run's to listen to, not that of 'crew'"
+    assert record.message == "on_events: only the outermost run listens to SIGTERM; 'crew' does not"
