@@ -146,7 +146,7 @@ def test_the_log_and_an_event_tell_of_a_kept_answer_every_time(config, caplog):
     for _ in range(2):
         caplog.clear()
         trip("Berlin", config(on_drift="keep", on_events=["step_replayed"])).kickoff(run_id="t")
-        assert "task:plan is finished and kept, though what it asks has changed" in caplog.text
+        assert "task:plan is finished and kept, though its question has changed" in caplog.text
         assert "answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin' now" in caplog.text
     assert heard == [("", ("question",), ("task:plan",))] * 2
 
