@@ -79,10 +79,11 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
                 f"{again.line('resume', where)} - to start again at this checkpoint: "
                 f"{again.line('fork', error.checkpoint)}"
             )
-        case BranchConflictError():
-            where = f"{error.run_id}/{error.branch}"
+        case BranchConflictError(problem=""):
+            where, held = f"{error.run_id}/{error.branch}", error.found is None
+            found = f"is being run by {error.holder}" if held else "was changed by somebody else in the meantime"
             return (
-                f"{where} is being run by {error.holder}. Wait for it to end, then: {again.line('resume', where)} - "
+                f"{where} {found}. Wait for it to end, then: {again.line('resume', where)} - "
                 f"or go on beside it: {again.line('fork', where)}"
             )
         case BranchExists():

@@ -102,7 +102,11 @@ class CheckpointMismatch(JournalCorrupt):
 
 
 class BranchConflictError(CrewliteError, RuntimeError):
-    """Somebody else moved the branch first; nothing of theirs was overwritten."""
+    """The branch is in use elsewhere, or was changed or deleted since it was read. Nothing was overwritten.
+
+    `expected` and `found` are numbers of the last commit; `found` is None while `holder` runs the branch. A store that
+    found something else gives the `problem`: what it found and what to do, as the end of a sentence about the branch.
+    """
 
     code = "branch_conflict"
     ends_run = True
@@ -116,8 +120,10 @@ class BranchConflictError(CrewliteError, RuntimeError):
         found: int | str | None = None,
         holder: str = "this process",
         kind: str = "run",
+        problem: str = "",
     ) -> None:
         self.run_id, self.branch, self.expected, self.found, self.holder = run_id, branch, expected, found, holder
+        self.problem = problem
         if kind == "state":
             name = run_id if branch == "main" else f"{run_id}/{branch}"
             super().__init__(
@@ -125,12 +131,24 @@ class BranchConflictError(CrewliteError, RuntimeError):
                 f"close(), or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
             )
             return
-        where = f"is being run by {holder}" if found is None else f"is at {found}, not at {expected}"
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         super().__init__(
-            f"Branch {branch!r} of run {run_id!r} {where}: another kickoff of it is at work. Wait for it to end, then "
-            f"kick off again with {again}; or fork the run, to go on beside it."
+            f"Branch {branch!r} of run {run_id!r} "
+            + (problem or f"{_conflict(expected, found, holder)}, then kick off again with {again}; or fork the run.")
         )
+
+
+def _conflict(expected: int | None, found: int | str | None, holder: str) -> str:
+    if found is None:
+        return f"is being run by {holder}. Wait for it to end"
+    at = f"commit {found}" if isinstance(found, int) else found
+    if found == expected:
+        where = f"holds another {at} than was expected"
+    elif expected:
+        where = f"is at {at}, and commit {expected} was expected"
+    else:
+        where = f"is at {at}, and was expected not to exist yet"
+    return f"{where}: somebody else has changed it in the meantime. Wait until nobody runs it"
 
 
 class BranchExists(CrewliteError, ValueError):

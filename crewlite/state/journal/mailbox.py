@@ -1,6 +1,6 @@
-"""Calls that other threads make to a run. They are made on the run's own thread; after the run's end, on the caller's.
+"""Calls from other threads to a run: they execute on the run's thread, and once it has ended also on the caller's.
 
-So nobody waits for a loop that stands still, or for a run that is over.
+So after the end of a run no caller waits for an event loop that has stopped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from collections.abc import Callable
 
 
 class Mailbox:
-    """Makes calls on the thread that created it, in order. Each call checks itself whether the run has ended."""
+    """Executes the calls of other threads on the thread that created it, in the order in which they were made.
+
+    A call made on that thread itself executes at once, ahead of calls that are queued. After `close()`, a queued call
+    executes on whichever thread comes first, the caller's or the creator's, so calls may overlap. Every call has to
+    check for itself whether the run has ended.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._thread = loop, threading.get_ident()
@@ -20,7 +25,11 @@ class Mailbox:
         self._closed = False
 
     def do(self, act: Callable[[], None]) -> None:
-        """Make a call; at once if this is the run's thread. Raises RuntimeError if the loop was closed."""
+        """Execute a call on the run's thread: at once if this is that thread, otherwise queued.
+
+        Does not wait for a queued call, unless the mailbox is closed. Raises RuntimeError if the loop is closed; the
+        call then stays queued until `close()`.
+        """
         if threading.get_ident() == self._thread:
             act()
             return
@@ -30,7 +39,7 @@ class Mailbox:
             self._serve()
 
     def close(self) -> None:
-        """Make the calls that are left. From here on, callers make theirs on their own thread."""
+        """Execute the queued calls. From now on, `do` executes calls on the caller's thread too."""
         self._closed = True
         self._serve()
 

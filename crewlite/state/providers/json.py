@@ -40,6 +40,8 @@ from crewlite.state.providers.reading import (
     check_rewrite,
     committed_at,
     newest_sound_checkpoint,
+    no_base,
+    no_branch,
 )
 from crewlite.state.providers.salvage import Salvage
 
@@ -129,7 +131,7 @@ class JsonStore:
         """See Store.rewrite."""
         path = self.paths.journal(run_id, branch)
         if not path.exists():
-            raise BranchConflictError(run_id, branch, expected=own[-1].seq if own else 0, found="its end")
+            raise no_branch(run_id, branch, own[-1].seq if own else 0)
         with self._locked(run_id):
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
@@ -149,7 +151,7 @@ class JsonStore:
         directory = self.paths.run(run_id)
         if not directory.is_dir():  # somebody was faster
             branch = next(iter(heads), "main")
-            raise BranchConflictError(run_id, branch, expected=heads.get(branch, (0, ""))[0], found="its end")
+            raise no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with self._locked(run_id):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
             check_remove(run_id, dict(heads), {b: (es[-1].seq, es[-1].sum) for b, es in journals.items()})
@@ -234,7 +236,7 @@ class JsonStore:
                 try:
                     tails[key] = self._write(commit, tails[key], missing, batch)
                 except FileExistsError as error:
-                    raise BranchConflictError(*key, expected=commit.after, found="a later one") from error
+                    raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
     def _kept(self, key: Key) -> Tail | None:
@@ -262,7 +264,7 @@ class JsonStore:
         if key in self._tails and _identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: it was deleted or moved while a run was at work")
-        return BranchConflictError(*key, expected=commit.after, found="its end")
+        return no_branch(*key, commit.after)
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
         """Write what a journal lacks of a commit. Returns where it ends then."""
@@ -284,8 +286,7 @@ class JsonStore:
         """Make a branch of a run that is there; a fork while its base is."""
         base = commit.run.get("base") if commit.run else None
         if base and self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
-            gone = "a base that is gone"
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone)
+            raise no_base(commit, base)
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(commit.entries)
         disk.make_directory(path.parent)
         disk.replace(path, data)

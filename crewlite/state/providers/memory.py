@@ -18,6 +18,8 @@ from crewlite.state.providers.reading import (
     committed_at,
     in_order,
     live_checkpoints,
+    no_base,
+    no_branch,
 )
 
 
@@ -110,10 +112,11 @@ class _MemoryStore:
             and base
             and all(e.sum != base["sum"] for e in self._journals.get((commit.run_id, base["branch"]), ()))
         ):
-            lacking = None
+            raise no_base(commit, base)
         if lacking is None:
-            found = head[0] if head else "its end"
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=found)
+            if head is None:
+                raise no_branch(commit.run_id, commit.branch, commit.after)
+            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=head[0])
         return lacking
 
     def _head(self, run_id: str, branch: str) -> Head | None:

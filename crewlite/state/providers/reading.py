@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.format.commit import CheckpointRecord, Rewind
+from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
 from crewlite.state.format.entry import Entry, Unsound, unseal
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 
@@ -101,6 +101,26 @@ def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointR
     return ref(checkpoints[-1]) if checkpoints else None
 
 
+def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:
+    """Build the error for a write to a branch that does not exist. `expected` is the number of its last commit."""
+    again = (
+        f"To start the run again, kick off with run_id={run_id!r}."
+        if branch == "main"
+        else "To create it again, fork the run again, from a checkpoint that still exists."
+    )
+    problem = f"does not exist: it was deleted, or never stored. Nothing was written to it. {again}"
+    return BranchConflictError(run_id, branch, expected=expected, found="no branch", problem=problem)
+
+
+def no_base(commit: Commit, base: ForkBase) -> BranchConflictError:
+    """Build the error for a fork whose base is not stored."""
+    problem = (
+        f"was not created: it is to be forked from commit {base['seq']} of {base['branch']!r}, which is not stored, or "
+        f"not any more. Fork again, from a checkpoint that still exists."
+    )
+    return BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="no base", problem=problem)
+
+
 def check_rewrite(
     location: str,
     run_id: str,
@@ -117,16 +137,21 @@ def check_rewrite(
     account for all of `own`.
     """
     expected = own[-1].seq if own else 0
+    if not found:
+        raise no_branch(run_id, branch, expected)
     if not own or list(found) != [(entry.seq, entry.seal) for entry in own]:
-        at = found[-1][0] if found else "its end"
-        raise BranchConflictError(run_id, branch, expected=expected, found="other entries" if at == expected else at)
+        raise BranchConflictError(run_id, branch, expected=expected, found=found[-1][0])
     sums, kept = {entry.sum for entry in entries}, {entry.seq for entry in entries}
     for fork in forks:
         if fork.base and fork.base["branch"] == branch:
             checkpoint = fork.base["place"]  # which is of this branch, or of one that this stands on
             lost = checkpoint and checkpoint["seq"] >= own[0].seq and checkpoint["seq"] not in kept
             if lost or fork.base["sum"] not in sums:
-                raise BranchConflictError(run_id, branch, expected=expected, found=f"the base of {fork.branch!r}")
+                problem = (
+                    f"was not rewritten: branch {fork.branch!r} is forked from a commit that would be removed. Prune "
+                    f"again: that reads which forks there are now, and keeps what they are forked from."
+                )
+                raise BranchConflictError(run_id, branch, expected=expected, found="a fork", problem=problem)
     try:
         _check_accounts(run_id, branch, own, entries)
     except Unsound as problem:
@@ -167,17 +192,18 @@ def check_bases(commits: Sequence[Commit]) -> None:
     made: set[tuple[str, int, str]] = set()
     for commit in commits:
         if commit.run is None:
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found="its end")
+            raise no_branch(commit.run_id, commit.branch, commit.after)
         base = commit.run.get("base")
         if base and (base["branch"], base["seq"], base["sum"]) not in made:
-            gone = "a base that is not there"
-            raise BranchConflictError(commit.run_id, commit.branch, expected=commit.after, found=gone)
+            raise no_base(commit, base)
         made |= {(commit.branch, entry.seq, entry.sum) for entry in commit.entries}
 
 
 def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:
     """Raises BranchConflictError if a run has moved since it was looked at."""
     for branch in sorted(expected.keys() | found.keys()):
-        if expected.get(branch) != found.get(branch):
-            was, now = expected.get(branch, (0, ""))[0], found.get(branch, (0, ""))[0]
-            raise BranchConflictError(run_id, branch, expected=was, found=now)
+        was, now = expected.get(branch, (0, "")), found.get(branch)
+        if now is None:
+            raise no_branch(run_id, branch, was[0])
+        if now != was:
+            raise BranchConflictError(run_id, branch, expected=was[0], found=now[0])

@@ -26,6 +26,8 @@ from crewlite.state.providers.reading import (
     committed_at,
     in_order,
     newest_sound_checkpoint,
+    no_base,
+    no_branch,
 )
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite_database import Database
@@ -239,8 +241,10 @@ class SqliteStore:
         key = (commit.run_id, commit.branch)
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
-        if lacking is None or head is None:
-            raise BranchConflictError(*key, expected=commit.after, found=head[0] if head else "its end")
+        if head is None:
+            raise no_branch(*key, commit.after)
+        if lacking is None:
+            raise BranchConflictError(*key, expected=commit.after, found=head[0])
         if lacking:
             self._append(Commit(*key, head[0], head[1], lacking))
 
@@ -249,7 +253,7 @@ class SqliteStore:
         key = (commit.run_id, commit.branch)
         if run := commit.run:
             if (base := run.get("base")) and not self._has(commit.run_id, base):
-                raise BranchConflictError(*key, expected=commit.after, found="a base that is gone")
+                raise no_base(commit, base)
             row = self._database.run(
                 "INSERT INTO branch (run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
