@@ -309,7 +309,7 @@ def test_a_fork_of_nothing_is_told_with_candidates(make_crew, config):
         make_crew(["a", Stop()], checkpoint=config()).kickoff(run_id="r")
     crew = make_crew(["b", "c"], checkpoint=config())
     for ref, problem in (
-        ("main@task:t9", "names 0 checkpoints"),
+        ("main@task:t9", "names no checkpoint of this branch"),
         ("nowhere", "names nothing"),
         ("r/nowhere", "nothing"),
     ):

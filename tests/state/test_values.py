@@ -276,12 +276,12 @@ def test_a_checkpoint_is_restored_by_version_label_id_and_ref(state):
 @pytest.mark.parametrize(
     ("target", "error", "said"),
     [
-        (9, RefError, r"'version 9' names none of the checkpoints of this branch. Candidates: 1 \(only\)"),
-        ("@label:other", RefError, "names none of the checkpoints"),
-        ("latest~5", RefError, "names none of the checkpoints"),
-        (True, ConfigError, "True is no checkpoint; wanted a Checkpoint, the version of one, or a ref"),
-        (None, ConfigError, "None is no checkpoint"),
-        ({"values": {}}, ConfigError, "is no checkpoint"),
+        (9, RefError, r"'version 9' names no checkpoint of this branch. Candidates: 1 \(only\)"),
+        ("@label:other", RefError, "names no checkpoint of this branch"),
+        ("latest~5", RefError, "names no checkpoint of this branch"),
+        (True, ConfigError, "True is not a checkpoint; wanted a Checkpoint, the version of one, or a ref"),
+        (None, ConfigError, "None is not a checkpoint"),
+        ({"values": {}}, ConfigError, "is not a checkpoint"),
     ],
 )
 def test_what_names_no_checkpoint_restores_nothing(state, target, error, said):
@@ -393,7 +393,7 @@ def test_a_checkpoint_goes_through_json_and_comes_back_the_same(state):
 )
 def test_what_is_no_checkpoint_is_told(state, change, said):
     data = state.snapshot().to_dict()
-    with pytest.raises(ConfigError, match="This is no checkpoint") as refused:
+    with pytest.raises(ConfigError, match="This is not a checkpoint") as refused:
         Checkpoint.from_dict(change(data))
     assert said in str(refused.value)
 

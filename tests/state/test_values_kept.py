@@ -359,9 +359,9 @@ def test_what_is_given_in_place_of_a_checkpoint_or_a_location_is_told_in_short()
         state["a"] = 1
         made = state.snapshot()
         for use in (state.restore, made.diff):
-            with pytest.raises(ConfigError, match=r"^This dict is no checkpoint; .* Checkpoint.from_dict\(data\)$"):
+            with pytest.raises(ConfigError, match=r"^A dict is not a checkpoint; .* Checkpoint.from_dict\(data\)$"):
                 use(made.to_dict())
-        with pytest.raises(ConfigError, match="3 is no checkpoint; wanted a Checkpoint"):
+        with pytest.raises(ConfigError, match="3 is not a checkpoint; wanted a Checkpoint"):
             made.diff(3)
     with pytest.raises(ConfigError, match=r"RuntimeState.open\(name, config.location, config.provider\)"):
         RuntimeState.open("bag", CheckpointConfig(location="x"))

@@ -1,1 +1,1 @@
-"""Reading what is recorded: checkpoints, steps, and which of several a ref means."""
+"""Reading a record: checkpoints, steps, differences, and the resolution of refs."""

@@ -19,11 +19,15 @@ from crewlite.state.reading.diff import Diff, diff
 from crewlite.usage import Usage
 
 _History = tuple[Sequence[str], int, Sequence[LightEvent], int]
-"""Tasks and events of a run, and how many of them there were at some commit."""
+"""All tasks of a run, how many of them were finished at some commit; all its events, how many there were then."""
 
 
 class RecordView(NamedTuple):
-    """A record as it was at some commit. What it holds only ever grows, or is replaced."""
+    """The state of a record at one commit.
+
+    It stays valid while the record advances: the record replaces its mappings and never changes them, and its lists
+    only grow, so `tasks` and `events` are the lengths to cut them to.
+    """
 
     run: RunStart
     usage: Usage
@@ -34,27 +38,30 @@ class RecordView(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> RecordView:
-        """As it is now."""
+        """Build the view of a record at its last commit."""
         counts = len(record.tasks), len(record.events)
         return cls(record.run, record.usage, record.values, record.versions, *counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint. Everything it tells is as of its `seq`: what came later does not show."""
+    """A checkpoint. All its fields show the run as it was after commit `seq`."""
 
     id: str
     run_id: str
     branch: str
     parent_id: str | None
-    """The checkpoint before it; of a snapshot after a restore, the one that was restored."""
+    """The id of the checkpoint before this one; for a snapshot made after a restore, of the restored checkpoint."""
     seq: int
     version: int
-    """Its number among the checkpoints of its line, from 1. Pruned ones keep theirs, and a restore takes none back."""
+    """Its number, from 1, among the checkpoints of its branch and of the branches that this is forked from.
+
+    A number is used once: neither pruning nor a restore makes it available again.
+    """
     trigger: str
-    """The type of the event that named it; "snapshot" for one made with `state.snapshot()`."""
+    """The type of the event that triggered it; "snapshot" for one made with `state.snapshot()`."""
     address: str
-    """The step that event is about."""
+    """The address of the step that the event is about."""
     created_at: datetime
     label: str | None
     metadata: dict[str, Any]
@@ -62,42 +69,45 @@ class Checkpoint:
     definition: JsonObject
     usage: Usage
     ref: str
-    """The text that names it from anywhere; of a run that is kept in memory only, its id."""
+    """The ref that names it from any directory; its id if the run is in memory only."""
     _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
     _history: _History = field(repr=False, compare=False)
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values beside the run. Each look gives new ones, so changing them changes no checkpoint."""
+        """The named values of the run. Every access decodes new copies: changing them does not change a checkpoint."""
         return {name: decode(value) for name, value in self._kept[0].items()}
 
     @property
     def versions(self) -> dict[str, int]:
-        """How often each value had really changed, set and deleted ones counted alike, since the run began."""
+        """The number of changes to each value since the run began, deletions and deleted values included.
+
+        Setting a value to what it was already is no change.
+        """
         return dict(self._kept[1])
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Addresses of the tasks finished at this checkpoint, in the order they finished."""
+        """The addresses of the tasks that were finished at this checkpoint, in the order in which they finished."""
         tasks, count, _, _ = self._history
         return tuple(tasks[:count])
 
     def events(self) -> tuple[LightEvent, ...]:
-        """The history of the run up to this checkpoint, in order."""
+        """Return the events of the run up to this checkpoint, in order."""
         _, _, events, count = self._history
         return tuple(events[:count])
 
     def diff(self, other: Checkpoint) -> Diff:
-        """What is different in `other`, a later checkpoint or one of another branch or run: `before.diff(after)`.
+        """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
 
-        Raises ConfigError for what is none.
+        Raises ConfigError if `other` is not a Checkpoint.
         """
         if not isinstance(other, Checkpoint):
             raise no_checkpoint(other, "a Checkpoint")
         return diff(self._kept[0], other._kept[0], (self.usage, other.usage))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data that `json.dump` takes; `Checkpoint.from_dict` makes the same checkpoint of it."""
+        """Return the checkpoint as a dict that `json.dump` accepts and `Checkpoint.from_dict` reads."""
         said = {name: getattr(self, name) for name in written.PLAIN}
         said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
         said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
@@ -107,9 +117,9 @@ class Checkpoint:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Checkpoint:
-        """A checkpoint as `to_dict` gave it, of this program or another. It belongs to no store.
+        """Build a checkpoint from the dict that `to_dict` returned, in this program or another. No store is needed.
 
-        Raises ConfigError for anything else, SchemaTooNew if a later crewlite wrote it.
+        Raises ConfigError if `data` is not such a dict, SchemaTooNew if a later crewlite wrote it.
         """
         said = copy.deepcopy(written.checked(data))
         try:
@@ -130,23 +140,23 @@ class Checkpoint:
         )
 
     def coded_values(self) -> Mapping[str, Json]:
-        """The values as they are recorded."""
+        """Return the values as the codec recorded them."""
         return self._kept[0]
 
 
 def no_checkpoint(found: object, wanted: str) -> ConfigError:
-    """The error for what was given in a checkpoint's place."""
+    """Build the error for a value that was given in place of a checkpoint."""
     if isinstance(found, Mapping):
-        return ConfigError("This dict is no checkpoint; if `to_dict` made it: Checkpoint.from_dict(data)")
-    return ConfigError(f"{found!r} is no checkpoint; wanted {wanted}")
+        return ConfigError("A dict is not a checkpoint; if `to_dict` returned it, use Checkpoint.from_dict(data)")
+    return ConfigError(f"{found!r} is not a checkpoint; wanted {wanted}")
 
 
 def checkpoints(
     entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str], lost: Mapping[str, str | None]
 ) -> list[Checkpoint]:
-    """The checkpoints that a journal names, first to last, but for those that are lost, given with their parents.
+    """Return the checkpoints of a journal, first to last. `ref` returns the ref of one.
 
-    Raises JournalCorrupt.
+    Leaves out the `lost` ones, given as id and parent id. Raises JournalCorrupt.
     """
     record = Record()
     then: dict[int, tuple[RecordView, Record]] = {}
@@ -171,7 +181,7 @@ def checkpoints(
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
-    """The checkpoint at the very end of a record."""
+    """Return a checkpoint that was named by the last commit of a record."""
     now = RecordView.of(record)
     history = list(record.tasks), now.tasks, record.events, now.events
     return _made(checkpoint, record, now, history, record.run["branch"], ref)

@@ -1,4 +1,4 @@
-"""Which of some checkpoints is meant: by its version, or by a ref."""
+"""Select one checkpoint of a branch by its version or by a ref."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
 
 
 class Named(Protocol):
-    """What refs tell a checkpoint by."""
+    """The fields of a checkpoint that a ref can match."""
 
     @property
     def id(self) -> str:
@@ -20,18 +20,21 @@ class Named(Protocol):
 
     @property
     def address(self) -> str:
-        """The step that its event is about."""
+        """The address of the step whose event triggered the checkpoint."""
 
     @property
     def label(self) -> str | None:
-        """The label that a person gave it."""
+        """The label that the user gave it; None without one."""
 
 
 P = TypeVar("P", bound=Named)
 
 
 def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
-    """The one of these checkpoints, first to last, that a version or a ref names. Raises RefError, ConfigError."""
+    """Return the checkpoint that `target`, a version number or a ref, names. `checkpoints` are ordered first to last.
+
+    Raises RefError if `target` names none of them or several, ConfigError if it is neither a version nor a ref.
+    """
     if isinstance(target, int) and not isinstance(target, bool):
         found = [one for one in checkpoints if one.version == target]
         return _only(found, f"version {target}", checkpoints)
@@ -49,12 +52,18 @@ def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
 
 
 def _file(ref: str) -> str:
-    """The name of a checkpoint file, which is the same from whatever directory it is looked at; else the ref."""
+    """Return the file name of a ref to a checkpoint file, so that relative and absolute paths compare equal.
+
+    Returns any other ref unchanged.
+    """
     return os.path.basename(ref) if ref.endswith(".json") else ref
 
 
 def meant(checkpoints: Sequence[P], at: str | None) -> list[P]:
-    """Those of these checkpoints that what a ref says behind its @ may mean; the newest, if it says nothing."""
+    """Return the checkpoints that match `at`, the part of a ref after its `@`; the last one if `at` is None.
+
+    `at` is `label:x`, the address of a step (the last checkpoint of that step), or a part of an id.
+    """
     if at is None:
         return list(checkpoints[-1:])
     if at.startswith("label:"):
@@ -65,5 +74,6 @@ def meant(checkpoints: Sequence[P], at: str | None) -> list[P]:
 def _only(found: Sequence[Checkpoint], target: str, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     if len(found) != 1:
         named = [f"{one.version} ({one.label or one.id[-8:]})" for one in checkpoints]
-        raise RefError(target, f"names {len(found) or 'none'} of the checkpoints of this branch", named)
+        many = f"matches {len(found)} checkpoints of this branch: give a version, or more of the id"
+        raise RefError(target, many if found else "names no checkpoint of this branch", named)
     return found[0]

@@ -1,4 +1,4 @@
-"""What is different between two checkpoints, of whatever branches and runs."""
+"""The difference between two checkpoints, which may belong to different branches and runs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from crewlite.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """From one checkpoint to another: what happened to the values, and what was paid in between."""
+    """The values and the usage that differ between a first and a second checkpoint, as `first.diff(second)` returns.
+
+    `added` are values of the second alone, `removed` of the first alone, `changed` of both.
+    """
 
     added: dict[str, Any]
     removed: dict[str, Any]
     changed: dict[str, tuple[Any, Any]]
-    """Each value before and after."""
+    """Each changed value as `(before, after)`."""
     usage: Usage
-    """What the other has more; counts are negative where it has less."""
+    """The usage of the second minus that of the first; a count is negative where the second has less."""
 
 
 def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usage, Usage]) -> Diff:
-    """Compare coded values, each as a whole: `1` and `1.0` are two, however the keys of a dict are ordered."""
+    """Compare coded values, and the usage of both. A value counts as changed if any part of it differs.
+
+    `1` and `1.0` differ; the order of the keys of a dict makes no difference.
+    """
     both = [key for key in before if key in after and digest(before[key]) != digest(after[key])]
     return Diff(
         added={key: decode(after[key]) for key in after if key not in before},

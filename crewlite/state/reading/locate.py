@@ -1,4 +1,4 @@
-"""From a ref to the run, branch and checkpoint it names."""
+"""Resolve a ref to the run, branch and checkpoint that it names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crewlite.state.reading.choose import meant
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What a ref names. `checkpoint` is None for the head of the branch."""
+    """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch."""
 
     provider: BaseProvider
     location: str
@@ -39,17 +39,18 @@ class Located:
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:
-    """Resolve a ref; one without a path of its own is looked up in `location`.
+    """Return the run, branch and checkpoint that a ref names. A ref that contains no path is looked up in `location`.
 
-    `identity` narrows a bare location and `latest` to the runs of one definition. Raises RefError with candidates, or
-    JournalCorrupt for a file that its journal contradicts.
+    With an `identity`, `latest` and a ref that is only a location mean the newest run of the definition with that
+    identity; otherwise the newest run of any definition. Raises RefError, with candidates, if the ref names nothing or
+    several things, and JournalCorrupt for a checkpoint file that contradicts its journal.
     """
     if text.endswith(".json"):
         return _file(text)
     if is_database(text) or (os.sep in text and _is_store(text)):
         return _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
-    if hash_ and path and ("@" not in path or os.path.exists(path)):  # else an address: main@task#2
+    if hash_ and path and ("@" not in path or os.path.exists(path)):  # otherwise # is part of an address: main@task#2
         return _checkpoint_in(_existing(text, path, provider), path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")
@@ -57,7 +58,7 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         chosen = _existing(text, location, provider)
         return _within(_open(chosen, location), chosen, location, parse(text), text, identity)
     except RefError:
-        if not _is_store(text):  # a bare word names a run, a branch or a checkpoint first, and only then a directory
+        if not _is_store(text):  # a word without a slash is tried as run, branch and checkpoint before as a directory
             raise
         return _newest_at(text, provider, identity)
 
@@ -103,7 +104,10 @@ def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
 
 
 def _stood_on(store: Store, part: str) -> list[CheckpointInfo]:
-    """Checkpoints that forks stand on although their own branch has dropped them, each as its first fork has it."""
+    """Return the checkpoints whose id contains `part` and that forks start from, as the forks recorded them.
+
+    A fork keeps the checkpoint that it starts from even after that checkpoint's own branch has dropped it.
+    """
     found: dict[str, CheckpointInfo] = {}
     for info in store.branches():
         if part and info.base and (checkpoint := info.base["place"]) and part in checkpoint["id"]:
@@ -115,7 +119,9 @@ def _stood_on(store: Store, part: str) -> list[CheckpointInfo]:
 def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvider, location: str, part: str) -> Located:
     if len(checkpoints) != 1:
         problem = (
-            f"names {len(checkpoints)} checkpoints in {location}" if checkpoints else f"names nothing in {location}"
+            f"matches {len(checkpoints)} checkpoints in {location}: give more of the id"
+            if checkpoints
+            else f"names nothing in {location}"
         )
         raise RefError(part, problem, [one.id for one in checkpoints])
     found = checkpoints[0]
@@ -165,13 +171,15 @@ def _branch(branches: Sequence[BranchInfo], ref: Ref, identity: str | None) -> B
 
 
 def _walk(record: Record, ref: Ref, text: str) -> str:
-    """The id of the checkpoint that `@...` names, `~n` checkpoints back."""
+    """Return the id of the checkpoint that `@...` names or, with `~n`, of its n-th predecessor."""
     along = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
     checkpoints = [checkpoint_info(record.run, one) for one in along]
     found = meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
         named = [f"{one.id[-8:]} ({one.address or one.trigger})" for one in checkpoints]
-        raise RefError(text, _too_far(ref) if ref.back else f"names {len(found)} checkpoints", named)
+        many = f"matches {len(found)} checkpoints of this branch: give more of the id"
+        problem = many if found else "names no checkpoint of this branch"
+        raise RefError(text, _too_far(ref) if ref.back else problem, named)
     checkpoint: CheckpointRecord | None = record.checkpoints[found[0].id]
     for _ in range(ref.back):
         checkpoint = record.checkpoints.get(record.parent(checkpoint) or "") if checkpoint else None
@@ -182,4 +190,4 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
 
 
 def _too_far(ref: Ref) -> str:
-    return f"goes {ref.back} checkpoint{'s' if ref.back > 1 else ''} back, beyond the first"
+    return f"goes back {ref.back} checkpoint{'s' if ref.back > 1 else ''}, which is further than the first one"

@@ -1,4 +1,4 @@
-"""The steps of a run and their tries, as history shows them: all of it follows from the record."""
+"""The steps of a run and their attempts as History shows them, derived from the record alone."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ StepStatus = Literal["finished", "failed", "in_doubt"]
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step that has an outcome, failed, or was cut in the middle of a call (in doubt)."""
+    """A step of a run: finished, failed, or in doubt, which is a call that began and has no recorded outcome."""
 
     address: str
     kind: str
     status: StepStatus
     value: Any
-    """The recorded outcome, decoded; None without one."""
+    """The recorded outcome, decoded; None if there is none."""
     usage: Usage
     milliseconds: float
     attempts: tuple[Attempt, ...]
-    """The tries that failed."""
+    """The attempts that failed."""
     type: str | None = None
-    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
+    """The kind of work as the author of the step names it: `@step(type="llm_call")`."""
     reused_from: str | None = None
-    """Where the outcome was taken from, as `run/branch@address`, if this run did not come to it itself."""
+    """The step that the outcome was copied from, as `run/branch@address`; None if this run produced it."""
     started_at: datetime | None = None
-    """When the try that succeeded began, in UTC; None without an outcome."""
+    """The time in UTC at which the successful attempt began; None without an outcome."""
     ended_at: datetime | None = None
-    """When its outcome was recorded."""
+    """The time in UTC at which the outcome was recorded; None without one."""
     edited: bool = False
-    """Whether a fork was given this outcome, and no step came to it."""
+    """Whether the outcome is an edit that a fork was given, rather than the result of an execution."""
     repeatable: bool = False
-    """Of a call in doubt: a run that goes on makes it again without asking, as that does no harm."""
+    """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
 
 
 def steps_of(record: Record) -> list[StepView]:
-    """Finished steps in the order of their commits, then those that failed or are in doubt."""
+    """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt."""
     tries = _tries(record)
     views = []
     for outcome in sorted(record.outcomes.values(), key=lambda outcome: outcome.seq):
@@ -80,18 +80,18 @@ def steps_of(record: Record) -> list[StepView]:
 
 
 def attempts_of(record: Record) -> list[Attempt]:
-    """Every try that failed, in order."""
+    """Return every failed attempt, in the order in which they were recorded."""
     return sorted((attempt for tries in _tries(record).values() for attempt in tries), key=lambda attempt: attempt.seq)
 
 
 def _tries(record: Record) -> dict[str, tuple[Attempt, ...]]:
-    """The tries that failed, by address, each with the usage of the steps that finished inside it."""
+    """Return the failed attempts by address, each with the usage of the steps that finished inside it."""
     spent = _spent_inside(record)
     return {address: tuple(_numbered_on(_with_usage(attempts, spent))) for address, attempts in record.attempts.items()}
 
 
 def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:
-    """Each under a number of its own: those of a later life of the run count on."""
+    """Yield the attempts with increasing numbers: those after a resume, recorded from 1 again, continue the count."""
     number = 0
     for attempt in attempts:
         number = max(number + 1, attempt.number)
@@ -99,10 +99,14 @@ def _numbered_on(attempts: list[Attempt]) -> Iterator[Attempt]:
 
 
 def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple[int, Usage]]]) -> list[Attempt]:
-    """What a later try under the same number goes on with was paid in the try before it."""
+    """Return the attempts with their usage.
+
+    Of two attempts with the same number, the later one reuses finished steps of the earlier one: the usage of those
+    steps counts for the earlier attempt.
+    """
     found, before = [], 0
     for attempt in attempts:
-        number = attempt.number if attempt.address else 1  # the tries of the whole run share their steps
+        number = attempt.number if attempt.address else 1  # all attempts at the run itself share their steps
         inside = (usage for seq, usage in spent.get((attempt.address, number), ()) if before < seq <= attempt.seq)
         found.append(replace(attempt, usage=sum(inside, Usage())))
         before = attempt.seq
@@ -110,7 +114,10 @@ def _with_usage(attempts: list[Attempt], spent: dict[tuple[str, int], list[tuple
 
 
 def _spent_inside(record: Record) -> dict[tuple[str, int], list[tuple[int, Usage]]]:
-    """What finished steps paid, with the commit that says so, by the step around them and the number of its try."""
+    """Return the usage of finished steps, by (enclosing step, number of its attempt).
+
+    Each item is the seq of the commit with the outcome, and the usage. It is listed for every enclosing step.
+    """
     spent: dict[tuple[str, int], list[tuple[int, Usage]]] = {}
     for outcome in record.outcomes.values():
         paid = Usage(**(outcome.usage or {}))

@@ -1,4 +1,4 @@
-"""A checkpoint as a dict of plain data: what it holds, and whether some dict is one."""
+"""The dict that `Checkpoint.to_dict` returns: its fields, and the check of a dict that claims to be one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from crewlite.usage import UsageRecord
 SCHEMA = 1
 HEAD = {"crewlite": "checkpoint", "schema": SCHEMA}
 PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
-"""What a checkpoint says in plain text and numbers."""
+"""The fields that are written as they are: texts, numbers and None."""
 
 
 @with_config(commit.STRICT)
 class Written(TypedDict):
-    """What `Checkpoint.to_dict` gives, but for its head."""
+    """The keys of `Checkpoint.to_dict()` besides `HEAD`."""
 
     id: commit.Hex
     run_id: commit.RunName
@@ -44,9 +44,9 @@ class Written(TypedDict):
 
 
 def checked(data: object) -> dict[str, Any]:
-    """The data, if it is a checkpoint that was written. Raises ConfigError, SchemaTooNew."""
+    """Return a copy of `data` once it is checked. Raises ConfigError if it is no written checkpoint, SchemaTooNew."""
     if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
-        raise misfit(f"it is {an(type(data).__name__)} without the mark of one")
+        raise misfit(f'it is {an(type(data).__name__)} without "crewlite": "checkpoint" and a schema number')
     if data["schema"] > SCHEMA:
         raise SchemaTooNew("this checkpoint", data["schema"], SCHEMA)
     try:
@@ -56,8 +56,8 @@ def checked(data: object) -> dict[str, Any]:
 
 
 def misfit(problem: str) -> ConfigError:
-    """What to raise for data that is no checkpoint."""
-    return ConfigError(f"This is no checkpoint ({problem}); wanted a dict as Checkpoint.to_dict() gives it")
+    """Build the error for data that is not a written checkpoint."""
+    return ConfigError(f"This is not a checkpoint: {problem}. Pass a dict that Checkpoint.to_dict() returned.")
 
 
 Heard = Annotated[tuple[commit.Text, commit.Text, commit.Text, commit.Text, commit.Number], Strict(strict=False)]
