@@ -221,7 +221,8 @@ class History:
         """
         return self._store.places(limit=limit, before=before)
 
-    checkpoints = checkpoints  # the old name, deprecated
+    places = checkpoints
+    """The old name of `checkpoints`, deprecated."""
 
     def fork(
         self,
