@@ -187,7 +187,7 @@ def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
     forked = scout(memory()).fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})
     with pytest.raises(ChangeUnused, match="'task:t/tool:look' was edited, or was to run again, and this branch"):
         forked.kickoff()
-    with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is changed as a whole"):
+    with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is edited or rerun itself"):
         scout(memory()).fork("r", edits={"task:t/llm#1": "x", "task:t": "y"})
     with pytest.raises(ConfigError, match="is part of task:t"):
         scout(memory()).fork("r", edits={"task:t/llm#1": "x"}, rerun=["task:t"])
@@ -356,7 +356,7 @@ def test_plain_data_becomes_what_was_recorded(config, was, edit, becomes):
         (
             Rating(stars=1),
             {"stars": 2},
-            r"is \{\"stars\":2\}; wanted data with the fields of .*:Rating: stars, when, as was",
+            r"is \{\"stars\":2\}; wanted data with the fields of .*:Rating: stars, when, like the recorded",
         ),
         (Rating(stars=1), "good", 'is "good"; wanted data'),
         ([Rating(stars=1)], [7], r"step:give\[0\] is 7"),

@@ -351,7 +351,7 @@ def test_forks_of_what_is_gone_are_set_aside_and_the_others_stay(tmp_path):
     kept = {path.name: path.read_bytes() for path in directory.iterdir()}
     found = healed(store, "damaged_journal", "dangling_fork", "dangling_fork", "stale_index", "stale_index")
     assert [Path(finding.where).name for finding in found[1:3]] == ["late.jsonl", "later.jsonl"]
-    assert "main, commit" in found[1].problem
+    assert "of main) is missing" in found[1].problem
     for name, data in kept.items():
         assert data in [path.read_bytes() for path in directory.glob(f"{name}*")]
     with History(store) as history:

@@ -381,7 +381,7 @@ def test_prune_wants_to_be_told_what(config):
     looking(loop(), 1, config()).kickoff(run_id="r")
     with history(config) as found:
         for wrong in ({}, {"keep_last": 0}, {"keep_last": True}, {"keep_last": 1.5}, {"older_than": 3}):
-            with pytest.raises(ConfigError, match="prune what|wanted"):
+            with pytest.raises(ConfigError, match="has no limit|wanted"):
                 found.prune(**wrong)
         with pytest.raises(ConfigError, match="time zone"):
             found.prune(older_than=datetime(2026, 1, 1))

@@ -1,1 +1,1 @@
-"""What is done to recorded runs: fork, edit, answer, transfer, prune, repair, acquire a branch to go on with it."""
+"""Operations on recorded runs: fork, edit, answer, transfer, prune, repair, and acquiring a branch to resume it."""

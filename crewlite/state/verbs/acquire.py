@@ -20,9 +20,10 @@ AcquiredBranch = tuple[Located, WriteQueue, Record]
 
 
 async def acquire_branch(target: Callable[[], Located]) -> AcquiredBranch:
-    """Take a branch for writing, and read its record, off the caller's loop.
+    """Open a branch for writing and read its record, on a thread other than the caller's. `store_claim` then claims it.
 
-    Raises BranchConflictError if a live process writes it, JournalCorrupt if it is damaged, StoreUnusable.
+    Raises BranchConflictError if a live process is running the branch, JournalCorrupt if the branch is damaged,
+    StoreUnusable if the location cannot be used.
     """
     return await background.acquire(lambda: _acquired(target()), _release)
 
@@ -37,7 +38,7 @@ def _acquired(target: Located) -> AcquiredBranch:
 
 
 async def acquire_new_branch(target: Located) -> AcquiredBranch:
-    """Take the branch of a new run, without reading it."""
+    """Open the branch of a new run for writing, without reading it. Returns an empty record."""
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target), Record()
 
@@ -56,15 +57,19 @@ def _entered(writer: Writer, target: Located) -> WriteQueue:
 
 
 async def store_claim(journal: Journal, parts: CommitParts) -> None:
-    """Claim the branch with a commit. Once it is stored, the store is known to accept commits."""
-    mine = journal.take_claim()  # also if this is cancelled before it is known to be stored
+    """Claim the branch for this process with a commit, and wait until the commit is stored.
+
+    Raises StoreUnusable if it cannot be stored, so that a run fails before anything has been paid.
+    """
+    mine = journal.take_claim()  # before the wait, so that a cancellation during it still releases the claim
     try:
         await journal.store({**parts, "claim": mine})
     except Exception as error:
         journal.give_up_claim()  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise
-        raise StoreUnusable(journal.location or "", f"nothing can be saved ({error}); nothing was started") from error
+        problem = f"nothing can be saved ({error}), so nothing was started: make it writable, or choose another"
+        raise StoreUnusable(journal.location or "", problem) from error
 
 
 def _release(acquired: AcquiredBranch) -> None:
@@ -72,13 +77,13 @@ def _release(acquired: AcquiredBranch) -> None:
 
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
-    """What a branch holds."""
+    """Return the record of a branch, and prepare its queue to append. Raises BranchConflictError if it is being run."""
     record = Record.of(find_lineage(store, target.run_id, target.branch))
     if holder := held_by(record.claim, store.touched(target.run_id, target.branch)):
         raise BranchConflictError(target.run_id, target.branch, holder=holder)
     queue.seq, queue.sum = record.head
     try:
         queue.bases = bases(store.branches(target.run_id), target.branch)
-    except JournalCorrupt:  # nobody knows what that branch stands on, so nothing is dropped
+    except JournalCorrupt:  # a damaged fork may start from any checkpoint, so none is dropped
         queue.bases = frozenset(record.checkpoints)
     return record

@@ -1,4 +1,7 @@
-"""Answers to questions that a run waits with, or will ask: as parts of a commit, checked as far as can be told here."""
+"""Answers to the questions of a run, asked already or still to come: checked, and built as parts of a commit.
+
+The check uses the recorded JSON schema. The run itself checks again, with the class that it asked for.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,24 @@ from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 
-jsonschema = lazy("jsonschema")  # only answers that come from elsewhere need it; a run checks with its own classes
+jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
-_SECOND = "it has an answer already, which stands"
+_SECOND = "it has an answer already, and that is kept"
 
 
 class Typed(str):
-    """An answer as somebody typed it: it is read as the question wants it, see `typed`."""
+    """An answer as typed by a person, to be converted to the type that the question wants. See `typed`."""
 
 
 def typed(text: str, schema: Any) -> Any:
-    """What somebody typed: text where text is wanted, else what it says as JSON, or as yes and no.
+    """Convert text that a person typed to the type that a schema wants.
 
-    `schema` is the JSON schema of the answer; None for any text.
+    Returns the text itself where a string is wanted, True or False for yes or no where a boolean is wanted, otherwise
+    the text parsed as JSON, or unchanged if it is not JSON.
+
+    Args:
+        text: The text as it was typed.
+        schema: The JSON schema of the answer; None if any text will do.
     """
     text = str(text)
     wanted = "string" if schema is None else schema.get("type")
@@ -54,15 +62,16 @@ def typed(text: str, schema: Any) -> Any:
 
 
 def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
-    """A recorded answer, read as the question wants it if somebody typed it ahead of that."""
+    """Decode a recorded answer. One that was typed before its question was asked is converted by `typed` here."""
     value = codec.decode(given_answer["value"])
     return typed(value, schema) if given_answer.get("typed") else value
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
-    """Record an answer. A run of this process hears it while it is at work.
+    """Record an answer to the question at `address`. A run that this process is running receives it at once.
 
-    Raises RefError, AnswerRefused, and BranchConflictError if the run is at work elsewhere.
+    With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
+    AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
     """
     record = recorded(store, run_id, branch)
     if journal := at_work_on(record.claim, store.location):
@@ -80,15 +89,15 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> None:
     except StoreError as error:
         if not journal.closed:
             raise
-        raise BranchConflictError(journal.run_id, journal.branch) from error  # it is about to release the branch
+        raise BranchConflictError(journal.run_id, journal.branch) from error  # the run has ended, and releases it next
 
 
 def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahead: bool) -> CommitParts:
-    """What a commit says of an answer. Raises RefError, AnswerRefused."""
+    """Build the part of a commit that records an answer. Raises RefError, AnswerRefused."""
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
-        raise RefError(address, f"is no question of run {record.run['run_id']!r}", waiting)
+        raise RefError(address, f"is not an open question of run {record.run['run_id']!r}", waiting)
     if record.settled(address) or (asked and record.answer_to(asked)):
         raise AnswerRefused(address, _SECOND, second=True)
     given_answer = _given_answer(address, value, asked, secrets)
@@ -98,15 +107,21 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
 
 
 def unheard(record: Record) -> frozenset[str]:
-    """Questions that somebody has answered, whose steps have not gone on with it yet."""
+    """Return the addresses of questions that are answered and whose steps have not recorded that answer yet."""
     return frozenset(at for at, asked in record.asked.items() if not record.settled(at) and record.answer_to(asked))
 
 
 def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
-    """The answers to people's questions that a kickoff is given, as it records them; not those it knows already.
+    """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
-    `changed`: its inputs are not those of the record, so that it may ask other questions at the same addresses.
-    Raises AnswerRefused for another answer to a question that has one.
+    Raises AnswerRefused for an answer to a question that is recorded with a different answer.
+
+    Args:
+        record: The record of the branch that the kickoff resumes.
+        answers: Answers by address. Addresses that are not questions to people are ignored.
+        secrets: Masked in the recorded answers.
+        changed: Whether the inputs differ from the recorded ones, so that the run may ask other questions at the same
+            addresses.
     """
     recorded_answers = []
     for address, value in answers.items():
@@ -121,12 +136,12 @@ def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, chang
 
 
 def refusal(address: str, problem: str) -> GivenAnswer:
-    """What takes back a recorded answer that does not fit, so that its question waits again."""
+    """Build the record that withdraws an answer that does not fit, so that its question is open again."""
     return {"address": address, "value": None, "at": now().isoformat(), "refused": problem}
 
 
 def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets: Secrets) -> GivenAnswer:
-    """An answer as it is recorded: to the question that was asked, or else ahead of it."""
+    """Build the record of an answer: to the question `asked`, or to one that will be asked if that is None."""
     is_typed = isinstance(value, Typed)
     if is_typed:
         value = typed(value, asked.get("schema")) if asked else str(value)
@@ -138,7 +153,7 @@ def _given_answer(address: str, value: Any, asked: AskedQuestion | None, secrets
 
 
 def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswer) -> bool:
-    """Whether a question has this answer. Raises AnswerRefused if it has another."""
+    """Return whether a question has this answer already. Raises AnswerRefused if it has a different one."""
     address = given_answer["address"]
     if before := asked and record.answer_to(asked):
         same = codec.digest(before["value"]) == codec.digest(given_answer["value"])
@@ -152,19 +167,22 @@ def _known(record: Record, asked: AskedQuestion | None, given_answer: GivenAnswe
 
 
 def _may_be_same(value: Any, recorded: Any) -> bool:
-    """Whether this may have become that outcome. Where the schema made another type of it, nobody can tell any more."""
-    if "answer" not in recorded:  # nobody answered in time
+    """Return whether the recorded outcome of a question may come from this answer.
+
+    True also where the schema has converted the answer to another type, as the two cannot be compared then.
+    """
+    if "answer" not in recorded:  # the question timed out
         return False
     made = recorded["answer"]
     return type(value) is not type(made) or isinstance(value, dict) or codec.digest(value) == codec.digest(made)
 
 
 def check(asked: AskedQuestion, value: Any) -> None:
-    """Raises AnswerRefused unless this answers the question, as far as its recorded schema tells."""
+    """Raise AnswerRefused if the value does not fit the recorded schema of the question."""
     address = asked["address"]
     if "schema" not in asked:
         if not isinstance(value, str):
-            raise AnswerRefused(address, f"{value!r} is no text")
+            raise AnswerRefused(address, f"{value!r} is not a text")
         return
     formats = jsonschema.FormatChecker()
     for name, kind in _FORMATS.items():

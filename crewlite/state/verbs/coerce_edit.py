@@ -1,6 +1,6 @@
-"""Plain data as the kind of value that was recorded: fields become the model they are of, a text becomes a date.
+"""Convert the plain data of an edit to the type of the recorded value: fields to a model, a text to a date.
 
-Whoever edits a step in a terminal can say no more than plain data. What was recorded tells the rest.
+A person who edits a step in a terminal can enter only plain data. The recorded value supplies the type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATHS = ("path", "PurePosixPath", "PureWindowsPath")
 
 
 def read(text: Typed, recorded: Json) -> Any:
-    """What somebody typed: text if text was recorded, or what is written as one; else JSON, or yes and no."""
+    """Convert typed text: to JSON or to a boolean, or not at all if the recorded value is a text or written as one."""
     if _tag(recorded) == "enum":
         recorded = recorded["v"]
     if isinstance(recorded, str) or _tag(recorded) in {"str", *_READERS, *_PATHS}:
@@ -42,9 +42,9 @@ def read(text: Typed, recorded: Json) -> Any:
 
 
 def coerce(given: Json, recorded: Json, what: str) -> Json:
-    """Coded data in the form that was recorded. None, and what has a form of its own, stay as they are.
+    """Convert coded data to the type of the recorded value. Returns None, and data that the codec has typed, as is.
 
-    Raises ConfigError if it does not fit; `what` names it there.
+    Raises ConfigError if the data does not fit that type; the message begins with `what`.
     """
     tag = _tag(recorded)
     if given is None or _tag(given):
@@ -66,7 +66,7 @@ def coerce(given: Json, recorded: Json, what: str) -> Json:
 
 def _fields(given: Json, recorded: Json, what: str) -> Json:
     known = recorded["v"]
-    if _tag(known):  # names so unusual that it is not written as fields
+    if _tag(known):  # with unusual field names, the codec writes pairs instead of fields
         return given
     if isinstance(given, list) and recorded["$"] == "namedtuple" and len(given) == len(known):
         given = dict(zip(known, given, strict=True))
@@ -78,7 +78,7 @@ def _fields(given: Json, recorded: Json, what: str) -> Json:
 
 def _choice(given: Json, recorded: Json, what: str) -> Json:
     was = codec.decode(recorded)
-    if isinstance(was, Enum):  # the class is known here
+    if isinstance(was, Enum):  # this program defines the class
         choices = [codec.encode(one.value) for one in type(was)]
         if given not in choices:
             raise _misfit(given, what, f"a {recorded['c']}: {', '.join(map(_shown, choices))}")
@@ -99,7 +99,7 @@ def _items(given: Json, recorded: Json, what: str) -> Json:
 
 
 def _all(given: list[Json], recorded: list[Json], what: str) -> list[Json]:
-    """Items of a kind, where all that were recorded are of one."""
+    """Convert each item to the type of the recorded items, if those are all of one type."""
     if len({(type(item), _tag(item), _tag(item) and item.get("c")) for item in recorded}) != 1:
         return given
     return [coerce(item, recorded[0], f"{what}[{n}]") for n, item in enumerate(given)]
@@ -123,7 +123,7 @@ def _tag(data: Json) -> Any:
 
 
 def _misfit(given: Json, what: str, wanted: str) -> ConfigError:
-    return ConfigError(f"{what} is {_shown(given)}; wanted {wanted}, as was recorded")
+    return ConfigError(f"{what} is {_shown(given)}; wanted {wanted}, like the recorded value")
 
 
 def _shown(data: Json) -> str:

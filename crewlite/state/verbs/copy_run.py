@@ -1,4 +1,4 @@
-"""Copying a run to another location to go on with it there. The original stays as it is."""
+"""Copying a run to another location, to resume it there. The original is not changed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from crewlite.state.verbs.transfer import commits
 
 
 def is_elsewhere(found: Located, given: object) -> bool:
-    """Whether `given` has an explicit location, other than the one where the run was found."""
+    """Return whether `given` sets a location explicitly, and that is not the one where the run was found."""
     if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
         return False
     return os.path.realpath(found.location) != os.path.realpath(given.location)
 
 
 def copy_if_elsewhere(found: Located, given: object) -> Located:
-    """Copy the branch, with what it stands on, to the explicit location of `given`, if it has another one.
+    """Copy the branch, and the branches it is forked from, to the explicit location of `given`, if that is another.
 
-    A run that was copied before and went on there is left as it is. Raises RunExists if the run there is not a
-    continuation of what was found, StoreError, OSError.
+    Returns the branch there, or `found` if nothing is to be copied. A copy that was made earlier and resumed there is
+    left as it is. Raises RunExists if the run there does not continue the run that was found, StoreError, OSError.
     """
     if not isinstance(given, CheckpointConfig) or not is_elsewhere(found, given):
         return found

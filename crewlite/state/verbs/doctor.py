@@ -1,8 +1,8 @@
-"""The doctor: says what at a location is not as it was written, and repairs what can be.
+"""The doctor: reports damage at a location, and repairs it where that is possible.
 
-Journals come first, then the forks that stand on them, then the index of branches and checkpoints, which is what the
-journals say it is. A repair never deletes what is damaged. It is quarantined, and the run is what is left of it: sound,
-up to its newest sound commit. Cut in the middle, it can be done again.
+It checks journals first, then the forks of their entries, then the index of branches and checkpoints, which is derived
+from the journals. A repair never deletes damaged data: it moves that data to a quarantine, and the branch then ends at
+its newest sound commit. A repair that was interrupted can be repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Branch = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something at a location that is not as it was written."""
+    """One kind of damage that the doctor found, and what to do about it."""
 
     what: str
     """A short code that never changes: `torn_tail`, `damaged_journal`, `dangling_fork`, `stale_index`, ..."""
@@ -36,16 +36,17 @@ class Finding:
     """The file and line, or the run and branch."""
     problem: str
     remedy: str
-    """What to do, or what the repair did."""
+    """The action to take; after a repair, the action that was taken."""
     sound: str | None = None
-    """The ref of the newest sound checkpoint there."""
+    """The ref of the newest checkpoint of the branch that is undamaged; None if there is none."""
     repaired: bool = False
 
 
 def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
-    """What is found broken in a store; [] if all is well. A branch that somebody is at work on is left alone.
+    """Return the damage found in a store; [] if there is none. With `repair`, repair it.
 
-    Raises OSError if the store cannot be read, or a repair cannot be written.
+    A branch that a live process is running is reported and not repaired. Raises OSError if the store cannot be read, or
+    a repair cannot be written.
     """
     salvage: Callable[..., contextlib.AbstractContextManager[Salvage | None]] | None = getattr(store, "salvage", None)
     if salvage is None:
@@ -63,19 +64,19 @@ def doctor(store: Store, *, repair: bool = False) -> list[Finding]:
 
 
 def _damage(store: Store, run_id: str, branch: str) -> Finding | None:
-    """What a store that cannot be repaired says of a branch itself."""
+    """Return the damage of a branch of a store that has no repair of its own, by reading the branch."""
     try:
         find_lineage(store, run_id, branch)
     except SchemaTooNew as newer:
         return Finding("newer_schema", newer.where, str(newer), "Upgrade crewlite.")
     except JournalCorrupt as damage:
-        remedy = "Bring back a copy that is whole: how this store is repaired only its provider knows."
+        remedy = "Restore an intact copy: this storage provider has no repair that crewlite can run."
         return Finding("damaged_journal", damage.where, str(damage), remedy, damage.sound)
     return None
 
 
 def _beyond_repair(store: Store, problem: str) -> Finding:
-    sound, lost = list[str](), "other runs may be in it that cannot be listed"
+    sound, lost = list[str](), "it may hold other runs that cannot be listed"
     with contextlib.suppress(CrewliteError):
         for run_id in dict.fromkeys(info.run_id for info in store.branches()):
             with contextlib.suppress(CrewliteError):
@@ -83,21 +84,21 @@ def _beyond_repair(store: Store, problem: str) -> Finding:
                 sound.append(run_id)
         lost = "the others are not"
     saved = f"These runs are sound: {', '.join(sound)}; {lost}. Export them" if sound else "No run in it is sound"
-    remedy = f"{saved}, or bring back a copy. The database is left as it is."
+    remedy = f"{saved}, or restore an intact copy. The database is left as it is."
     return Finding("damaged_database", store.location, f"SQLite cannot read it: {problem}", remedy)
 
 
 class _Visit:
-    """One look at one location: at each run while nobody else writes to it."""
+    """One pass over a location. Each run is locked against other writers while it is checked."""
 
     def __init__(self, store: Store, salvage: Salvage, found: list[Finding], *, repair: bool) -> None:
         self._store, self._salvage, self._found, self._repair = store, salvage, found, repair
         self._writers: dict[Branch, str | None] = {}
         self._unknown: set[Branch] = set()
-        """Branches that are left as they are, though there is more to them than can be read."""
+        """Branches that hold more than can be read and that are not repaired, so more entries may be there."""
 
     def look(self) -> None:
-        """All there is to say, and with `repair` to do."""
+        """Check every run and what belongs to none, and repair if that was asked for. Adds to `found`."""
         for run_id in self._salvage.runs():
             with self._salvage.held(run_id):
                 self._run(run_id)
@@ -113,7 +114,7 @@ class _Visit:
             if entries:
                 journals[raw.branch], raws[raw.branch] = entries, raw
         for branch, problem in adrift(journals, {name for run, name in self._unknown if run == run_id}).items():
-            self._cut("dangling_fork", raws[branch], (), problem, "bring back a copy that holds what it stands on")
+            self._cut("dangling_fork", raws[branch], (), problem, "restore a copy that has that commit")
             del journals[branch]
         for branch, entries in journals.items():
             stale = None if (run_id, branch) in self._unknown else self._salvage.index(raws[branch], entries)
@@ -121,10 +122,10 @@ class _Visit:
                 self._report(stale, entries)
 
     def _branch(self, raw: RawBranch) -> tuple[RawBranch, list[Entry]]:
-        """The sound commits of a branch. What is broken is told, and with `repair` mended."""
+        """Return a branch and its sound entries. Reports what is damaged, and repairs that if asked to."""
         key = (raw.run_id, raw.branch)
         if raw.homeless:
-            self._cut("damaged_journal", raw, (), "its commits are of no branch that is here", "")
+            self._cut("damaged_journal", raw, (), "its commits belong to no branch that is stored here", "")
             return raw, []
         try:
             part = sound_part(raw)
@@ -141,17 +142,20 @@ class _Visit:
         if part.without:
             raw = self._without_checkpoints(raw, part)
         if ends := self._salvage.ending(raw, entries, problem):
-            self._cut(ends[0], raw, entries, ends[1], f"the run goes on after commit {entries[-1].seq}")
+            self._cut(ends[0], raw, entries, ends[1], f"a resume continues after commit {entries[-1].seq}")
         elif problem or not entries:
             left = f"the branch ends at commit {entries[-1].seq}" if entries else "nothing in it is sound"
-            self._cut("damaged_journal", raw, entries, problem or "no commit of it is left", left)
+            self._cut("damaged_journal", raw, entries, problem or "it has no commits", left)
         return raw, entries
 
     def _cut(self, what: str, raw: RawBranch, entries: Sequence[Entry], problem: str, then: str) -> None:
-        """Let a branch end with its sound commits, the rest in quarantine; without any, all of it."""
+        """Report damage whose repair keeps the sound commits of a branch and quarantines the rest.
+
+        Without sound commits, the repair quarantines the complete branch. `then` ends the description of the repair.
+        """
         lost = len(raw.records) - len(entries) or not entries
         act = "; ".join(
-            filter(None, [self._salvage.quarantined(raw) if lost else "taken for what there is of it", then])
+            filter(None, [self._salvage.quarantined(raw) if lost else "the commits that are left are accepted", then])
         )
         head = (entries[-1].seq, entries[-1].sum) if entries else None
         mend = self._salvage.rewrite(raw, raw.records[: len(entries)], head, problem)
@@ -161,25 +165,29 @@ class _Visit:
             self._unknown.add((raw.run_id, raw.branch))
 
     def _without_checkpoints(self, raw: RawBranch, part: SoundPart) -> RawBranch:
-        """Commits that name a checkpoint of another commit lose that alone. Returns the branch as it is then."""
+        """Report commits that name a checkpoint of another commit; the repair removes that checkpoint from them.
+
+        Returns the branch as it is afterwards.
+        """
         records = list(raw.records)
         for at in part.without:
             entry = part.entries[at]
             records[at] = records[at]._replace(seal=entry.seal, body=entry.body, line=entry.line + b"\n")
-        problem = f"checkpoint {', '.join(map(short, part.without.values()))} is not of the commit that names it"
-        act = f"a copy {self._salvage.quarantined(raw)}, and that checkpoint taken away; the run loses nothing"
+        named = ", ".join(map(short, part.without.values()))
+        problem = f"checkpoint {named} does not belong to the commit that names it"
+        act = f"a copy {self._salvage.quarantined(raw)}, and that checkpoint removed; no outcome is lost"
         where = _after(raw, part.entries[: min(part.without)])
         mend = self._salvage.rewrite(raw, records, None, problem)
         flaw = Flaw("wrong_checkpoint", where, problem, act, mend, (raw.run_id, raw.branch))
         return replace(raw, records=records) if self._report(flaw, part.entries) else raw
 
     def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
-        """Keep what was found; and mend it, if that may be done. Returns whether it was."""
+        """Add a finding, and repair it if that is asked for and nobody runs the branch. Returns whether it did so."""
         writer, repaired = self._writers.get(flaw.branch), False
         if flaw.mend is None:
             remedy = flaw.act
         elif writer:
-            remedy = f"{writer} is at work on this branch, so it is left alone: ask again when that has ended."
+            remedy = f"{writer} is at work on this branch, so it is left alone: repeat this when that has ended."
         elif not self._repair:
             remedy = f"With repair=True: {flaw.act}."
         else:
@@ -187,14 +195,14 @@ class _Visit:
                 flaw.mend()
                 remedy, repaired = f"Done: {flaw.act}.", True
             except FileExistsError:
-                remedy = "It was written to in this very moment, so it was left alone: ask again."
+                remedy = "Another process wrote to it during the repair, so it was left alone: repeat this."
         sound = newest_sound_checkpoint(entries, self._store.ref)
         self._found.append(Finding(flaw.what, flaw.where, flaw.problem, remedy, sound, repaired))
         return repaired
 
 
 def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
-    """Where the record is that comes after these commits."""
+    """Return the place of the first record after these sound commits: a line of a file, or a commit of a database."""
     if raw.records and raw.records[0].seq is not None:
         return f"{raw.where}, commit {sound[-1].seq + 1}" if sound else raw.where
     return f"{raw.where}, line {len(sound) + 1}"
@@ -202,16 +210,16 @@ def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SoundPart:
-    """The entries of a branch before the first fault, and the fault."""
+    """The entries of a branch before the first fault, and that fault."""
 
     entries: list[Entry]
     problem: str | None = None
     without: dict[int, str] = field(default_factory=dict)
-    """The id of the checkpoint that was removed from an entry, which is sound without it, by its index in `entries`."""
+    """For entries that are sound only without the checkpoint that they name: index in `entries` -> id of it."""
 
 
 def sound_part(raw: RawBranch) -> SoundPart:
-    """Read what can be read: stop at the first fault, and keep what comes before it. Raises SchemaTooNew."""
+    """Read a branch up to its first fault. Raises SchemaTooNew if a later crewlite wrote an entry."""
     found, without = list[Entry](), dict[int, str]()
     for seal, body, seq, _ in raw.records:
         after = found[-1].sum if found else None
@@ -231,9 +239,10 @@ def sound_part(raw: RawBranch) -> SoundPart:
 
 
 def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) -> dict[str, str]:
-    """The forks of a run that stand on what is gone, each with what that was.
+    """Return the forks of a run whose base entry is missing, or whose base branch is itself such a fork.
 
-    `unknown` are branches of which more may be there than `journals` say; forks of those are left out.
+    Each comes with a sentence about it. Forks of the branches in `unknown` are left out: those branches may hold
+    entries that `journals` lacks.
     """
     lost: dict[str, str] = {}
     bases = {name: entries[0].commit["run"].get("base") for name, entries in journals.items() if entries}
@@ -241,12 +250,15 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
         if base and base["branch"] not in unknown:
             heads = [(entry.seq, entry.sum) for entry in journals.get(base["branch"], ())]
             if base["branch"] in lost or (base["seq"], base["sum"]) not in heads:
-                lost[name] = f"what it was forked from ({base['branch']}, commit {base['seq']}) is gone"
+                lost[name] = f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
     return lost
 
 
 def _writer_of(location: str, raw: RawBranch, commits: Iterable[object]) -> str | None:
-    """Who, alive, is at work on a branch; `commits` are its commits, as far as they can be read at all."""
+    """Return the live process that runs a branch, as text; None if none does.
+
+    `commits` are the commits of the branch as far as they can be parsed, damaged ones too.
+    """
     claim: Claim | None = None
     for commit in commits:
         if isinstance(commit, dict):
@@ -254,4 +266,4 @@ def _writer_of(location: str, raw: RawBranch, commits: Iterable[object]) -> str 
     try:
         return holder_at(location, raw.run_id, raw.branch, claim, raw.touched)
     except (LookupError, TypeError, ValueError):
-        return None  # a claim among what is damaged
+        return None  # the claim itself is damaged

@@ -1,7 +1,7 @@
-"""Changing what a branch builds on: an outcome put in another's place, or taken back so that its step runs again.
+"""Edits of a fork: replace the outcome of a step, or invalidate it so that the step runs again.
 
-Nothing is changed where it was recorded. The fork begins with the new outcome, and what was made from the old one does
-not answer there: a step that asks something else because of it runs, and all others answer as before.
+The original branch does not change. The first commit of the fork holds the new outcome. On the fork, a step whose
+question differs because of the new outcome runs again; every other step answers from the record.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from crewlite.tools.base import as_text
 def changed_steps(
     record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets
 ) -> list[StepRecord]:
-    """The steps that the first commit of a fork of this record puts in the place of others, or takes back.
+    """Build the step records of the first commit of a fork: new outcomes for `edits`, tombstones for `rerun`.
 
-    Raises RefError for a step that has not finished there, AnswerRefused for an answer that does not fit its question,
-    ConfigError.
+    `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
+    AnswerRefused for an edited answer that does not fit its question, and ConfigError for an edit that cannot be made.
     """
     steps, both = [], edits.keys() & set(rerun)
     if both:
-        raise ConfigError(f"{min(both)} is to be edited and to be run again; wanted one of the two")
+        raise ConfigError(f"{min(both)} is in `edits` and in `rerun`; name it in one of the two")
     changed = edits.keys() | set(rerun)
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
@@ -50,17 +50,17 @@ def changed_steps(
 
 
 def _alone(address: str, changed: Collection[str]) -> None:
-    """Raises ConfigError if what is to become of a step would be lost with a step around it."""
+    """Raise ConfigError if an enclosing step is changed too, as that would discard the change of this step."""
     for outer in outers(address):
         if outer in changed:
-            raise ConfigError(f"{address} is part of {outer}, which is changed as a whole; wanted one of the two")
+            raise ConfigError(f"{address} is part of {outer}, which is edited or rerun itself; change one of the two")
 
 
 def _finished(record: Record, address: str, what: str) -> Outcome:
     outcome = record.outcomes.get(address)
     if outcome is None or not address:
         close = [at for at in record.outcomes if at]
-        raise RefError(address, f"names no finished step of that checkpoint, so it cannot be {what}", close)
+        raise RefError(address, f"names no finished step at that checkpoint, so it cannot be {what}", close)
     return outcome
 
 
@@ -78,7 +78,7 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
 
 
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
-    """The value as it is recorded, in the form of the outcome that it takes the place of."""
+    """Return the edit as it is recorded: coded, masked, checked, and converted to the type of the old outcome."""
     was, asked = record.value(outcome.address), record.asked.get(outcome.address)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
@@ -93,7 +93,7 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
 
 
 def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
-    """What somebody typed, as an outcome of this kind is read."""
+    """Convert typed text to the type that an outcome of this kind has."""
     if kinds.of(outcome.kind).holds_value:
         return read(said, recorded)
     schema = asked.get("schema") if asked else None
@@ -101,20 +101,23 @@ def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | N
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:
-    """The value as an outcome of this kind is recorded."""
+    """Encode the value as outcomes of this kind are recorded. Raises ConfigError for a kind that cannot be edited."""
     make = _CODED.get(kinds.of(outcome.kind))
     if make is None:
         raise ConfigError(
-            f"{outcome.address} is a {outcome.kind}, which cannot be edited; wanted {', '.join(map(str, _CODED))}"
+            f"{outcome.address} is of kind {outcome.kind}, which cannot be edited; these kinds can: "
+            f"{', '.join(map(str, _CODED))}"
         )
     return make(outcome, value)
 
 
 def _answer_text(outcome: Outcome, value: Any) -> str:
-    """Text as it is; data as the JSON that a structured answer is."""
+    """Return text as it is, and data as the JSON text of a structured answer. Raises ConfigError for anything else."""
     if isinstance(value, str | BaseModel | dict | list) and not _is_reply(value):
         return as_text(value)
-    raise ConfigError(f"The edit of {outcome.address} is {an(type(value).__name__)}; wanted its text, or data")
+    raise ConfigError(
+        f"The edit of {outcome.address} is {an(type(value).__name__)}; wanted its text, or data: a dict, list or model"
+    )
 
 
 def _done(outcome: Outcome, value: Any) -> Any:
@@ -134,7 +137,7 @@ def _reply(outcome: Outcome, value: Any) -> Any:
 
 
 def _is_reply(value: Any) -> bool:
-    """Whether this is what a model says, or the calls that it wishes for."""
+    """Return whether a value is a reply of a model, or tool calls that a model requests."""
     if isinstance(value, list):
         return bool(value) and all(isinstance(item, ToolCall) for item in value)
     return isinstance(value, ToolCall | LLMReply)

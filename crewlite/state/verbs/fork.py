@@ -1,4 +1,4 @@
-"""Forking: a second line of work after an old checkpoint. The checkpoint, and what came after it, stay unchanged."""
+"""Forking: a new branch that continues from an old checkpoint. The branch with that checkpoint does not change."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.transfer import commits
 
 TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
-"""The fields of tasks and agents in which placeholders are filled in."""
-_TRIES = 10  # a head that is forked may be compacted away by a pruning, but not again and again
+"""The fields of tasks and agents whose placeholders are replaced by inputs."""
+_TRIES = 10  # another process may compact away the head that is forked, though hardly ten times in a row
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a fork begins with that is not as it was recorded."""
+    """The changes that the first commit of a fork makes to the record."""
 
     edits: Mapping[str, Any] = field(default_factory=dict)
     rerun: tuple[str, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """Laid over the recorded ones."""
+    """New values for some of the recorded inputs, by name."""
     takes: frozenset[str] = frozenset()
-    """Inputs that the definition takes as it is now, besides those that its record knows."""
+    """Names of inputs that the current definition takes, which may be more than the recorded definition takes."""
 
     @classmethod
     def of(
         cls, edits: Mapping[str, Any] | None, rerun: Iterable[str], inputs: Mapping[str, Any] | None = None
     ) -> Changes:
-        """As callers give them. Raises ConfigError."""
+        """Build the changes from the arguments of `fork`. Raises ConfigError if one has the wrong type."""
         check_inputs(inputs)
         if edits is not None and not (isinstance(edits, Mapping) and all(isinstance(at, str) for at in edits)):
             raise ConfigError(
-                f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'other text'}}"
+                f"edits is {edits!r}; wanted outcomes by address, such as {{'task:research': 'another text'}}"
             )
         again = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
         if not all(isinstance(at, str) for at in again):
@@ -64,7 +64,7 @@ class Changes:
         return cls(dict(edits or {}), again, dict(inputs or {}))
 
     def operation_digest(self, operation_id: str) -> str:
-        """The digest of an operation that makes these. What its id says is nobody's business."""
+        """Return a digest of the operation id and these changes, so that the id itself need not be stored."""
         edits, inputs = encode(self.edits, "edits"), encode(self.inputs, "inputs")
         same = [operation_id, edits, self.rerun, *([inputs] if self.inputs else [])]
         return digest(same if self else operation_id)
@@ -85,11 +85,19 @@ def fork(
     changed: Changes = NO_CHANGES,
     secrets: Secrets | None = None,
 ) -> Located:
-    """Begin a branch at the checkpoint that was found, or at the head of its branch, and announce it.
+    """Create a branch that starts at `found`: at its checkpoint, or at the head of its branch if that is None.
 
-    With an `operation_id`, doing it again gives the same branch. What is changed is recorded without the `secrets`, or
-    those of the environment. Raises RefError if there is nothing to fork, BranchExists if the name is taken, StoreError
-    if it cannot be saved; then there is no such branch.
+    Emits the fork events with `source` as their source. Returns the new branch. Raises RefError if there is nothing to
+    fork, BranchExists if the name is taken, ConfigError for changes that cannot be made, and StoreError if the branch
+    cannot be saved; then it does not exist.
+
+    Args:
+        found: The branch, and the checkpoint on it, to fork.
+        source: The object that forks, such as a crew or a History.
+        branch: The name of the new branch; None for a generated one.
+        operation_id: With one, repeating the call returns the branch that the first call created.
+        changed: What the fork changes.
+        secrets: Masked in the recorded changes; None for the secrets of the environment.
     """
     if operation_id is not None and not (isinstance(operation_id, str) and operation_id):
         raise ConfigError(f"operation_id is {operation_id!r}; wanted a text that is the same whenever this is repeated")
@@ -117,7 +125,10 @@ def fork(
 
 
 def tried(found: Located, changed: Changes) -> Located:
-    """The fork that this would be, in memory: nothing is written or announced. Raises RefError, ConfigError."""
+    """Create the fork in memory only, for a preview: writes nothing to the store and emits no event.
+
+    Raises RefError, ConfigError.
+    """
     kept, provider = found.provider.open(found.location), InMemoryProvider()
     try:
         there = provider.open(found.location)
@@ -138,8 +149,9 @@ def _fork(store: Store, found: Located, name: str, operation: str | None, change
         return
     for left in reversed(range(_TRIES)):
         base, first = _base(store, found, changed, secrets)
-        base["operation"] = operation or new_id()  # so that no two beginnings are ever alike
-        # Listed after the base was read: if the run was begun anew in between, that is not there, and this is refused.
+        base["operation"] = operation or new_id()  # so that the first commits of two forks always differ
+        # List the branches after reading the base. If the run is deleted and started again in between, its new branches
+        # lack that base, so the store refuses the commit.
         infos = {info.branch: info for info in _branches(store, run_id)}
         if origin not in infos:
             raise gone(store, f"{run_id}/{origin}", "branch")
@@ -147,7 +159,7 @@ def _fork(store: Store, found: Located, name: str, operation: str | None, change
             return
         try:
             store.append([_beginning(infos[origin], name, base, first)])
-        except BranchConflictError:  # somebody was faster, or took the base away
+        except BranchConflictError:  # another process has created the branch, or removed the base
             if not left:
                 raise
         else:
@@ -155,7 +167,7 @@ def _fork(store: Store, found: Located, name: str, operation: str | None, change
 
 
 def _branches(store: Store, run_id: str) -> list[BranchInfo]:
-    """The branches of a run that can be read: one that cannot does not keep the others from being forked."""
+    """Return the branches of a run that can be read, so that a damaged branch does not prevent forks of the others."""
     try:
         return store.branches(run_id)
     except JournalCorrupt:
@@ -163,7 +175,10 @@ def _branches(store: Store, run_id: str) -> list[BranchInfo]:
 
 
 def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) -> bool:
-    """Whether a branch can be made; False if this operation has made it, here. Raises BranchExists for another's."""
+    """Return whether the branch can be created; False if this same operation has created it already.
+
+    Raises BranchExists if `taken`, the branch of that name, was created by another operation or at another checkpoint.
+    """
     if taken is None:
         return True
     base = taken.base
@@ -175,7 +190,7 @@ def _is_free(taken: BranchInfo | None, found: Located, operation: str | None) ->
 
 
 def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> tuple[ForkBase, CommitParts]:
-    """The base of a fork, and the changes as parts of its first commit. Reads the journal once at most."""
+    """Return the base of a fork, and its changes as parts of its first commit. Reads the journal at most once."""
     if found.checkpoint and not changed and (base := _at_checkpoint(store, found.run_id, found.checkpoint)):
         return base, {}
     entries = read_lineage(store, found.run_id, found.branch)
@@ -187,11 +202,11 @@ def _base(store: Store, found: Located, changed: Changes, secrets: Secrets) -> t
 
 
 def _at_checkpoint(store: Store, run_id: str, identifier: str) -> ForkBase | None:
-    """The base at a listed checkpoint; None if it is not listed. Reads only the entry that names it."""
+    """Build the base at a listed checkpoint, reading only the entry that names it; None if it is not listed."""
     checkpoint = _listed(store, identifier)
     total = store.sum_at(run_id, checkpoint.branch, checkpoint.seq) if checkpoint else None
     if checkpoint is None or total is None or not _listed(store, identifier):
-        return None  # or the run was begun anew since it was listed, and what has its number now is another
+        return None  # also if the run was deleted and started again meanwhile: another entry has that number then
     named: CheckpointRecord = {
         "id": checkpoint.id,
         "seq": checkpoint.seq,
@@ -211,10 +226,10 @@ def _listed(store: Store, identifier: str) -> CheckpointInfo | None:
 
 
 def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> ForkBase:
-    """The base at a checkpoint in these entries, even if its own branch has dropped it."""
+    """Build the base at a checkpoint that these entries name, even if the branch of that checkpoint has dropped it."""
     checkpoint = Record.of(entries).checkpoints.get(identifier)
     if checkpoint is None:
-        raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more")
+        raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more: it was pruned or deleted")
     then = [entry for entry in entries if entry.seq <= checkpoint["seq"]]
     return {"branch": Record.of(then).run["branch"], "seq": then[-1].seq, "sum": then[-1].sum, "place": checkpoint}
 
@@ -225,10 +240,11 @@ def _at_head(entries: Sequence[Entry], branch: str) -> ForkBase:
 
 
 def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
-    """What the first commit says of them; `record` is what the fork stands on."""
+    """Build the parts of the first commit that hold the changes. `record` is the record at the base of the fork."""
     if changed.inputs and record.run["definition"]["kind"] == STATE:
         raise ConfigError(
-            f"{record.run['run_id']} is a state, which has no inputs; change its values once the fork is open"
+            f"{record.run['run_id']} is a state, which has no inputs; fork it without, open the fork with "
+            f"RuntimeState.open, and change its values there"
         )
     check_taken(record, changed.inputs, changed.takes)
     steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets), CommitParts()
@@ -236,7 +252,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):
         parts["inputs"] = inputs
-        if record.finished:  # the result answers what was asked, not what is
+        if record.finished:  # the recorded result answers the old inputs
             steps.append(invalidated("", record.outcomes[""].kind))
     if steps:
         parts["steps"] = steps
@@ -244,9 +260,9 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
 
 
 def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> None:
-    """Raises ConfigError for an input that was not recorded, and that no text and no parameter asks for.
+    """Raise ConfigError for an input that is not recorded and that no recorded text or parameter uses.
 
-    `takes`: what the definition asks for as it is now.
+    `takes` are names that the current definition uses, which are accepted too.
     """
     asked = asked_for(record.run["definition"])
     if asked is None:
@@ -259,7 +275,10 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
 
 
 def asked_for(definition: JsonObject) -> list[str] | None:
-    """The inputs that a recorded definition asks for; None if only its code knows, or an early release recorded it."""
+    """Return the names of the inputs that a recorded definition uses; None if its record does not say.
+
+    It does not say where callbacks before the kickoff may use any, and in records of early releases.
+    """
     live = definition.get("live")
     if isinstance(live, dict) and "before_kickoff_callbacks" in live:
         return None

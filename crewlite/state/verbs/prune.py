@@ -1,4 +1,4 @@
-"""Forgetting: inner detail that no checkpoint needs, checkpoints, and whole runs."""
+"""Deleting what is no longer needed: complete runs, old checkpoints, and details inside steps that none needs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from crewlite.state.providers.base import Head
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was taken away, or would be."""
+    """The report of a prune: what it deleted or, with `dry_run`, would delete."""
 
     runs: tuple[str, ...] = ()
-    """Whole runs, by id."""
+    """Ids of the deleted runs."""
     checkpoints: tuple[str, ...] = ()
-    """Checkpoints of runs that stay, by id."""
+    """Ids of the deleted checkpoints, of runs that remain."""
     freed: int = 0
-    """Bytes of journals."""
+    """The number of bytes by which the journals shrink."""
     results: int = 0
-    """Results of steps that were kept for other runs."""
+    """The number of deleted step results that other runs could have reused."""
     busy: tuple[str, ...] = ()
-    """Branches, as `run/branch`, that were left alone because somebody is at work on them."""
+    """Branches, as `run/branch`, that were left alone because a live process runs them."""
 
     def __add__(self, other: Pruned) -> Pruned:
         return Pruned(
@@ -48,15 +48,16 @@ class Pruned:
 def prune(
     store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
 ) -> Pruned:
-    """Take away finished runs not heard of since `older_than`, and all but the newest checkpoints of the others.
+    """Delete old finished runs, and old checkpoints of the others. See `History.prune`.
 
-    What steps left for other runs before `older_than` goes too.
-
-    Raises ConfigError if it is told nothing, JournalCorrupt for a run that cannot be read, OSError if storage fails;
-    what was cut in the middle can be done again.
+    Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt for a run that cannot be read,
+    OSError if storage fails. A prune that was interrupted can be repeated.
     """
     if keep_last is None and older_than is None:
-        raise ConfigError("prune what? keep_last=5 keeps five checkpoints a branch, older_than=timedelta(days=30) runs")
+        raise ConfigError(
+            "prune() has no limit. Give keep_last=5 to keep five checkpoints of each branch, or "
+            "older_than=timedelta(days=30) to delete finished runs that have not changed for 30 days"
+        )
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
@@ -64,7 +65,7 @@ def prune(
     if limit is not None and (results := results_of(store)):
         done += Pruned(results=results.forget(limit, dry_run=dry_run))
     for run_id in dict.fromkeys(info.run_id for info in store.branches()):
-        run = _Run(store, run_id)  # without branches, if it was deleted meanwhile
+        run = _Run(store, run_id)  # without branches if another process has deleted it meanwhile
         if limit is not None and run.journals and run.finished and run.touched < limit:
             done += run.unless_busy(partial(run.removed, dry_run=dry_run), *run.journals)
         elif keep_last is not None:
@@ -74,7 +75,7 @@ def prune(
 
 
 def delete(store: Store, run_id: str) -> Pruned:
-    """Take a whole run away, finished or not. Raises RefError, and BranchConflictError if somebody is at work on it."""
+    """Delete a complete run, finished or not. Raises RefError if it does not exist, BranchConflictError if it runs."""
     run = _Run(store, run_id)
     if not run.journals:
         raise gone(store, run_id, "run")
@@ -90,7 +91,7 @@ def delete(store: Store, run_id: str) -> Pruned:
 
 
 class _Run:
-    """A run, read once. Every decision and every commit is made from these entries."""
+    """A run that was read once. All decisions and commits follow from that reading."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id
@@ -106,11 +107,14 @@ class _Run:
         return all(record.finished for record in self.records.values()) and not any(map(self.holder, self.records))
 
     def holder(self, branch: str) -> str | None:
-        """Who, alive, is at work on a branch."""
+        """Return the live process that runs a branch, as text; None if none does."""
         return holder(self.store, self.run_id, branch, self.records[branch].claim)
 
     def unless_busy(self, act: Callable[[], Pruned], *branches: str) -> Pruned:
-        """Act; or leave alone what has begun to move since it was looked at, or was deleted."""
+        """Call `act`. If that fails because the branches have changed since they were read, report them as busy.
+
+        Reports nothing if the run was deleted meanwhile.
+        """
         try:
             return act()
         except (BranchConflictError, OSError) as error:
@@ -126,11 +130,14 @@ class _Run:
         return Pruned(runs=(self.run_id,), freed=sum(map(size, self.journals.values())))
 
     def compacted(self, branch: str, keep_last: int, *, dry_run: bool) -> Pruned:
-        """Drop all but the newest checkpoints of a branch, but for labelled ones and those that forks stand on."""
+        """Drop all but the newest `keep_last` checkpoints of a branch, and compact its journal.
+
+        Checkpoints with a label, and those that forks start from, are kept besides.
+        """
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
-        branches = store.branches(self.run_id)  # forks may have been made since it was read
+        branches = store.branches(self.run_id)  # forks may have been created since the run was read
         kept = bases(branches, branch) | record.inherited
         checkpoints = [p for p in record.checkpoints.values() if not p.get("label") and p["id"] not in kept]
         gone = checkpoints[:-keep_last]
@@ -153,18 +160,22 @@ class _Run:
         before, self.journals[branch] = self.journals[branch], own
         if not dry_run:
             self.store.rewrite(self.run_id, branch, own, kept)
-        self.journals[branch] = kept  # what forks stand on from here on, also if this is only a rehearsal
+        self.journals[branch] = kept  # forks of this branch are judged by it, in a dry run too
         return Pruned(freed=max(0, size(before) - size(kept)))
 
 
 def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit:
     parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
-    parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not be taken for a sign of life
+    parts |= {"released": True} if record.claim else {}  # its holder is dead: this must not pass for a sign of life
     return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
 
 
 def _end(run_id: str, branch: str, own: list[Entry]) -> Commit:
-    """The end of a branch once more. It is no news; but a store that has it looks after what an earlier try left."""
+    """Build a commit of the last entry, which is stored already.
+
+    Appending it changes nothing in the journal, but makes the store finish the checkpoint files that an interrupted
+    prune has left.
+    """
     base = own[0].commit["run"].get("base")
     before: Head = _head(own[:-1]) if own[1:] else (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *before, (own[-1],))
@@ -176,7 +187,7 @@ def _head(own: list[Entry]) -> Head:
 
 def _seconds(older_than: timedelta | datetime) -> float:
     if isinstance(older_than, timedelta) and not timedelta(0) <= older_than < timedelta(days=365_000):
-        raise ConfigError(f"older_than is {older_than!r}; wanted how long ago, such as timedelta(days=30)")
+        raise ConfigError(f"older_than is {older_than!r}; wanted 0 or more days, such as timedelta(days=30)")
     moment = now() - older_than if isinstance(older_than, timedelta) else older_than
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ConfigError(f"older_than is {older_than!r}; wanted a timedelta, or a datetime with a time zone")

@@ -1,7 +1,7 @@
-"""Moving a run: all of it as one JSON file, which can be read, compared, kept, and taken up anywhere.
+"""Moving a run: export all its branches to one JSON file, and import that file at any location.
 
-The file holds the very entries of all branches, one line each, under their own seals. So what is imported is the run
-itself: the same digest on every provider, and it goes on, forks and lists as the original.
+The file holds the entries of all branches as they are stored, one line each, with their seals. So an imported run has
+the same digest on every provider, and can be resumed, forked and listed like the original.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ SCHEMA = 1
 
 
 def digest(store: Store, run_id: str) -> str:
-    """Names a run as it stands: the same text wherever it is kept, another as soon as a branch moves.
+    """Return a digest of the heads of all branches of a run: equal at every location, different after any commit.
 
-    Raises RefError if there is no such run any more, JournalCorrupt.
+    Raises RefError if the run does not exist any more, JournalCorrupt.
     """
     return _digest(_journals(store, run_id))
 
 
 def document(store: Store, run_id: str) -> bytes:
-    """A run as a file holds it. Raises RefError if there is no such run any more, JournalCorrupt if it is not sound."""
+    """Return a run as the bytes of an export file.
+
+    Raises RefError if the run does not exist any more, JournalCorrupt if it is damaged.
+    """
     journals = _journals(store, run_id)
     head = codec.dumps({"crewlite": "run", "schema": SCHEMA, "run_id": run_id, "digest": _digest(journals)})
     branches = [
@@ -41,12 +44,12 @@ def document(store: Store, run_id: str) -> bytes:
         for name, entries in journals.items()
     ]
     data = b'%b,"branches":[\n%b\n]}\n' % (head[:-1], b",\n".join(branches))
-    _verified(data, f"the export of run {run_id}")  # nothing leaves that could not come back
+    _verified(data, f"the export of run {run_id}")  # an export that could not be imported is an error now
     return data
 
 
 def export_run(store: Store, run_id: str, path: Path) -> str:
-    """Write a run to a file, whole or not at all. Its digest. Raises RefError, JournalCorrupt, OSError."""
+    """Write a run to a file, all or nothing, and return its digest. Raises RefError, JournalCorrupt, OSError."""
     data = document(store, run_id)
     disk.make_directory(path.absolute().parent)
     disk.replace(path, data)
@@ -55,9 +58,10 @@ def export_run(store: Store, run_id: str, path: Path) -> str:
 
 
 def import_run(store: Store, path: Path) -> str:
-    """Bring the run that a file holds to a store, whole or not at all. Its run_id.
+    """Store the run that a file holds, all or nothing, and return its run_id.
 
-    Raises RefError, JournalCorrupt, SchemaTooNew, RunExists, OSError.
+    Raises RefError if there is no such file, JournalCorrupt, SchemaTooNew, RunExists if the run_id is taken by a
+    different run, OSError.
     """
     try:
         data = path.read_bytes()
@@ -68,14 +72,14 @@ def import_run(store: Store, path: Path) -> str:
     if there and _digest(there) != _digest(journals):
         raise RunExists(run_id, store.location, str(path), found=_digest(there), wanted=_digest(journals))
     for branch in journals.keys() - there.keys():
-        store.read(run_id, branch)  # of one too damaged to be listed, this is how to know
-    # What is there already is not stored again; yet to append it makes the store look after its checkpoints.
+        store.read(run_id, branch)  # raises if the branch exists and is too damaged to be listed
+    # Branches that exist are appended too: that stores no entry twice, but completes their checkpoint files.
     store.append([_commit(run_id, name, entries) for name, entries in journals.items()])
     return run_id
 
 
 def commits(store: Store, run_id: str, branch: str) -> list[Commit]:
-    """A branch with all it stands on, as it is copied to a store that has nothing of it."""
+    """Build the commits that copy a branch, and the branches it is forked from, to a store that has none of them."""
     return [_commit(run_id, name, own) for name, own in journals_of_branch(store, run_id, branch).items()]
 
 
@@ -94,14 +98,14 @@ def _head(entries: Sequence[Entry]) -> Head:
 
 
 def _commit(run_id: str, branch: str, entries: Sequence[Entry]) -> Commit:
-    """A branch from its beginning, so that it never adds to another run than it is of."""
+    """Build the commit of a complete branch. As it creates the branch, it cannot be appended to a different run."""
     base = entries[0].commit["run"].get("base")
     after: Head = (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run_id, branch, *after, tuple(entries))
 
 
 def _verified(data: bytes, where: str) -> tuple[str, Journals]:
-    """The run_id and the journals of an exported run, every seal and every link checked."""
+    """Parse an export file: return the run_id and the journals, with every seal and every link between them checked."""
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -122,7 +126,7 @@ def _verified(data: bytes, where: str) -> tuple[str, Journals]:
         journals[name] = _entries(branch.get("entries"), run_id, name, f"{where}, branch {name}")
         _check_base(journals, name, f"{where}, branch {name}, entry 1")
     if _digest(journals) != parsed.get("digest"):
-        raise JournalCorrupt(where, "its digest does not fit: entries or branches at an end are missing", None)
+        raise JournalCorrupt(where, "its digest does not fit: branches, or the last entries of one, are missing", None)
     return run_id, journals
 
 
@@ -150,7 +154,7 @@ def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
 
 
 def _unseal(line: Any, after: str | None, where: str) -> Entry:
-    """An entry from its JSON object: the canonical bytes of its commit are those that were sealed."""
+    """Read an entry from its JSON object, whose canonical bytes are the bytes that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise Unsound("this is not an entry")
     unchecked: JsonObject = {name: value for name, value in line.items() if name != "sum"}
@@ -162,7 +166,8 @@ def _unseal(line: Any, after: str | None, where: str) -> Entry:
 
 
 def _check_base(journals: Journals, name: str, where: str) -> None:
-    """A fork must stand on an entry that the file holds, of a branch before it."""
+    """Raise JournalCorrupt if a branch is forked from an entry that no earlier branch in the file holds."""
     base = journals[name][0].commit["run"].get("base")
     if base and (base["seq"], base["sum"]) not in [(e.seq, e.sum) for e in journals.get(base["branch"], ())]:
-        raise JournalCorrupt(where, f"what it was forked from ({base['branch']}, commit {base['seq']}) is gone", None)
+        problem = f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"
+        raise JournalCorrupt(where, problem, None)
