@@ -43,6 +43,6 @@ def test_a_fork_says_what_it_stands_on(on_disk, make_crew):
 
 
 def test_deprecated_names_still_work(on_disk, make_crew):
-    make_crew(["a"], checkpoint=on_disk()).kickoff(run_id="r")
+    make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
     with History(on_disk().location) as history:
         assert history.places() == history.checkpoints()
