@@ -159,7 +159,7 @@ class Record:
             return self
         then = Record.of(each for each in read if each.seq <= back["seq"])
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
-            raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is not there")
+            raise self._damaged(f"commit {entry.seq} rewinds to commit {back['seq']}, which is missing")
         left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
         then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
         then.checkpoints, then.dropped = self.checkpoints, self.dropped

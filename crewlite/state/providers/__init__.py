@@ -1,4 +1,4 @@
-"""Where runs are kept. Which provider a location means is decided here."""
+"""Storage providers, and the choice of one by location."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
-    """The provider given, else SQLite for a database or a name that ends like one, else JSON files."""
+    """Return `provider` if it is given, otherwise SQLite for a database file or a file name of one, otherwise JSON."""
     if provider is not None:
         return provider
     return SqliteProvider() if is_database(location) else JsonProvider()

@@ -1,7 +1,7 @@
-"""The port to storage: a provider opens a location, a store keeps the journals of its runs.
+"""The port to storage: a provider opens a location as a store, which holds the journals of the runs there.
 
-Everything crewlite knows is in the entries; a store only has to keep them in order, whole, and answer which branches
-and checkpoints it holds. `crewlite.testing.check_provider` tells whether it does.
+The entries contain everything that crewlite records. A store keeps them in order and complete, and lists its branches
+and checkpoints. `crewlite.testing.check_provider` tests a provider of your own.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.entry import Entry, next_entry
 
 Head = tuple[int, str]
-"""Where a branch is: the seq and the sum of its last entry."""
+"""The head of a branch: the seq and the sum of its last entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Entries to add to one branch, all or none, right after the entry `after` whose sum is `after_sum`.
+    """Entries to append to one branch, all or none, directly after entry number `after`, whose sum is `after_sum`.
 
-    A commit whose first entry holds `run` makes the branch, which must not exist. Where that has a `base`, it makes a
-    fork: what it comes after is the base, an entry of another branch of the run. A commit without entries is a sign
-    of life.
+    If its first entry holds `run`, the commit creates the branch, which must not exist. If that `run` has a `base`, the
+    branch is a fork: `after` and `after_sum` are then those of the base, an entry of another branch of the same run.
+    A commit without entries is a sign of life: it only updates the time that `Store.touched` returns.
     """
 
     run_id: str
@@ -39,7 +39,7 @@ class Commit:
 
     @classmethod
     def saying(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:
-        """One entry that says this, at the head of a branch."""
+        """Build a commit of one entry with these parts, to be appended after the head `after`."""
         return cls(run_id, branch, *after, (next_entry(parts, after=after),))
 
     @property
@@ -49,14 +49,14 @@ class Commit:
 
     @property
     def head(self) -> Head:
-        """Where the branch is once it has the entries."""
+        """The head of the branch once the entries are appended."""
         return (self.entries[-1].seq, self.entries[-1].sum) if self.entries else (self.after, self.after_sum)
 
     def beyond(self, head: Head | None) -> tuple[Entry, ...] | None:
-        """The entries that a branch lacks which is at `head`, or is not there (None).
+        """Return the entries of this commit that a branch lacks, given its head (None if the branch does not exist).
 
-        All of them, or the rest if it has some already (a write may arrive and be reported as failed), or None if the
-        branch is where this commit does not expect it.
+        Returns all entries if the branch is where the commit expects it, and the rest if the branch has the first of
+        them already, as after a write that was stored and yet reported as failed. Returns None for any other head.
         """
         if head == (None if self.run else (self.after, self.after_sum)):
             return self.entries
@@ -66,31 +66,34 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class BranchInfo:
-    """What a listing tells of a branch without reading its journal."""
+    """A branch in a listing, which reads no complete journal."""
 
     run_id: str
     branch: str
     uid: str
-    """Time-ordered id of the run's beginning: newer runs have greater ones."""
+    """The id of the run's start, ordered by time: a run that started later has a greater one."""
     identity: str
     """Digest of the definition's kind, name and task keys."""
     kind: str
     name: str
     started_at: str
     base: ForkBase | None
-    """Of a fork: `branch`, `seq` and `sum` of the entry it stands on, and `place`, the checkpoint there."""
+    """For a fork: `branch`, `seq` and `sum` of the entry it is forked from, and `place`, the checkpoint there."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """What a listing tells of a checkpoint."""
+    """A checkpoint in a listing."""
 
     id: str
     run_id: str
     branch: str
     seq: int
     parent_id: str | None
-    """The checkpoint before it when it was named: it may be dropped since. A Checkpoint has the nearest one left."""
+    """The id of the checkpoint before it, which may have been dropped since.
+
+    `Checkpoint.parent_id` skips dropped checkpoints.
+    """
     trigger: str
     address: str
     label: str | None
@@ -102,123 +105,141 @@ PlaceInfo = CheckpointInfo
 
 
 class Store(Protocol):
-    """An opened location. The verbs that write are called from one thread at a time, the others from any."""
+    """An opened location.
+
+    The verbs that write (`append`, `rewrite`, `remove`) are called from one thread at a time, the others from any.
+    """
 
     location: str
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """Add the commits durably before returning: each entry whole or not at all, none without those before it.
+        """Store the commits durably before returning: each entry all or nothing, and none without its predecessors.
 
-        The commits that make a run appear all at once. Raises BranchConflictError if a branch is not where its commit
-        expects it or a fork has no base, OSError if storage fails; then any of the entries may be stored already.
-        Appending what is stored already is no error, so trying again is safe, also with a commit that begins with
-        what is stored and goes on (see Commit.beyond). An entry whose commit holds a `place` names a checkpoint; one
-        whose commit holds `drops` takes checkpoints away.
+        Commits that create the same run become visible together. An entry whose commit holds `place` names a checkpoint
+        to list; one whose commit holds `drops` removes checkpoints from the list.
+
+        Entries that are stored already are skipped (see Commit.beyond), so a call that failed can be repeated, also
+        with more entries added at the end.
+
+        Raises:
+            BranchConflictError: a branch is not where its commit expects it, or the base of a fork is not stored.
+            OSError: storage fails; some of the entries may be stored then.
         """
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """The branch's own journal, verified; [] if there is none. A torn tail is left out, what a fork stands on too.
+        """Return the entries of the branch itself, verified; [] if there is no such branch.
 
-        Raises JournalCorrupt naming the newest sound checkpoint, or SchemaTooNew.
+        Leaves out an incomplete last write, and, for a fork, the entries before its base. Raises JournalCorrupt, naming
+        the newest sound checkpoint, or SchemaTooNew.
         """
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """The sum of one entry of the branch's own journal, looking no further; None if there is no such entry."""
+        """Return the sum of one entry of the branch itself, reading no others; None if there is no such entry."""
 
     def touched(self, run_id: str, branch: str) -> float:
-        """Seconds since the epoch of the last commit or sign of life; 0 if there is no such branch.
+        """Return the time of the last commit or sign of life, in seconds since the epoch; 0 if there is no branch.
 
-        Asked for twice a second of each branch at work, so that a run hears soon that it was cancelled.
+        crewlite calls this twice a second for each branch that it runs, to notice soon that the run was cancelled.
         """
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Replace the branch's own journal, which must hold exactly `own`, by `entries`, all or nothing.
+        """Replace the entries of the branch itself, which must be exactly `own`, by `entries`, all or nothing.
 
-        `entries` are `own` with some of them compacted into one. `reading.check_rewrite` is what to check before, while
-        nobody else can write. Raises BranchConflictError if the store holds anything else than `own`, or a fork stands
-        on an entry that would be gone; StoreError if `entries` do not account for every one of `own`.
+        `entries` are `own` with some of them compacted into one. Call `reading.check_rewrite` first, under a lock that
+        keeps other writers out.
+
+        Raises:
+            BranchConflictError: the store holds other entries than `own`, or a fork has its base among the entries that
+                would be removed.
+            StoreError: `entries` do not account for all of `own`.
         """
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        """Take a whole run away, with its checkpoints. What was cut in the middle can be done again.
+        """Delete a run with all its branches and checkpoints. A call that was interrupted can be repeated.
 
-        Raises BranchConflictError if its branches are not exactly these.
+        `heads` are the heads of all branches as the caller read them. Raises BranchConflictError if they differ now.
         """
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """All branches, newest run first, those of a run in the order they were made; or only one run's.
+        """List the branches of one run, or of all: newest run first, those of a run in the order of their creation.
 
-        The list of all leaves out what cannot be read, with a warning. Of one run that is JournalCorrupt or
-        SchemaTooNew: nothing may be taken away that a branch stands on which nobody can read now.
+        A branch that cannot be read is left out of the list of all runs, with a warning. The list of one run raises
+        JournalCorrupt or SchemaTooNew for it, so that no caller removes entries that it is forked from.
         """
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """Checkpoints whose id contains `part`, newest first; at most `limit`, all older than the one `before`."""
+        """List the checkpoints whose id contains `part`, newest first.
+
+        Returns at most `limit` of them, and only ones that are older than the checkpoint with the id `before`.
+        """
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
-        """The text that names this checkpoint from anywhere: a file path, or `db#id`."""
+        """Return the ref that names this checkpoint from any directory: a file path, or `db#id`."""
 
     def close(self) -> None:
-        """Release files and connections. Called once."""
+        """Release files and connections. crewlite calls it once."""
 
 
 class ResultCache(Protocol):
-    """Results that steps leave to other runs: a store that can keep them has this as its attribute `results`.
+    """Results of steps that other runs may reuse. A store that can hold them has a ResultCache as attribute `results`.
 
-    Runs call `recall` and `remember`, `History.prune` calls `forget`; on the threads that the verbs of the store are
-    called from. Results belong to no run: removing runs leaves them.
+    Runs call `recall` and `remember`, `History.prune` calls `forget`, on the threads on which they use the store.
+    Results belong to no run, so deleting runs keeps them.
     """
 
     def recall(self, key: str) -> bytes | None:
-        """What was last remembered under `key`, byte for byte; None if nothing is."""
+        """Return the bytes last remembered under `key`; None if there are none."""
 
     def remember(self, key: str, data: bytes) -> None:
-        """Keep `data` under `key` (32 hexadecimal digits), whole or not at all, in the place of what was there.
+        """Store `data` under `key` (32 hexadecimal digits), all or nothing, replacing earlier data of that key.
 
         Raises OSError if storage fails.
         """
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """Take away what was last remembered before `before`, seconds since the epoch. Returns how many keys that is.
+        """Delete the results that were last remembered before `before`, in seconds since the epoch.
 
-        With `dry_run` they are only counted.
+        Returns the number of their keys. With `dry_run`, only counts them.
         """
 
 
 @runtime_checkable
 class BaseProvider(Protocol):
-    """A kind of storage. Write one of your own by giving it a name and an `open`.
+    """A kind of storage. A provider of your own needs a `name` and the method `open`.
 
-    A provider may declare more as attributes of its class, which are looked up by name (see `declares`):
+    Its class may also have these attributes, which are looked up by name (see `declares`):
 
-    * `named_by_location = True`: the location alone tells which provider it is, so the command line can open it, and
+    * `named_by_location = True`: a location identifies this provider. So the command line can open the location, and
       all objects of exactly this class open the same store there.
-    * `in_memory = True`: what it keeps ends with the process.
-    * `exists(location) -> bool`: whether there is anything at a location, found out without making it.
+    * `in_memory = True`: everything stored is lost when the process ends.
+    * `exists(location) -> bool`: returns whether there is a store at a location, without creating one.
     """
 
     name: str
 
     def open(self, location: str) -> Store:
-        """Open a location for reading and writing, making it if need be. Raises StoreUnusable."""
+        """Open a location for reading and writing. Create it if needed, now or at the first write.
+
+        Raises StoreUnusable if that cannot work.
+        """
 
 
 def is_provider(value: object) -> bool:
-    """Whether a value can be used as a provider; a class of providers cannot."""
+    """Return whether a value can be used as a provider. A class cannot, only an instance of one."""
     return isinstance(value, BaseProvider) and not isinstance(value, type)
 
 
 def declares(provider: BaseProvider | None, flag: Literal["named_by_location", "in_memory"]) -> bool:
-    """Whether a provider, if there is one, declares something of itself."""
+    """Return whether the class of a provider sets this flag; False without a provider."""
     return bool(getattr(provider, flag, False))
 
 
 def results_of(store: Store) -> ResultCache | None:
-    """Where a store keeps results for other runs; None if it keeps none."""
+    """Return the result cache of a store; None if it has none."""
     return getattr(store, "results", None)
 
 
 def exists(location: str, provider: BaseProvider) -> bool:
-    """Whether there is anything at a location. Of a provider that cannot tell without opening it: yes."""
+    """Return whether there is a store at a location. True for a provider that has no `exists` to tell."""
     look: Callable[[str], bool] | None = getattr(provider, "exists", None)
     return look is None or look(location)

@@ -1,12 +1,12 @@
-"""Journals as lines of JSON, and one small file per checkpoint that people can read.
+"""Journals as files of JSON lines, and one small human-readable file per checkpoint.
 
-    location/journal/<run>/<branch>.jsonl          the truth, one line a commit
-    location/<timestamp>_<id>.json                 one checkpoint: lineage, what triggered it, where in the journal
-    location/heads/<run>/<branch>.json             how long the journal was at its newest checkpoint
+    location/journal/<run>/<branch>.jsonl          the journal of a branch: one line per commit
+    location/<timestamp>_<id>.json                 a checkpoint: its parent, its trigger, its commit in the journal
+    location/heads/<run>/<branch>.json             the length of the journal at its newest checkpoint
     location/cache/<key>.json                      a result of a step that other runs may reuse
 
-The journal is written first. A missing file is made again from it; a file that it contradicts is refused. The cache
-belongs to no run. `Paths` turns names into paths, and places the lock files.
+The journal is written first, and is authoritative: a missing checkpoint file is written again from it, and a checkpoint
+file that contradicts it is refused. The cache belongs to no run. `Paths` maps names to paths and places the lock files.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ Key = tuple[str, str]
 
 
 class JsonProvider:
-    """A directory: human-readable files, one per checkpoint, and a journal for each run."""
+    """A directory with a journal for each branch and a human-readable file for each checkpoint."""
 
     name = "json"
     named_by_location = True
     exists = staticmethod(os.path.exists)
 
     def open(self, location: str) -> JsonStore:
-        """Open a directory. The first write makes it (0700, with a .gitignore). Raises StoreUnusable."""
+        """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""
         root = Path(location).absolute()
         if root.is_file():
             database = disk.head(root, 15) == b"SQLite format 3"
             hint = "pass provider=SqliteProvider()" if database else "choose a directory"
             found = "database" if database else "file"
-            raise StoreUnusable(location, f"is a {found}, JsonProvider wants a directory: {hint}")
+            raise StoreUnusable(location, f"is a {found}, and JsonProvider wants a directory: {hint}")
         return JsonStore(root)
 
 
 class JsonStore:
     """An opened directory.
 
-    What writes a run holds the lock of that run from its first look to the last checkpoint file, so nothing else moves
-    meanwhile. What reads holds nothing, and leaves nothing behind.
+    A method that writes holds the lock of the run from its first read to the last checkpoint file that it writes, so
+    nobody else changes the run meanwhile. A method that reads takes no lock and changes no file.
     """
 
     def __init__(self, root: Path) -> None:
@@ -84,9 +84,9 @@ class JsonStore:
         self.journals = JournalFiles(self.paths, self.ref)
         self.results = ResultFiles(root, self._make)
         self._tails: dict[Key, Tail] = {}
-        """Of the branches that were claimed through this store, until their claim ends."""
+        """The end of each journal whose branch was claimed through this store, until the claim ends."""
         self._claimed_in: tuple[int, int] | None = None
-        """The directory in which the first of them was claimed: another may lie at its path by now."""
+        """The device and inode of `journals` when the first of them was claimed, to notice that it was replaced."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         """See Store.append."""
@@ -101,7 +101,7 @@ class JsonStore:
             for run in new:
                 check_bases(run)
             others = [commit for commit in commits if commit.run_id not in missing]
-            for begins, part in groupby(others, key=self._begins):  # which looks when all before it is written
+            for begins, part in groupby(others, key=self._begins):  # lazy: looks after the earlier commits are written
                 if begins:
                     for commit in part:
                         self._begin(commit)
@@ -111,10 +111,10 @@ class JsonStore:
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
         """See Store.read."""
-        head = self.heads.read(run_id, branch)  # before the journal, which is always written first
+        head = self.heads.read(run_id, branch)  # before the journal: writers write the journal first, then the head
         entries, _ = self.journals.scan(run_id, branch)
         problem = lacking(head, entries)
-        if problem and self.heads.read(run_id, branch) == head:  # else an older export took the run's place meanwhile
+        if problem and self.heads.read(run_id, branch) == head:  # else an import has replaced the run meanwhile
             sound = newest_sound_checkpoint(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound)
         return entries
@@ -138,10 +138,10 @@ class JsonStore:
             check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self.files.make(
                 self.files.amiss(there)
-            )  # what is compacted does not tell any more which files were dropped
+            )  # after the compaction, the entries no longer tell which files were dropped
             touched = self.touched(run_id, branch)
             disk.replace(path, lines(entries))
-            disk.touch(path, touched)  # compaction is no sign of life
+            disk.touch(path, touched)  # a compaction is not a sign of life
             if tail := self._tails.get((run_id, branch)):
                 now = Tail.of(entries, len(lines(entries)))
                 self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
@@ -149,7 +149,7 @@ class JsonStore:
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         """See Store.remove."""
         directory = self.paths.run(run_id)
-        if not directory.is_dir():  # somebody was faster
+        if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
             raise no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with self._locked(run_id):
@@ -159,8 +159,8 @@ class JsonStore:
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.remove([file for file in named if file.exists()])
             gone = directory.with_name(f"~{new_id()}")
-            disk.touch(directory, time.time())  # what is left of it if this is cut is as old as this, not as the run
-            disk.rename(directory, gone)  # under which nobody looks for it
+            disk.touch(directory, time.time())  # the doctor removes leftovers of an interrupted deletion by their age
+            disk.rename(directory, gone)  # no reader looks at such a name
             for key in [key for key in self._tails if key[0] == run_id]:
                 del self._tails[key]
         disk.remove_directory(gone)
@@ -174,7 +174,7 @@ class JsonStore:
         return self.files.listed(part, limit, before)
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
-        """The path of the checkpoint's file."""
+        """Return the path of the checkpoint's file."""
         return str(self.files.path(checkpoint))
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
@@ -183,24 +183,25 @@ class JsonStore:
         return contextlib.nullcontext(json_salvage.JsonSalvage(*parts, repair=repair))
 
     def close(self) -> None:
-        """Nothing is held open between writes."""
+        """Do nothing: no file is open between calls."""
 
     def check_file(self, path: Path) -> CheckpointInfo:
-        """The checkpoint that a checkpoint file names, if its journal agrees. Raises CheckpointMismatch.
+        """Return the checkpoint of a checkpoint file, compared with its entry in the journal.
 
-        Only what the journal says of this checkpoint is verified here; the whole is when it is read.
+        Verifies that entry alone; reading the branch verifies the rest. Raises CheckpointMismatch if the file
+        contradicts the journal, RefError if it does not exist.
         """
         info, document = load(path)
         entry, first = self.journals.naming_entry(info)
         if (entry is None or first is None) and not path.exists():
-            raise RefError(str(path), "does not exist any more")  # pruned while it was looked at
+            raise RefError(str(path), "does not exist any more")  # pruned in the meantime
         if entry is None or first is None:
             sound = newest_sound_checkpoint(self.journals.scan(info.run_id, info.branch)[0], self.ref)
-            raise CheckpointMismatch(str(path), "it points beyond its journal, or the journal is gone", sound)
+            raise CheckpointMismatch(str(path), "its journal is missing, or does not name this checkpoint", sound)
         if is_of_another(path, info) or json.loads(self.files.document(first.commit["run"], entry)) != document:
             problem = (
                 f"it was changed after it was written. Its journal is sound: kick off with "
-                f"run_id={info.run_id!r}, or delete this file and it is made again"
+                f"run_id={info.run_id!r}, or delete this file and the next commit writes it again"
             )
             entries, _ = self.journals.scan(info.run_id, info.branch)
             sound = newest_sound_checkpoint([e for e in entries if e.seq != entry.seq], self.ref)
@@ -208,19 +209,19 @@ class JsonStore:
         return info
 
     def _locked(self, *run_ids: str) -> AbstractContextManager[None]:
-        """Keep all others from writing to these runs."""
+        """Lock these runs against all other writers."""
         return disk.locked(map(self.paths.lock, run_ids))
 
     def _begins(self, commit: Commit) -> bool:
-        """Whether a commit makes a branch that is not there."""
+        """Return whether a commit creates a branch that does not exist."""
         return commit.run is not None and not self.paths.journal(commit.run_id, commit.branch).exists()
 
     def _go_on(self, commits: Sequence[Commit]) -> None:
-        """Append to journals that are there."""
+        """Append to journals that exist."""
         heads, tails, changes = dict[Key, Head](), dict[Key, Tail](), Changes()
         with disk.SyncBatch() as batch:
             lacked = list[Sequence[Entry]]()
-            for commit in commits:  # all of them before anything is written
+            for commit in commits:  # check all of them before writing any
                 key = (commit.run_id, commit.branch)
                 if key not in tails:
                     tails[key] = self._kept(key) or self._looked_up(commit, changes, batch)
@@ -240,12 +241,12 @@ class JsonStore:
         self._settle([(commit, tails[commit.run_id, commit.branch]) for commit in commits], changes)
 
     def _kept(self, key: Key) -> Tail | None:
-        """The known tail of a journal, if that still ends so: others may have written to it, or compacted it."""
+        """Return the known tail of a journal; None if it is unknown or the journal ends differently by now."""
         tail = self._tails.get(key)
         return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
 
     def _looked_up(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
-        """Read the tail of a journal. What its last writer left undone is added to `changes`, and synced."""
+        """Read a journal and return its tail. Adds checkpoint files that its last writer left undone to `changes`."""
         entries, offset = self.journals.scan(commit.run_id, commit.branch)
         if not entries:
             raise self._gone(commit)
@@ -253,26 +254,26 @@ class JsonStore:
         changes.made |= left.made
         changes.gone += left.gone
         path = self.paths.journal(commit.run_id, commit.branch)
-        while path != self.paths.journals:  # whoever made these names may not have come to sync them
+        while path != self.paths.journals:  # the process that created these directories may have died before the sync
             path = path.parent
             batch.sync_directory(path)
         return Tail.of(entries, offset)
 
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
-        """What to raise for a journal that is not there: it was deleted, or the whole location was taken away."""
+        """Build the error for a missing journal: its run was deleted, or the complete location was moved or deleted."""
         key = (commit.run_id, commit.branch)
         if key in self._tails and _identity(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
-            return OSError(f"{where} is gone: it was deleted or moved while a run was at work")
+            return OSError(f"{where} is gone: its location was deleted or moved during the run")
         return no_branch(*key, commit.after)
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
-        """Write what a journal lacks of a commit. Returns where it ends then."""
+        """Write `rest`, the entries of a commit that a journal lacks. Returns the tail of the journal afterwards."""
         path, data = self.paths.journal(commit.run_id, commit.branch), lines(rest)
         if not commit.entries:
             disk.touch(path, committed_at(commit))
             return tail
-        if not data:  # all of it was written before, by a try that failed, perhaps without being synced
+        if not data:  # an earlier attempt wrote all of it and failed, perhaps before the sync
             batch.sync(batch.hold(path, os.O_RDWR), path)
             return tail
 
@@ -283,7 +284,7 @@ class JsonStore:
         return tail.after(rest)
 
     def _begin(self, commit: Commit) -> None:
-        """Make a branch of a run that is there; a fork while its base is."""
+        """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
         base = commit.run.get("base") if commit.run else None
         if base and self.sum_at(commit.run_id, base["branch"], base["seq"]) != base["sum"]:
             raise no_base(commit, base)
@@ -293,7 +294,7 @@ class JsonStore:
         self._settle([(commit, Tail.of(commit.entries, len(data)))], Changes())
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
-        """Make runs that are not there: their journals are written aside, and those of a run appear all at once."""
+        """Create runs: write their journals to temporary directories, and rename each into place once complete."""
         if not runs:
             return
         staged = {f"~{new_id()}": run for run in runs}
@@ -301,14 +302,14 @@ class JsonStore:
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     self._stage(name, run, batch)
-            for run in runs:  # of a journal that was deleted by hand
+            for run in runs:  # heads left by a run of that name whose journal a person has deleted
                 self.heads.remove(run[0].run_id)
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), batch=batch)
         except OSError:
             for name in staged:
-                with contextlib.suppress(OSError):  # then the doctor finds it
+                with contextlib.suppress(OSError):  # the doctor removes it later
                     disk.remove_directory(self.paths.journals / name)
             raise
         made = [commit for run in runs for commit in run]
@@ -324,9 +325,9 @@ class JsonStore:
             disk.touch(path, committed_at(commit))
 
     def _settle(self, written: Sequence[tuple[Commit, Tail]], changes: Changes) -> None:
-        """Make and remove the checkpoint files that commits are about, and keep the tails of branches that are claimed.
+        """Write and remove checkpoint files for these commits, and remember the tails of branches that are claimed.
 
-        All of their entries are looked at, as those that a try before this one wrote may have no files yet.
+        Covers all entries of the commits, because entries that an earlier, failed attempt wrote may lack their files.
         """
         tails = dict(self._tails)
         for commit, tail in written:
@@ -344,7 +345,10 @@ class JsonStore:
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
-        """Note the checkpoints that a commit names and drops. Returns the files of the branch, if they are known."""
+        """Add the checkpoints that a commit names and drops to `changes`.
+
+        Returns the checkpoint files of the branch by id; None if they are not known and no checkpoint is dropped.
+        """
         dropped = {gone for entry in commit.entries for gone, _ in entry.commit.get("drops", ())}
         named = [entry for entry in commit.entries if "place" in entry.commit]
         changes.made |= {self.files.path(e.commit["place"]): self.files.document(tail.run, e) for e in named}
@@ -358,7 +362,7 @@ class JsonStore:
         return {identifier: file for identifier, file in files.items() if identifier not in dropped}
 
     def _make(self) -> None:
-        """Make the location. What is ours is kept out of version control; what is not is left alone."""
+        """Create the location, with a .gitignore. The root gets none if it holds other files already."""
         journals = self.paths.journals
         if journals.is_dir():
             return
@@ -370,14 +374,14 @@ class JsonStore:
 
 
 def _is_free(directory: Path) -> bool:
-    """Whether a run may be made here. A directory that was made and never filled is in nobody's way."""
+    """Return whether a run can be created in this directory. Removes the directory if it exists and is empty."""
     if directory.is_dir() and not any(directory.iterdir()):
         disk.remove_directory(directory)
     return not directory.exists()
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:
-    """Names a directory, whatever its path; None if there is none."""
+    """Return the device and inode of a directory; None if it does not exist."""
     with contextlib.suppress(OSError):
         found = directory.stat()
         return found.st_dev, found.st_ino

@@ -1,4 +1,4 @@
-"""Reading the journals of a location: files of lines, each sealed and chained to the one before."""
+"""Reading the journal files of a location. Each line is an entry with a seal that is chained to the line before."""
 
 from __future__ import annotations
 
@@ -17,30 +17,33 @@ from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_checkpoint
 
 log = logging.getLogger("crewlite.state")
-_BLOCK = 512  # bytes: the least that a disk writes
+_BLOCK = 512  # bytes: the smallest unit that a disk writes
 _SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":\d+,')
-_HOLE = 32  # zeros in a row that are no accident
+_HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a changed byte
 
 
 class JournalFiles:
-    """The journals of one location; `ref` names a checkpoint of theirs."""
+    """The journals of one location. `ref` returns the ref of a checkpoint, for error messages."""
 
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths = paths
         self._ref = ref
 
     def scan(self, run_id: str, branch: str) -> tuple[list[Entry], int]:
-        """Every sound entry, and where the last of them ends, in bytes."""
+        """Return the entries of a journal, and the offset in bytes at which the last ends; [] and 0 without a journal.
+
+        Raises JournalCorrupt.
+        """
         path = self._paths.journal(run_id, branch)
         data = _bytes(path)
         if data is None:
             return [], 0
         if not data:
-            raise JournalCorrupt(str(path), "it is empty, and a journal appears with its first line", None)
+            raise JournalCorrupt(str(path), "it is empty, and a journal always has a first line", None)
         return self.sound(run_id, branch, data)
 
     def ends_at(self, run_id: str, branch: str, offset: int, mark: tuple[int, bytes]) -> bool:
-        """Whether a journal is `offset` bytes long, and has the bytes of the mark where it says."""
+        """Return whether a journal is `offset` bytes long, and has the bytes `mark[1]` at the offset `mark[0]`."""
         try:
             with self._paths.journal(run_id, branch).open("rb") as file:
                 file.seek(mark[0])
@@ -49,7 +52,10 @@ class JournalFiles:
             return False
 
     def sound(self, run_id: str, branch: str, data: bytes) -> tuple[list[Entry], int]:
-        """The entries in the content of a journal, and where the last of them ends. Raises JournalCorrupt."""
+        """Parse the content of a journal: return its entries, and the offset at which the last of them ends.
+
+        Leaves out an incomplete last write, with a warning. Raises JournalCorrupt for any other damage.
+        """
         path = self._paths.journal(run_id, branch)
         found: list[Entry] = []
         total, offset = None, 0
@@ -58,11 +64,11 @@ class JournalFiles:
             line = data[offset:] if stop < 0 else data[offset:stop]
             try:
                 if stop < 0:
-                    raise Unsound("the last line has no end")
+                    raise Unsound("the last line has no newline")
                 entry = unseal_line(line, after=total, where=str(path))
                 check_follows(entry, found, run_id, branch, entry.seq)
             except Unsound as problem:
-                if found and is_torn(data[offset:], offset):  # a journal appears with its first line whole
+                if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
                 sound = newest_sound_checkpoint(found, self._ref)
@@ -91,7 +97,10 @@ class JournalFiles:
             return 0.0
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
-        """The entry that names a checkpoint, and the first of its journal. Looks at no other lines."""
+        """Return the entry that names a checkpoint, and the first entry of its journal; None for what is missing.
+
+        Verifies no other lines.
+        """
         path = self._paths.journal(info.run_id, info.branch)
         data = _bytes(path)
         if not data:
@@ -128,14 +137,15 @@ class JournalFiles:
 
 
 def _unreadable(problem: Exception, path: Path) -> Exception:
-    """The error for a journal that does not begin as one."""
+    """Build the error for a journal whose first line cannot be read."""
     return problem if isinstance(problem, SchemaTooNew) else JournalCorrupt(f"{path}, line 1", str(problem), None)
 
 
 def is_torn(tail: bytes, offset: int) -> bool:
-    """Whether what follows the last sound line is a write that was cut: a line without an end, or not written.
+    """Return whether `tail`, the bytes after the last sound line, is an incomplete write rather than damage.
 
-    `offset` is where the tail begins. What a disk did not write are many zeros; a lone one is damage.
+    A line without a newline is incomplete, and so is one with parts that the disk did not write: these read as many
+    zeros, where a single zero is damage. `offset` is the offset of `tail` in the file.
     """
     line, newline, _ = tail.partition(b"\n")
     holes = re.finditer(rb"\0+", line)
@@ -143,14 +153,14 @@ def is_torn(tail: bytes, offset: int) -> bool:
 
 
 def _is_hole(start: int, stop: int, offset: int, tail: bytes) -> bool:
-    """Whether zeros are a part of the disk that was not written: to the end, a block, or up to where one begins."""
+    """Return whether zeros are an unwritten part of the file: up to the end, a long row, or up to a block boundary."""
     if not tail[stop:].strip(b"\0\n"):
         return True
     return stop - start >= _HOLE or (start == 0 and (offset + stop) % _BLOCK == 0)
 
 
 def follows(tail: bytes, after: str) -> bool:
-    """Whether a whole commit stands at the beginning of `tail`, whatever comes after it."""
+    """Return whether `tail` begins with a complete commit that is chained to the sum `after`."""
     line, newline, _ = tail.partition(b"\n")
     try:
         return bool(newline and unseal_line(line, after=after, where=""))
@@ -159,7 +169,7 @@ def follows(tail: bytes, after: str) -> bool:
 
 
 def _bytes(path: Path) -> bytes | None:
-    """What a journal holds; None if there is none. Raises StoreError."""
+    """Return the content of a journal; None if it does not exist. Raises StoreError if it cannot be read."""
     try:
         return disk.read_complete(path)
     except FileNotFoundError:
@@ -169,7 +179,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
-    """Where the whole lines begin and end that hold a text. Far quicker than to look at every line."""
+    """Yield the start and end of each complete line that contains `part`. Much faster than splitting all lines."""
     found = data.find(part)
     while found >= 0:
         start, stop = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
@@ -180,7 +190,7 @@ def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
-    """The entry of a line in a journal, if it fits to the one before. Raises Unsound, SchemaTooNew."""
+    """Read the entry of one line, checked against the line before. Raises Unsound, SchemaTooNew."""
     if start == 0:
         return unseal_line(data[:stop], after=None, where=str(path))
     before = parse(data[data.rfind(b"\n", 0, start - 1) + 1 : start - 1])
@@ -188,7 +198,7 @@ def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
 
 
 def journals_in(directory: Path) -> list[Path]:
-    """The journals of a run; none if it is taken away while we look."""
+    """Return the journal files of a run; [] if its directory is deleted meanwhile."""
     try:
         return sorted(directory.rglob("*.jsonl"))
     except FileNotFoundError:
@@ -196,7 +206,7 @@ def journals_in(directory: Path) -> list[Path]:
 
 
 def directories_in(path: Path) -> list[Path]:
-    """The directories of runs; those that begin with ~ are being made or taken away."""
+    """Return the directories of runs. Names that begin with ~ are runs being created or deleted, and the locks."""
     try:
         return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]
     except FileNotFoundError:

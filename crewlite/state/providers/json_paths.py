@@ -1,8 +1,8 @@
-"""Where the files of a JSON location are: every run and branch has a path of its own, on every kind of disk.
+"""The paths of the files of a JSON location: every run and branch has a path of its own on every file system.
 
-A name stands for itself where that is safe. Some disks take `A` and `a` for one name, and Windows has names of its own
-(`nul`) and ignores a dot at the end. So a capital letter becomes `+` and its small letter, and `+0`, which stands for
-nothing, parts a name from what it must not be. No run or branch may have a `+` in its name, so no two ever meet.
+A safe name is used unchanged. Some file systems do not distinguish `A` from `a`, and Windows reserves names (`nul`) and
+ignores a dot at the end of a name. So a capital letter becomes `+` and its small letter, and `+0`, which stands for no
+character, is added to a name that is not allowed. Names of runs and branches contain no `+`, so no two paths collide.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _CAPITAL, _ESCAPED = re.compile("[A-Z]"), re.compile(r"\+([0a-z])")
 
 
 class Paths:
-    """The paths of one location. `root` is its directory, `journals` where the directories of runs are."""
+    """The paths of one location. `root` is its directory, `journals` the directory with those of the runs."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.journals = root, root / "journal"
 
     def run(self, run_id: str) -> Path:
-        """The directory of the journals of a run."""
+        """Return the directory of the journals of a run."""
         return _known(self.journals, check_name("run_id", run_id), _directory(run_id), Path.is_dir)
 
     def journal(self, run_id: str, branch: str) -> Path:
-        """The journal of a branch."""
+        """Return the path of the journal of a branch."""
         *above, last = check_name("branch", branch, slashes=True).split("/")
         path = self.run(run_id)
         for part in above:
@@ -38,35 +38,35 @@ class Paths:
         return _known(path, f"{last}.jsonl", f"{_safe(last)}.jsonl", Path.is_file)
 
     def heads(self, run_id: str) -> Path:
-        """The directory of what is known of how long the journals of a run were."""
+        """Return the directory of the head files of a run."""
         return self.root / "heads" / _directory(check_name("run_id", run_id))
 
     def head(self, run_id: str, branch: str) -> Path:
-        """The file that says how long a journal was when its newest checkpoint was made."""
+        """Return the path of the head file of a branch: the length of its journal at its newest checkpoint."""
         *above, last = check_name("branch", branch, slashes=True).split("/")
         return self.heads(run_id).joinpath(*map(_directory, above), f"{_safe(last)}.json")
 
     def lock(self, run_id: str) -> Path:
-        """The lock file of a run. Runs share 256 of them, so there never are more, and none has to be removed."""
+        """Return the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
         return self.journals / "~locks" / blake2b(run_id.encode(errors="surrogatepass"), digest_size=1).hexdigest()
 
     def run_of(self, directory: Path) -> str:
-        """The run whose journals a directory holds."""
+        """Return the run_id that belongs to the directory of a run."""
         return _name(directory.name)
 
     def branch_of(self, directory: Path, journal: Path) -> str:
-        """The branch of a journal in the directory of a run."""
+        """Return the branch that belongs to a journal file in the directory of a run."""
         return "/".join(map(_name, journal.relative_to(directory).parts)).removesuffix(".jsonl")
 
 
 def _directory(name: str) -> str:
-    """The name of a directory, which is no file's, and does not end with a dot."""
+    """Return the name of a directory: unlike any file name in use, and without a dot at the end."""
     safe = _safe(name)
     return f"{safe}+0" if ".json" in name or name.endswith(".") else safe
 
 
 def _safe(name: str) -> str:
-    """The name of a file without its suffix."""
+    """Return the name of a file, without its suffix."""
     safe = _CAPITAL.sub(lambda found: f"+{found[0].lower()}", name)
     return f"+0{safe}" if safe.partition(".")[0] in _DEVICES or safe == ".gitignore" else safe
 
@@ -76,9 +76,9 @@ def _name(safe: str) -> str:
 
 
 def _known(directory: Path, name: str, safe: str, is_one: Callable[[Path], bool]) -> Path:
-    """The path in a directory of what has this safe name; or its own, if an earlier crewlite gave it that."""
+    """Return the path with the safe name; or the one with the plain name, if an earlier release has created that."""
     path = directory / safe
     if safe == name or path.exists():
         return path
     own = directory / name
-    return own if is_one(own) and name in os.listdir(directory) else path  # a disk may find another's
+    return own if is_one(own) and name in os.listdir(directory) else path  # is_one may ignore case, and find another

@@ -1,4 +1,4 @@
-"""The results that runs leave to others: a small file each, which nothing relies on."""
+"""The result cache of a directory: one small file for each result of a step that other runs may reuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crewlite import disk
 
 
 class ResultFiles:
-    """The results of one location; `make` makes that, before the first of them."""
+    """The results of one location. `make` creates the location before the first of them is stored."""
 
     def __init__(self, root: Path, make: Callable[[], None]) -> None:
         self._root = root / "cache"
@@ -39,7 +39,7 @@ class ResultFiles:
         if dry_run or not old:
             return len(old)
         with disk.locked([self._lock]):
-            old = [path for path in old if _written(path) < before]  # one may have been kept again meanwhile
+            old = [path for path in old if _written(path) < before]  # one may have been remembered again meanwhile
             for path in old:
                 disk.remove(path)
         return len(old)
@@ -49,8 +49,8 @@ class ResultFiles:
 
 
 def _written(path: Path) -> float:
-    """When, in seconds since the epoch."""
+    """Return the time of the last write of a file, in seconds since the epoch; infinity if it does not exist."""
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:  # somebody else has taken it away
+    except FileNotFoundError:  # another process has deleted it
         return math.inf

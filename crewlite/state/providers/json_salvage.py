@@ -1,6 +1,6 @@
-"""What a JSON location gives to the doctor. What is damaged gets the name `<file>.aside-<digest>`.
+"""The salvage of a JSON location. A damaged file is renamed to `<file>.aside-<digest>`, which nothing else reads.
 
-Nothing else looks at such a name. Temporary files that a killed process left are removed after an hour.
+Temporary files that a killed process has left are removed once they are an hour old.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, Record, loosely
 
-_STALE = 3600.0  # seconds after which a temporary file is nobody's any more
+_STALE = 3600.0  # seconds after which no process uses a temporary file any more
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")
 _BEING_MADE = re.compile(r"~[0-9a-f]{32}")
 
 
 class JsonSalvage:
-    """One look at one directory; see Salvage. A branch is known by the head that is noted of it."""
+    """A pass over one directory. See Salvage. The `handle` of a branch is the content of its head file."""
 
     def __init__(
         self, paths: Paths, heads: HeadFiles, files: CheckpointFiles, journals: JournalFiles, *, repair: bool
     ) -> None:
         self._paths, self._heads, self._files, self._journals, self._repair = paths, heads, files, journals, repair
-        self._unnamed = files.files()  # before the journals, which are always written first
-        """The checkpoint files that were there, by id, which no journal has named so far."""
+        self._unnamed = files.files()  # listed before the journals are read, as writers write the journal first
+        """The checkpoint files, by id, that no journal read so far has named."""
         self._dropped: set[str] = set()
 
     def runs(self) -> list[str]:
@@ -62,19 +62,19 @@ class JsonSalvage:
             try:
                 head, data = self._heads.read(run_id, branch), disk.read_complete(path)
                 found.append(RawBranch(run_id, branch, str(path), _records(data), path.stat().st_mtime, head))
-            except FileNotFoundError:  # taken away by a process that knows no locks
+            except FileNotFoundError:  # deleted by a person or program that ignores the lock
                 continue
         return found
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """See Salvage.ending: a write that was cut, or a journal that is shorter than it was."""
+        """See Salvage.ending. Finds an incomplete last write, and a journal that lacks its last commits."""
         if problem is None:
             short = lacking(raw.handle, sound)
             return ("short_journal", short) if short else None
         tail = _joined(raw.records[len(sound) :])
         if not sound or not is_torn(tail, len(_joined(raw.records)) - len(tail)):
             return None
-        return "torn_tail", f"its last {len(tail)} bytes are a write that was cut"
+        return "torn_tail", f"its last {len(tail)} bytes are an incomplete write"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
         """See Salvage.rewrite."""
@@ -89,10 +89,10 @@ class JsonSalvage:
                 touched = path.stat().st_mtime
                 disk.replace(_quarantine_path(path, data), data)
                 disk.replace(path, _joined(records))
-                disk.touch(path, touched)  # nobody has given a sign of life by that
+                disk.touch(path, touched)  # a repair is not a sign of life
             noted = self._paths.head(raw.run_id, raw.branch)
             if (head or not records) and (content := _bytes(noted)) is not None:
-                _quarantine(noted, content)  # the journal may be as short as it is from here on
+                _quarantine(noted, content)  # otherwise the shorter journal would count as damaged again
 
         return write
 
@@ -101,7 +101,7 @@ class JsonSalvage:
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """See Salvage.index: the checkpoint files."""
+        """See Salvage.index. The index is the checkpoint files."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
         live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, Changes(), dict[Path, bytes]()
         for entry in sound:
@@ -120,11 +120,11 @@ class JsonSalvage:
 
         if not changes.made:
             return None
-        problem = f"checkpoint files that are gone or were changed: {', '.join(path.name for path in changes.made)}"
+        problem = f"checkpoint files are missing or were changed: {', '.join(path.name for path in changes.made)}"
         return Flaw("stale_index", raw.where, problem, "made again", make, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """See Salvage.strays: checkpoint files that no journal had, and what was being written or taken away."""
+        """See Salvage.strays. Finds checkpoint files that no journal names, and files of interrupted writes."""
         for identifier, path in sorted(self._unnamed.items()):
             content: Any = loosely(_bytes(path))
             content = content if isinstance(content, dict) else {}
@@ -136,7 +136,7 @@ class JsonSalvage:
         yield from self._leftovers()
 
     def _has_come(self, identifier: str, content: JsonObject) -> bool:
-        """Whether a journal has a checkpoint by now: its run may have been brought in since it was looked for."""
+        """Return whether the journal names the checkpoint by now: the run may have been imported in the meantime."""
         try:
             run_id = check_name("run_id", content.get("run_id", ""))
             branch = check_name("branch", content.get("branch", ""), slashes=True)
@@ -153,12 +153,12 @@ class JsonSalvage:
         if identifier in self._dropped:
             remove = partial(disk.remove, path)
             return Flaw("stale_index", str(path), "its checkpoint was dropped", "removed", remove, branch)
-        problem = f"its journal (journal/{branch[0]}/{branch[1]}.jsonl) is gone, or has no such checkpoint"
-        act = f"set aside as {_quarantine_path(path, data).name}; bring back the journal, and it is made again"
+        problem = f"its journal (journal/{branch[0]}/{branch[1]}.jsonl) is missing, or does not name this checkpoint"
+        act = f"set aside as {_quarantine_path(path, data).name}; restore the journal, and the file is written again"
         return Flaw("stale_index", str(path), problem, act, partial(_quarantine, path, data), branch)
 
     def _leftovers(self) -> Iterator[Flaw]:
-        """What was being written or taken away when somebody was killed, long ago."""
+        """Yield temporary files and directories that a process left when it was killed, at least an hour ago."""
         root = self._paths.root
         written = [path for where in (".*", "cache/.*") for path in root.glob(where)]
         for inside in sorted([*written, *_within(root / "heads"), *_within(root / "journal")]):
@@ -168,11 +168,11 @@ class JsonSalvage:
             if any(_BEING_MADE.fullmatch(parent.name) for parent in inside.parents) or not _is_stale(inside):
                 continue
             remove = partial(disk.remove_directory if directory else disk.remove, inside)
-            yield Flaw("stray_file", str(inside), "a write that was cut long ago left it", "removed", remove)
+            yield Flaw("stray_file", str(inside), "an interrupted write left it", "removed", remove)
 
 
 def _records(data: bytes) -> list[Record]:
-    """The lines of a journal. One that is none, or has no end, has no seal."""
+    """Split a journal into its lines. A line that is malformed, or has no newline, gets None as its seal."""
     found = []
     for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
         body, seal = parts(line.rstrip(b"\n"))
@@ -186,13 +186,13 @@ def _joined(records: Sequence[Record]) -> bytes:
 
 
 def _within(directory: Path) -> Iterator[Path]:
-    """All that is below a directory. What is taken away meanwhile is left out, where a glob would raise."""
+    """Yield all paths below a directory. Unlike a glob, this does not fail if some are deleted meanwhile."""
     for where, directories, files in os.walk(directory):
         yield from (Path(where, name) for name in (*directories, *files))
 
 
 def _bytes(path: Path) -> bytes | None:
-    """What a file holds; None if it is gone."""
+    """Return the content of a file; None if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -200,8 +200,8 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _quarantine(path: Path, data: bytes) -> None:
-    """Give a file that holds `data` a name that nothing else looks at."""
-    if (quarantined := _quarantine_path(path, data)).exists():  # the same bytes, kept before
+    """Rename a file whose content is `data` to a name that nothing else reads."""
+    if (quarantined := _quarantine_path(path, data)).exists():  # the same bytes were quarantined before
         disk.remove(path)
     else:
         disk.rename(path, quarantined)

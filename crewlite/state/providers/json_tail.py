@@ -1,4 +1,4 @@
-"""Where a journal ends: what a store must know of one that it writes, so that the next append need not read it."""
+"""The end of a journal: what a store remembers of a journal that it writes, so that it need not read it to append."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ _SEALED = 40  # bytes of a line that hold its seal
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a journal, and what its checkpoint files need."""
+    """The end of a journal, and the facts that its checkpoint files repeat."""
 
     seq: int
     sum: str
     offset: int
     mark: tuple[int, bytes]
-    """The last seal and where it stands: a journal that was compacted meanwhile may be as long by chance."""
+    """The offset and the bytes of the last seal, to detect a compaction that left a journal of the same length."""
     run: Mapping[str, Any]
-    """What its checkpoint files say of the run."""
+    """The part of the run's first entry that checkpoint files repeat."""
     begun: str
     """The sum of its first entry."""
     files: Mapping[str, Path] | None
-    """Of its checkpoints, by id; None until one of them is dropped."""
+    """The files of its checkpoints by id; None as long as no checkpoint was dropped."""
 
     @classmethod
     def of(cls, entries: Sequence[Entry], offset: int) -> Tail:
-        """The tail of a journal that was read."""
+        """Build the tail of a journal with these entries and this length in bytes."""
         first, last = entries[0], entries[-1]
         told = {key: first.commit["run"][key] for key in ("run_id", "branch")}
         definition = {key: first.commit["run"]["definition"][key] for key in ("kind", "name")}
         return cls(last.seq, last.sum, offset, _mark(last, offset), {**told, "definition": definition}, first.sum, None)
 
     def after(self, entries: Sequence[Entry]) -> Tail:
-        """The tail once these have been written."""
+        """Return the tail after these entries are appended."""
         offset, last = self.offset + len(lines(entries)), entries[-1]
         return replace(self, seq=last.seq, sum=last.sum, offset=offset, mark=_mark(last, offset))
 
 
 def _mark(last: Entry, end: int) -> tuple[int, bytes]:
-    """Where the last line of a journal begins that is `end` bytes long, and the beginning of that line."""
+    """Return the offset of the last line of a journal of `end` bytes, and the first bytes of that line."""
     return end - len(last.line) - 1, last.line[:_SEALED]
 
 
 def stays_claimed(commit: Commit, claimed: bool) -> bool:
-    """Whether somebody writes a branch from this commit on, `store_claim` being whether somebody did before it."""
+    """Return whether the branch is claimed after a commit, given whether it was `claimed` before."""
     for entry in commit.entries:
         claimed = (claimed or "claim" in entry.commit) and not ends_claim(entry.commit)
     return claimed
 
 
 def lines(entries: Sequence[Entry]) -> bytes:
-    """Entries as they stand in a journal."""
+    """Return entries as the lines of a journal."""
     return b"".join(entry.line + b"\n" for entry in entries)

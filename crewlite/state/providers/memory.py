@@ -1,4 +1,4 @@
-"""The reference provider: what the others must answer, without a disk."""
+"""The reference provider, in memory: the tests require the same answers of every other provider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crewlite.state.providers.reading import (
 
 
 class InMemoryProvider:
-    """Keeps runs in this provider object, for as long as it lives. Locations are just names."""
+    """Stores runs in this object, until it is garbage-collected. A location is any name."""
 
     name = "memory"
     in_memory = True
@@ -33,7 +33,7 @@ class InMemoryProvider:
         self._stores: dict[str, _MemoryStore] = {}
 
     def open(self, location: str) -> _MemoryStore:
-        """The store of that name; the same one every time."""
+        """Return the store of that name: the same one at every call."""
         return self._stores.setdefault(location, _MemoryStore(location))
 
 
@@ -101,7 +101,7 @@ class _MemoryStore:
         return f"{self.location}#{checkpoint['id']}"
 
     def close(self) -> None:
-        """Nothing is held open; what was written stays."""
+        """Do nothing: the provider keeps the store, and can open it again."""
 
     def _lacking(self, commit: Commit) -> tuple[Entry, ...]:
         head = self._head(commit.run_id, commit.branch)

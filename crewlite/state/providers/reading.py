@@ -1,4 +1,4 @@
-"""What any store can work out from entries alone."""
+"""Functions on entries that every store needs: listing lines, and the checks before it reads or writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, He
 
 
 def branch_info(first: Entry) -> BranchInfo:
-    """The listing line of a branch, from its first entry."""
+    """Build the listing line of a branch from its first entry."""
     run = first.commit["run"]
     return BranchInfo(
         run_id=run["run_id"],
@@ -29,13 +29,13 @@ def branch_info(first: Entry) -> BranchInfo:
 
 
 def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
-    """Branches as listings have them: newest run first, those of a run in the order they were made."""
+    """Sort branches for a listing: newest run first, those of a run in the order of their creation."""
     made = sorted(branches, key=lambda info: (info.base is not None, info.started_at, info.branch))
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
 def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> CheckpointInfo:
-    """The listing line of a checkpoint."""
+    """Build the listing line of a checkpoint."""
     return CheckpointInfo(
         id=checkpoint["id"],
         run_id=run["run_id"],
@@ -50,7 +50,7 @@ def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> Che
 
 
 def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
-    """The records of the checkpoints that a branch's own journal names and has not dropped, in order."""
+    """Return the checkpoints that these entries name and do not drop, in order."""
     found: dict[str, CheckpointRecord] = {}
     for entry in entries:
         for gone, _ in entry.commit.get("drops", ()):
@@ -61,15 +61,15 @@ def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
 
 
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
-    """Raises Unsound if an entry is not the next one of this branch, or is stored under another number than its own."""
+    """Raise Unsound unless `entry` comes next after `before` in this branch, and has the number it is stored under."""
     commit = entry.commit
     if before:
         if "run" in commit:
-            raise Unsound("a run begins here, in the middle of another")
+            raise Unsound("this commit begins a run, in the middle of another")
         expected = before[-1].seq + 1
     else:
         if "run" not in commit:
-            raise Unsound("no run begins here")
+            raise Unsound("this is the first commit, and does not begin a run")
         run = commit["run"]
         if (run["run_id"], run["branch"]) != (run_id, branch):
             raise Unsound(f"it belongs to branch {run['branch']!r} of run {run['run_id']!r}")
@@ -79,11 +79,14 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
         raise Unsound(f"commit {expected} is missing")
     back = commit.get("rewind")
     if back and (back["seq"], back["sum"]) not in [(earlier.seq, earlier.sum) for earlier in before]:
-        raise Unsound(f"it goes back to commit {back['seq']}, which is not there")
+        raise Unsound(f"it rewinds to commit {back['seq']}, which is missing")
 
 
 def ends_claim(data: Mapping[str, Any]) -> bool:
-    """Whether a commit gives its branch back, or holds the end of its run. Asked of what is damaged as well."""
+    """Return whether a commit releases its branch, or records the result or final failure of its run.
+
+    `data` may be a damaged commit of any form.
+    """
     steps = data.get("steps")
     own = [s for s in steps if isinstance(s, dict) and s.get("address") == ""] if isinstance(steps, list) else []
     errors = [step.get("error") for step in own]
@@ -91,12 +94,15 @@ def ends_claim(data: Mapping[str, Any]) -> bool:
 
 
 def committed_at(commit: Commit) -> float:
-    """When a branch was last heard of, seconds since the epoch: now, or when its last entry was made, if imported."""
+    """Return the time to store as that of the branch's last sign of life, in seconds since the epoch.
+
+    That is the time of the last entry, which for an imported run is long ago; now for a commit without entries.
+    """
     return datetime.fromisoformat(commit.entries[-1].commit["at"]).timestamp() if commit.entries else time.time()
 
 
 def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
-    """The ref of the newest checkpoint among entries that were read without a fault."""
+    """Return the ref of the newest checkpoint of these sound entries; None if they have none."""
     checkpoints = live_checkpoints(entries)
     return ref(checkpoints[-1]) if checkpoints else None
 
@@ -131,10 +137,19 @@ def check_rewrite(
     found: Sequence[tuple[int, str]],
     forks: Iterable[BranchInfo],
 ) -> None:
-    """What every `rewrite` checks, under its lock; `found` are the seqs and seals of the entries that are stored.
+    """Check the arguments of `Store.rewrite` against the store. Call it under the lock that the rewrite holds.
 
-    Raises BranchConflictError if these are not `own`, or a fork would lose its base; StoreError if `entries` do not
-    account for all of `own`.
+    Raises BranchConflictError if the stored entries are not `own`, or a fork would lose its base; StoreError if
+    `entries` do not account for all of `own`.
+
+    Args:
+        location: The location of the store, for the message.
+        run_id: The run.
+        branch: The branch to rewrite.
+        own: The entries of the branch as the caller read them.
+        entries: The entries that replace them.
+        found: The seq and the seal of each entry that is stored.
+        forks: All branches of the run.
     """
     expected = own[-1].seq if own else 0
     if not found:
@@ -144,7 +159,7 @@ def check_rewrite(
     sums, kept = {entry.sum for entry in entries}, {entry.seq for entry in entries}
     for fork in forks:
         if fork.base and fork.base["branch"] == branch:
-            checkpoint = fork.base["place"]  # which is of this branch, or of one that this stands on
+            checkpoint = fork.base["place"]  # a checkpoint of this branch, or of one that this branch is forked from
             lost = checkpoint and checkpoint["seq"] >= own[0].seq and checkpoint["seq"] not in kept
             if lost or fork.base["sum"] not in sums:
                 problem = (
@@ -157,14 +172,14 @@ def check_rewrite(
     except Unsound as problem:
         where = f"branch {branch!r} of run {run_id!r} was not rewritten"
         raise StoreError(
-            location, f"{where}: what was to replace it is not its entries compacted ({problem})"
+            location, f"{where}: the entries to replace it are not a compaction of its entries ({problem})"
         ) from None
 
 
 def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-    """Raises Unsound unless `entries` are a sound journal from the beginning of `own` to its end.
+    """Raise Unsound unless `entries` are a sound journal from the first to the last commit of `own`.
 
-    Each must end where one of `own` ends, so that whatever is chained to it still is.
+    The seq and sum of each must be those of one of `own`, so that entries and forks stay chained to it.
     """
     ends, read = {(entry.seq, entry.sum) for entry in own}, list[Entry]()
     for given in entries:
@@ -176,19 +191,22 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
         raise Unsound(f"it does not end with commit {own[-1].seq}")
     if _rewinds(read) != _rewinds(own):
-        raise Unsound("it goes back at another place")
+        raise Unsound("its rewinds are different")
     if read[0].commit["run"] != own[0].commit["run"]:
         raise Unsound("it begins another branch")
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
-    """Where a branch goes back, and where to."""
+    """Return the number of each entry that rewinds, and its target."""
     found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 
 
 def check_bases(commits: Sequence[Commit]) -> None:
-    """Raises BranchConflictError unless commits that make a run each begin a branch: a fork, on one before it."""
+    """Raise BranchConflictError unless each of these commits of a new run creates a branch.
+
+    The base of a fork must be an entry of an earlier one of these commits.
+    """
     made: set[tuple[str, int, str]] = set()
     for commit in commits:
         if commit.run is None:
@@ -200,7 +218,7 @@ def check_bases(commits: Sequence[Commit]) -> None:
 
 
 def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:
-    """Raises BranchConflictError if a run has moved since it was looked at."""
+    """Raise BranchConflictError if the heads of a run, `found` now, are not as `expected`."""
     for branch in sorted(expected.keys() | found.keys()):
         was, now = expected.get(branch, (0, "")), found.get(branch)
         if now is None:

@@ -1,7 +1,7 @@
-"""What a store that can be repaired gives to the doctor: its records as they are, and ways to put them right.
+"""The port between the doctor and a store that can be repaired: raw records, damaged or not, and ways to repair them.
 
-The doctor decides what is wrong, and whether it may be mended; a store knows how its records are kept. What lists
-branches and checkpoints (files, rows) is an index, which is made again from the journals as a whole.
+The doctor decides what is damaged and whether to repair it; the store knows how its records are stored. Checkpoint
+files, and rows of branches and checkpoints, are an index that can be rebuilt from the journals.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from crewlite.state.providers.base import Head
 
 
 class Unreadable(Exception):
-    """The storage itself is broken. Not for users: the doctor says which runs can be saved."""
+    """The storage itself cannot be read. Internal: the doctor catches it and reports which runs can be exported."""
 
 
 class Record(NamedTuple):
     """A commit as it is stored."""
 
     seal: Any
-    """Text; anything else if it has none."""
+    """The seal as text; any other value if the record has no valid one."""
     body: Any
     seq: int | None = None
-    """The number it is stored under; None if it has no other than it says itself."""
+    """The number that it is stored under; None in a store that keeps no number beside the body."""
     line: bytes = b""
-    """Where commits are lines: the whole line."""
+    """The complete line, in a store whose commits are lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawBranch:
-    """A branch as it is stored, sound or not."""
+    """A branch as it is stored, damaged or not."""
 
     run_id: str
     branch: str
@@ -42,67 +42,71 @@ class RawBranch:
     """The file, or the database with the run and branch."""
     records: Sequence[Record]
     touched: float
-    """The last sign of life, in seconds since the epoch."""
+    """The time of the last commit or sign of life, in seconds since the epoch."""
     handle: Any
-    """What the store knows it by."""
+    """The store's own key of the branch; the doctor only passes it back."""
     homeless: bool = False
-    """Nothing but its commits knows of it, and they cannot be given to the branch that they name."""
+    """Whether the store has commits of it but no branch, and cannot assign them to the branch that they name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something that is not as it was written, and what a repair does: in words, and as a call."""
+    """One kind of damage, and its repair: `act` describes the repair, `mend` executes it."""
 
     what: str
     where: str
     problem: str
     act: str
     mend: Callable[[], object] | None
-    """None if it is to be left untouched."""
+    """None if it must be left untouched."""
     branch: tuple[str, str] = ("", "")
-    """The run and branch that it is of, if that is known."""
+    """The damaged run and branch, if they are known."""
 
 
 class Salvage(Protocol):
-    """One look at one location. Where it repairs, each run is held against all others while it is looked at."""
+    """One pass over one location. While it checks a run with `repair`, other processes cannot write to that run."""
 
     def runs(self) -> list[str]:
-        """Every run of which there is a trace."""
+        """Return the ids of all runs that left any record here."""
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Keep a run as it is, so that what is read is of one moment."""
+        """Protect a run against changes during the block, so that all reads see the same state."""
 
     def branches(self, run_id: str) -> list[RawBranch]:
-        """The branches of a run."""
+        """Return the branches of a run."""
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """A code and a sentence, if a branch with these sound commits, before a problem, ends otherwise than it did."""
+        """Return a code and a sentence if the end of a branch is damaged; None if it is as it was written.
+
+        `sound` are its entries before the first fault, and `problem` is that fault, or None.
+        """
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """A call that has a branch hold these records and end at `head`; a copy of what they replace is quarantined.
+        """Return a call that replaces the records of a branch by `records`, and quarantines the ones it removes.
 
-        Without records the branch goes; without a head, what is known of its end stays.
+        The call also sets the stored head to `head`, if that is given. With no records it removes the branch. It raises
+        FileExistsError if another process has written to the branch.
         """
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Where `rewrite` keeps the copy: words that follow "set aside"."""
+        """Return the words for where `rewrite` puts removed records, such as "set aside as <file name>"."""
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """What of the index of a sound branch is not as its journal says, all of which is made again."""
+        """Return the entries of the index that contradict the journal of a sound branch; None if none does."""
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """What no branch had of all this. Each is to be mended before the next is asked for."""
+        """Yield damage that belongs to no branch. The caller repairs each before it requests the next."""
 
 
 class Salvageable(Protocol):
-    """A store that can be repaired: it has this verb beside those of Store."""
+    """A store that the doctor can repair: it has this method besides those of Store."""
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
-        """A look at the location; None where there is nothing. Raises Unreadable, SchemaTooNew, StoreError."""
+        """Open the location for the doctor; None if nothing is stored. Raises Unreadable, SchemaTooNew, StoreError."""
 
 
 def loosely(text: object) -> Any:
-    """What bytes say, sealed or not; None if they are not JSON."""
+    """Parse bytes as JSON without checking a seal; None if they are not JSON."""
     try:
         return json.loads(text) if isinstance(text, bytes) else None
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Journals in one SQLite database: the journal is the storage, a checkpoint is a small row.
+"""Journals in one SQLite database: a row for each entry, and a small row for each checkpoint as an index.
 
-WAL, synchronous=FULL, one connection that writes; several runs that commit at the same time share a transaction. SQL
-stays within what SQLite 3.35 knows.
+WAL, synchronous=FULL, one connection that writes; runs that commit at the same time share a transaction. The SQL works
+with SQLite 3.35.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     import sqlite3
 else:
     sqlite3 = lazy("sqlite3")  # loads when a database is opened
-sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor wants it
+sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor needs it
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _DEFAULT = ".checkpoints"
-"""The location of who names none; a directory is made of it elsewhere."""
+"""The default location, which is the name of a directory for JsonProvider."""
 _MAGIC = b"SQLite format 3"
-"""How every database begins."""
+"""The first bytes of every database."""
 _SUFFIXES = (".db", ".sqlite", ".sqlite3")
-_ORPHANS = (  # branches with entries and no row; a step through the index for each branch, not for each entry
+_ORPHANS = (  # counts branches with entries and no row, with one index lookup for each branch instead of each entry
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
     "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
     "SELECT count(*) FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM branch)"
@@ -55,16 +55,17 @@ _ORPHANS = (  # branches with entries and no row; a step through the index for e
 
 
 class SqliteProvider:
-    """One database file for all runs, at the location. For the default location, it is `./.checkpoints.db`."""
+    """One database file for all runs of a location. For the default location, that is `./.checkpoints.db`."""
 
     name = "sqlite"
     named_by_location = True
 
     def open(self, location: str) -> SqliteStore:
-        """Open a database, making it if need be (0600). Raises StoreUnusable, SchemaTooNew."""
+        """Open a database. The first write creates it (mode 0600). Raises StoreUnusable."""
         path = Path(location).absolute()
         if path.is_dir():
-            raise StoreUnusable(location, "is a directory, SqliteProvider wants a database file: pass JsonProvider()")
+            problem = "is a directory, and SqliteProvider wants a database file: pass JsonProvider()"
+            raise StoreUnusable(location, problem)
         path = file_at(location)
         try:
             if path.exists() and path.stat().st_size and disk.head(path, len(_MAGIC)) != _MAGIC:
@@ -77,12 +78,16 @@ class SqliteProvider:
             raise StoreUnusable(location, f"cannot be used ({error}); choose another location") from error
 
     def exists(self, location: str) -> bool:
-        """Whether there is a database, found out without making one."""
+        """Return whether the database exists, without creating it."""
         return file_at(location).exists()
 
 
 def file_at(location: str) -> Path:
-    """The database file of a location: the file itself, or the `.db` file that an earlier release created beside it."""
+    """Return the database file of a location.
+
+    That is the location itself; with `.db` appended for the default location, and for a location that does not exist
+    where an earlier release has created such a file.
+    """
     path = Path(location).absolute()
     beside = path.with_name(f"{path.name}.db")
     earlier = not path.suffix and not path.exists() and beside.exists()
@@ -90,12 +95,12 @@ def file_at(location: str) -> Path:
 
 
 def is_database(location: str) -> bool:
-    """Whether a location without a provider means SQLite: by its suffix, or as it is one."""
+    """Return whether a location without a provider means SQLite: by its suffix, or because it is a database file."""
     if location.lower().endswith(_SUFFIXES):
         return True
     try:
         return disk.head(Path(location), len(_MAGIC)) == _MAGIC
-    except OSError:  # no file, or none that can be read
+    except OSError:  # there is no file, or it cannot be read
         return False
 
 
@@ -208,7 +213,7 @@ class SqliteStore:
         return found
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
-        """`database#id`."""
+        """Return `database#id`."""
         return f"{self.location}#{checkpoint['id']}"
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
@@ -237,7 +242,10 @@ class SqliteStore:
         self._database.run("INSERT INTO entry (branch_id, seq, sum, body) VALUES (?,?,?,?)", row)
 
     def _catch_up(self, commit: Commit) -> None:
-        """Add what a branch lacks that is not where the commit expects it, if it has the beginning already."""
+        """Append the rest of a commit to a branch that has its first entries already.
+
+        Raises BranchConflictError if the branch is anywhere else.
+        """
         key = (commit.run_id, commit.branch)
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
@@ -249,7 +257,10 @@ class SqliteStore:
             self._append(Commit(*key, head[0], head[1], lacking))
 
     def _move(self, commit: Commit) -> int | None:
-        """Move the head of a branch, or make the branch: compare and set. Its row id, or None if it has moved."""
+        """Move the head of a branch, or create the branch, by compare-and-set.
+
+        Returns the row id of the branch; None if its head is not where the commit expects it.
+        """
         key = (commit.run_id, commit.branch)
         if run := commit.run:
             if (base := run.get("base")) and not self._has(commit.run_id, base):
@@ -277,7 +288,7 @@ class SqliteStore:
             return False
 
     def _id_of(self, run_id: str, branch: str) -> int:
-        """Asked each time: somebody may have removed the run and made it anew, which gives it another id."""
+        """Return the row id of a branch. Not cached, as a run that is deleted and started again gets another id."""
         query = "SELECT id FROM branch WHERE run_id=? AND name=?"
         number: int = self._database.ask(query, (run_id, branch)).fetchone()[0]
         return number
@@ -306,7 +317,7 @@ class SqliteStore:
 
 
 def _chained(total: object, body: object) -> str:
-    """What the commit after this row is chained to. Raises Unsound."""
+    """Return the sum that the commit after this row is chained to. Raises Unsound."""
     if not isinstance(body, bytes) or not isinstance(total, str):
         raise Unsound("the bytes of the commit before it are gone")
     return chained(parse(body), total)

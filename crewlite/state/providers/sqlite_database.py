@@ -1,4 +1,4 @@
-"""One SQLite database: a connection that writes, others that read, and what its errors mean."""
+"""One SQLite database: a connection that writes, others that read, and the translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -24,30 +24,33 @@ sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sq
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
-_LAYOUT = 2  # migrations in sqlite_tables, so that a database that has had them does not load that
+_LAYOUT = 2  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
-LATER = BUSY | {8, 10, 13, 14}  # read only, input/output, full, cannot open
+LATER = BUSY | {8, 10, 13, 14}  # may work later: read only, input/output error, disk full, cannot open
 
 
 class Database:
-    """The database at a path. It is opened for writing with the first write, so that readers leave it as it is."""
+    """The database at a path. The first write opens it for writing, so a program that only reads does not change it."""
 
     def __init__(self, path: Path) -> None:
         self.location = str(path)
         self._path = path
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
-        """Which file the writing connection has open."""
+        """The device and inode of the file that the writing connection has open."""
         self._thread = 0
-        """The thread that opened it, and alone uses it."""
+        """The thread that opened the writing connection, and is the only one to use it."""
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction on the writing connection, which is opened with the first."""
+        """Run the block in a transaction on the writing connection. The first call opens that connection.
+
+        Raises StoreBusy if another program holds the database for longer than `disk.PATIENCE`, OSError if it fails.
+        """
         try:
             if self._connection is None:
                 self._connection = self._prepared()
-            if not self._is_there():  # one that is moved after this is written where it is then
+            if not self._is_there():  # a database that is moved after this check is written at its new place
                 raise OSError(f"{self.location} is gone: it was deleted, moved or replaced while a run was at work")
             with self._transaction():
                 yield
@@ -55,33 +58,33 @@ class Database:
             raise self._failure(error) from error
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """One statement on the writing connection. Raises StoreBusy, OSError."""
+        """Execute a statement on the writing connection. Raises StoreBusy, OSError."""
         try:
             return disk.execute(self._writer, self._path, sql, parameters)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
             raise self._failure(error) from error
 
     def ask(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """A question in the middle of `writing`."""
+        """Execute a query on the writing connection, inside a block of `writing`."""
         return self._writer.execute(sql, parameters)
 
     def give_back(self) -> None:
-        """Give free pages back to the disk, unless others are writing: then it is left to the next time."""
+        """Return free pages to the file system. Does nothing while others write: a later call will do it."""
         try:
             with self._transaction():
                 for _ in range(self._writer.execute("PRAGMA freelist_count").fetchone()[0]):
-                    self.run("PRAGMA incremental_vacuum(1)")  # a step frees a page, and Python makes but one
+                    self.run("PRAGMA incremental_vacuum(1)")  # sqlite3 runs a single step of it, which frees one page
         except StoreBusy:
             pass
-        except OSError as error:  # what was asked for is done and stored
+        except OSError as error:  # the deletion itself is stored already
             log.warning("%s: free pages were not given back: %s", self.location, error)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows, on a connection that reads; none where there is no database."""
+        """Return all rows of a query, on a new read-only connection; [] if there is no database."""
         return self.read(lambda db: db.execute(sql, parameters).fetchall(), [])
 
     def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """`query` for what is asked again and again: the writer's thread needs no connection of its own for it."""
+        """Return all rows like `query`, cheaper for frequent calls: the writer's thread uses its open connection."""
         if self._thread != threading.get_ident() or not self._is_there():
             return self.query(sql, parameters)
         try:
@@ -90,14 +93,18 @@ class Database:
             raise self._failure(error) from error
 
     def read(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """Read on a connection of its own, so that readers and the writer never wait for each other."""
+        """Return what `ask` returns for a new read-only connection; `otherwise` if there is no database.
+
+        Readers have connections of their own, so they and the writer never wait for each other. Raises StoreBusy,
+        StoreError if it cannot be read now, JournalCorrupt if SQLite cannot read it, SchemaTooNew, StoreUnusable.
+        """
         if not self._path.exists():
             return otherwise
         try:
             with contextlib.closing(self._reader()) as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            if not self._path.exists():  # it was taken away after the first look
+            if not self._path.exists():  # it was deleted after the check above
                 return otherwise
             if code_of(error) in BUSY:
                 raise StoreBusy(self.location, disk.PATIENCE) from error
@@ -106,7 +113,7 @@ class Database:
             raise JournalCorrupt(self.location, f"SQLite cannot read it ({error})", None) from error
 
     def close(self) -> None:
-        """Close the writing connection; the last one folds the WAL into the database."""
+        """Close the writing connection. SQLite moves the WAL into the database when the last connection closes."""
         if self._connection is not None:
             self._connection.close()
 
@@ -116,16 +123,16 @@ class Database:
         return self._connection
 
     def _prepared(self) -> sqlite3.Connection:
-        """A connection to a database of ours, with its tables."""
+        """Open the writing connection: create the database and its tables, or migrate the tables, if needed."""
         self._connection, self._thread = disk.connect(self._path, make=True), threading.get_ident()
         found = self._path.stat()
         self._file = (found.st_dev, found.st_ino)
         try:
             if not found.st_size:
-                self.run("PRAGMA auto_vacuum=INCREMENTAL")  # so that what is taken away is given back to the disk
+                self.run("PRAGMA auto_vacuum=INCREMENTAL")  # so that `give_back` can return the pages of deleted rows
             self._log_ahead()
             self.run("PRAGMA synchronous=FULL")
-            self.run("PRAGMA wal_autocheckpoint=200")  # a log that is reused syncs in half the time of one that grows
+            self.run("PRAGMA wal_autocheckpoint=200")  # a WAL that is reused syncs twice as fast as one that grows
             with self._transaction():
                 new = version_of(self._writer, self.location) == 0
                 if _layout(self._writer) < _LAYOUT:
@@ -139,7 +146,7 @@ class Database:
         return self._connection
 
     def _log_ahead(self) -> None:
-        """Turn WAL on. Where several do so at once in a new database SQLite does not wait, so that is done here."""
+        """Turn WAL on. If several processes do so in a new database at once, SQLite does not wait, so this retries."""
         until = time.monotonic() + disk.PATIENCE
         while True:
             try:
@@ -147,12 +154,12 @@ class Database:
             except StoreBusy:
                 if time.monotonic() >= until:
                     raise
-                time.sleep(os.urandom(1)[0] / 12_800)  # up to 20 ms, another each, so that they do not meet again
+                time.sleep(os.urandom(1)[0] / 12_800)  # a random time up to 20 ms, so that they do not collide again
             else:
                 return
 
     def _is_there(self) -> bool:
-        """Whether the file that was opened is still the one at its path. SQLite itself would not notice."""
+        """Return whether the open file is still the one at its path. SQLite itself does not check that."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -171,13 +178,13 @@ class Database:
             raise
 
     def _failure(self, error: Exception) -> OSError:
-        """What to raise for an error of SQLite while writing."""
+        """Build the error to raise for an error of SQLite while writing."""
         if code_of(error) in BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
         return OSError(f"{self.location}: {error}")
 
     def _reader(self) -> sqlite3.Connection:
-        """A connection that reads only, yet may put in order what a killed writer left, where that is allowed."""
+        """Open a connection for queries. If the file is writable, SQLite may recover the WAL of a killed writer."""
         if not os.access(self._path, os.W_OK) or not os.access(self._path.parent, os.W_OK):
             db = disk.connect(self._path, read_only=True)
             db.text_factory = as_text
@@ -189,14 +196,17 @@ class Database:
 
 
 def code_of(error: Exception) -> int:
-    """SQLite's number of an error, without the detail in its higher bits; 0 if it has none."""
+    """Return SQLite's primary error code, without the details in its higher bits; 0 for another error."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 
 
 def version_of(db: sqlite3.Connection, location: str) -> int:
-    """The schema of a database; 0 if there is nothing in it yet. Raises SchemaTooNew, StoreUnusable."""
-    version, tables = db.execute(  # in one statement: somebody may be making the tables
+    """Return the schema of a database; 0 if it is empty.
+
+    Raises SchemaTooNew, and StoreUnusable for the database of another program.
+    """
+    version, tables = db.execute(  # in one statement, as another process may be creating the tables
         "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()
     if version > SCHEMA:
@@ -207,12 +217,15 @@ def version_of(db: sqlite3.Connection, location: str) -> int:
 
 
 def as_text(data: bytes) -> str:
-    """Text of a database, which holds what it was given: what is no UTF-8 fits nothing, and fails nothing else."""
+    """Decode a text of the database. Invalid UTF-8 becomes lone surrogates instead of failing the complete query.
+
+    Such a text then fails the checks of its own row alone.
+    """
     return data.decode("utf-8", "surrogateescape")
 
 
 def _layout(db: sqlite3.Connection) -> int:
-    """How many migrations a database has had."""
+    """Return the number of migrations applied to a database."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name='_sqlite_migrations'").fetchone():
         return 0
     found = db.execute("SELECT count(*) FROM _sqlite_migrations WHERE migration_set='crewlite'").fetchone()

@@ -1,4 +1,4 @@
-"""The results that runs leave to others: a row each."""
+"""The result cache of a database: one row for each result of a step that other runs may reuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ResultRows:
         return len(rows)
 
     def _rows(self, query: str, given: object) -> list[Any]:
-        """Rows of the cache, whose table a database that nobody has written to since lacks."""
+        """Return rows of the cache table; none in a database of an earlier release that has no such table yet."""
         made = "SELECT 1 FROM sqlite_master WHERE name='cache'"
         return self._database.read(
             lambda db: db.execute(query, (given,)).fetchall() if db.execute(made).fetchone() else [], []

@@ -1,4 +1,4 @@
-"""The rows of checkpoints in a database: an index of what the journals say."""
+"""The rows of checkpoints in a database: an index that is derived from the journals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}
 
 
 def checkpoint_row(run_id: str, branch: str, checkpoint: CheckpointRecord) -> tuple[Any, ...]:
-    """The row of a checkpoint, but for the number of its branch."""
+    """Build the row of a checkpoint, without its first column, the number of the branch."""
     seq, parent, label = checkpoint["seq"], checkpoint["parent"], checkpoint.get("label")
     named = (seq, parent, checkpoint["trigger"], checkpoint["address"], label, checkpoint["at"])
     return (checkpoint["id"], *named, row_digest([checkpoint["id"], run_id, branch, *named]))
 
 
 def row_digest(row: Sequence[Any]) -> str:
-    """A checksum of what a row says of a checkpoint, so that a listing need not ask the journal."""
+    """Return a checksum of a checkpoint row, so that a listing detects changes without reading the journal."""
     return digest([item if isinstance(item, str | int | None) else repr(item) for item in row])

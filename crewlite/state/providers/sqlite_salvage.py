@@ -1,7 +1,6 @@
-"""What a database gives to the doctor. What is damaged moves to the table `aside`, which nothing else looks at.
+"""The salvage of a database. Damaged rows move to the table `aside`, which nothing else reads.
 
-A run is looked at, and mended, in one transaction. One that SQLite itself cannot read in places is
-left as it is.
+Each run is checked and repaired in one transaction. A database that fails SQLite's own integrity check is not repaired.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _ENTRY_ASIDE = f"{_PUT} SELECT ?, ?, ?, ?, seq, sum, body FROM entry WHERE branc
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A branch as the database has it; `there` is False if nothing but its entries knows of it."""
+    """The row of a branch. `there` is False if there is no such row, and this was derived from the branch's entries."""
 
     id: int
     name: str
@@ -58,7 +57,7 @@ class _Row:
 
 
 class SqliteSalvage:
-    """One look at one database; see Salvage. A branch is known by its row, a record by its seq, sum and body."""
+    """A pass over one database. See Salvage. The `handle` of a branch is its `_Row`."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, repair: bool) -> None:
         self._path, self._db, self._repair = path, db, repair
@@ -66,7 +65,7 @@ class SqliteSalvage:
         if self._version > SCHEMA:
             raise SchemaTooNew(str(path), self._version, SCHEMA)
         self._orphans: dict[str, list[_Row]] = {}
-        """By run: branches of which nothing but the entries is left."""
+        """Branches that have entries and no row, by run_id."""
 
     def runs(self) -> list[str]:
         """See Salvage.runs."""
@@ -95,7 +94,7 @@ class SqliteSalvage:
     def branches(self, run_id: str) -> list[RawBranch]:
         """See Salvage.branches."""
         query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
-        if known := self._orphans.pop(run_id, None):  # another repair may have been here, and their ids be used again
+        if known := self._orphans.pop(run_id, None):  # another repair may have moved them, and their ids may be reused
             again = [self._orphans_among("WHERE branch_id IS ? GROUP BY branch_id", (row.id,)) for row in known]
             self._orphans[run_id] = [row for rows in again for run, row in rows if run == run_id]
         lost = {row.id for rows in self._orphans.values() for row in rows}
@@ -111,12 +110,12 @@ class SqliteSalvage:
         return [*found, *(self._raw(run_id, row, homeless=False) for row in rows.values())]
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """See Salvage.ending: a branch whose row names another commit as its last."""
+        """See Salvage.ending. Finds a branch whose row has another head than its last entry."""
         row: _Row = raw.handle
         if problem or not sound or not row.there or (row.seq, row.head) == (sound[-1].seq, sound[-1].sum):
             return None
         if isinstance(row.seq, int) and row.seq > sound[-1].seq:
-            return "short_journal", f"the commits after {sound[-1].seq} are gone"
+            return "short_journal", f"the commits after {sound[-1].seq} are missing"
         return "stale_index", "its row does not name its last commit"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
@@ -142,7 +141,7 @@ class SqliteSalvage:
         return "set aside"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """See Salvage.index: the rows of the branch and of its checkpoints."""
+        """See Salvage.index. The index is the row of the branch and the rows of its checkpoints."""
         row, last = raw.handle, sound[-1]
         wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
         there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
@@ -157,34 +156,37 @@ class SqliteSalvage:
             statements += [(PUT_CHECKPOINT, (row.id, *one)) for one in wanted]
         if not statements:
             return None
-        rows = [*([] if row.there else ["its own row"]), *sorted({f"that of checkpoint {one[0]}" for one in wrong})]
-        problem = f"rows that are gone, were changed, or are of what is not there: {', '.join(rows)}"
+        rows = [*([] if row.there else ["the branch itself"]), *sorted({f"checkpoint {one[0]}" for one in wrong})]
+        problem = f"rows that are missing, were changed, or should not exist: {', '.join(rows)}"
         mend = partial(self._run, statements)
         return Flaw("stale_index", raw.where, problem, "made again", mend, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """See Salvage.strays: rows of checkpoints whose branch is gone."""
+        """See Salvage.strays. Finds rows of checkpoints whose branch does not exist."""
         if not self._version:
             return
         with self.held(""):
             kept = [str(row.id) for rows in self._orphans.values() for row in rows if type(row.id) is int]
             among = f"branch_id NOT IN (SELECT id FROM branch) AND branch_id NOT IN ({', '.join(kept)})"  # noqa: S608
             if number := self._db.execute(f"SELECT count(*) FROM place WHERE {among}").fetchone()[0]:  # noqa: S608
-                problem = f"{number} rows are of checkpoints whose run is gone"
+                problem = f"{number} rows belong to checkpoints whose branch does not exist"
                 mend = partial(self._run, self._quarantine_checkpoints(among, (), "", ""))
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
 
     def _illness(self) -> str | None:
-        """What SQLite itself finds broken."""
+        """Return the result of SQLite's integrity check, or the missing tables; None if all is well."""
         said = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
         if said != ["ok"]:
             return "; ".join(said).replace("\n", " ")
         tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         gone = sorted({"branch", "entry", "place"} - tables)
-        return f"its tables {', '.join(gone)} are gone" if gone else None
+        return f"its tables {', '.join(gone)} are missing" if gone else None
 
     def _orphans_among(self, rows: str, parameters: Sequence[Any] = ()) -> list[tuple[str, _Row]]:
-        """Entries whose branch is gone, or has another name, with the run they say they are of; "" if they say none."""
+        """Return the branches that have entries and no row, or a row with another name than their first entry says.
+
+        Each comes with the run_id that its first entry says; "" if it says none. `rows` ends the SQL query.
+        """
         asked = self._db.execute(
             "SELECT branch_id, run_id, name, body, min(entry.seq) "  # noqa: S608
             f"FROM entry LEFT JOIN branch ON branch_id = id {rows}",
@@ -220,7 +222,10 @@ class SqliteSalvage:
 
 @contextlib.contextmanager
 def salvaged(path: Path, *, repair: bool) -> Iterator[SqliteSalvage | None]:
-    """A look at a database; None without one. Raises Unreadable, SchemaTooNew; StoreError for what may pass."""
+    """Open a database for the doctor; None if it does not exist.
+
+    Raises Unreadable if SQLite cannot read it, SchemaTooNew, and StoreError for a failure that may be temporary.
+    """
     if not path.exists():
         yield None
         return
@@ -234,5 +239,5 @@ def salvaged(path: Path, *, repair: bool) -> Iterator[SqliteSalvage | None]:
         if code_of(error) in BUSY:
             raise StoreBusy(str(path), disk.PATIENCE) from error
         if code_of(error) in LATER:
-            raise StoreError(str(path), f"cannot be looked at now ({error}); try again") from error
+            raise StoreError(str(path), f"cannot be read now ({error}); try again") from error
         raise Unreadable(str(error)) from error

@@ -1,7 +1,7 @@
-"""The tables of a database, as migrations: each takes every database of an earlier crewlite one layout further.
+"""The tables of a database, as migrations: each changes a database of an earlier release to the next layout.
 
-They are applied with the first write, in one transaction, so a database is as it was or as it is now. What a release
-has written with never changes here; a new layout is a new function at the end.
+The first write applies them in one transaction, all or nothing. A released migration never changes; a new layout is a
+new function at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ migrations = Migrations("crewlite")
 
 @migrations()
 def runs(db: Database) -> None:
-    """Branches, their commits, and the places of checkpoints: what databases had before they counted layouts."""
+    """Create the tables of branches, entries and checkpoints. Databases from before migrations have them already."""
     branch, entry, place = db.table("branch"), db.table("entry"), db.table("place")
     columns = {"id": int, "run_id": str, "name": str, "uid": str, "seq": int, "head": str, "touched": float}
     branch.create(columns, pk="id", not_null={"run_id", "name"}, if_not_exists=True)
@@ -28,12 +28,12 @@ def runs(db: Database) -> None:
 
 @migrations()
 def results(db: Database) -> None:
-    """What steps leave for other runs, found by its age as well."""
+    """Create the table of results that other runs may reuse, indexed by time too."""
     cache = db.table("cache")
     cache.create({"key": str, "at": float, "data": bytes}, pk="key", if_not_exists=True)
     cache.create_index(["at"], if_not_exists=True)
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the tables to the newest layout. Call it in a transaction."""
+    """Apply the missing migrations. Call it in a transaction."""
     migrations.apply(Database(connection))
