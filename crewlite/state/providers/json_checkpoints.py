@@ -172,8 +172,8 @@ def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
     wrong += [name for name in options if not isinstance(document.get(name), str | None)]
     wrong += [] if wrong or _ID.fullmatch(document["id"]) else ["id"]
     if wrong:
-        problem = f"this is not a checkpoint file (its {wrong[0]!r} is missing or wrong)"
-        raise CheckpointMismatch(str(path), problem, None)
+        misfit = f"this is not a checkpoint file (its {wrong[0]!r} is missing or wrong)"
+        raise CheckpointMismatch(str(path), misfit, None)
     try:
         check_name("run_id", document["run_id"])
         check_name("branch", document["branch"], slashes=True)
