@@ -1,4 +1,4 @@
-"""The record: journals, checkpoints, where they are kept, and how to read them. Names load when asked for."""
+"""The record of runs: journals, checkpoints, storage, and history. Names are imported at their first use."""
 
 from __future__ import annotations
 

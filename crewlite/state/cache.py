@@ -1,7 +1,7 @@
-"""What steps came to, kept beside the runs of a store for other runs that ask the same.
+"""Results of steps, stored beside the runs of a store for other runs that make the same call (`cache=`).
 
-An entry is a small document under a seal of its own. It is a convenience and never the truth: one that cannot be read,
-written or trusted costs a warning, and the step is done.
+An entry is a small JSON document with a checksum. A run never depends on it: an entry that cannot be read, written or
+trusted causes a warning, and the step runs.
 """
 
 from __future__ import annotations
@@ -25,27 +25,30 @@ SCHEMA = 1
 
 
 class Found(NamedTuple, Generic[T]):
-    """What another run came to."""
+    """A result of another run that can be reused."""
 
     value: T
     origin: str
-    """That run: `run/branch@address`."""
+    """The step that produced it, as `run/branch@address`."""
 
 
 class Cache:
-    """What one run takes from others, and leaves to them."""
+    """The access of one run to the results of others."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._told = set[str]()
 
     async def recall(self, step: Step[T], kept: Cached) -> Found[T] | None:
-        """What was kept of a step, if it is sound, of its age, and comes back as what it was. On the run's loop."""
+        """Return a stored result of the same call; None if there is none, or it is damaged or too old.
+
+        Always None on a fork. Warns instead of raising. Call it on the run's event loop.
+        """
         if self._journal.record.run.get("base"):
-            return None  # what runs on a fork is meant to run
+            return None  # a step that runs on a fork is meant to run again
         queue = self._journal.queue
         if queue is None:
-            self._warn("cache=: this run has no store, so results are neither found nor kept; give it checkpoint=True")
+            self._warn("cache=: this run has no store, so results are neither reused nor kept; give it checkpoint=True")
             return None
         if (results := results_of(queue.store)) is None:
             lacking = f"{type(queue.store).__name__} has no `results`, a ResultCache"
@@ -56,11 +59,11 @@ class Cache:
             data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
             return _found(step, key, age, data) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
-            self._warn(f"cache=: what is kept of {step.name} under {key} is left alone: {_error_text(error)}")
+            self._warn(f"cache=: the result kept of {step.name} under {key} is not reused: {_error_text(error)}")
             return None
 
     def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
-        """Keep what a step came to, as its caller has it. Nobody waits for it."""
+        """Store the result of a step for other runs, without waiting for the write. Warns instead of raising."""
         queue, key = self._journal.queue, kept.key
         results = results_of(queue.store) if queue else None
         if queue is None or results is None:
@@ -69,7 +72,7 @@ class Cache:
         try:
             data = _sealed(key, step.name, step.encode(value), origin)
             queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
-        except Exception as error:  # noqa: BLE001 - the outcome is recorded, whatever becomes of this copy
+        except Exception as error:  # noqa: BLE001 - the run has recorded the outcome, and does not need this copy
             self._not_kept(error)
 
     def _kept(self, done: Future[None]) -> None:
@@ -101,19 +104,19 @@ def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:
 
 
 def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] | None:
-    """What an entry says; None if it is too old. Raises Unsound, SchemaTooNew, and what `decode` raises."""
+    """Read an entry; None if it is too old. Raises Unsound, SchemaTooNew, and the errors of `step.decode`."""
     entry = parse(data)
     schema = entry.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise SchemaTooNew(f"cache entry {key}", schema, SCHEMA)
     check = entry.pop("check", None)
     if check != digest(entry) or entry.get("key") != key or not isinstance(entry.get("from"), str):
-        raise Unsound("it is not as it was written")
+        raise Unsound("it was changed after it was written")
     if age is not None and (now() - datetime.fromisoformat(entry["at"])).total_seconds() > age:
         return None
     value = step.decode(entry["value"])
     if digest(step.encode(value)) != entry["digest"]:
-        raise Unsound("its class is no longer what it was")
+        raise Unsound("the class of its value has changed since it was written")
     return Found(value, entry["from"])
 
 

@@ -1,4 +1,4 @@
-"""What a user asks of checkpoints: where, when, how many, and what to do when a save fails or a question changed."""
+"""The checkpoint settings: where, when, how many, and what to do if a save fails or a question has changed."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ providers = lazy("crewlite.state.providers")  # a definition needs none before i
 class CheckpointConfig(Described):
     """Checkpoints of a crew or an agent: `Crew(checkpoint=CheckpointConfig(...))`.
 
-    Inside another definition only `on_events`, `max_checkpoints` and `redact` have a say: one run is kept in one store,
-    in one way. Whatever any of them says in `redact` is secret in the whole run.
+    A definition inside another one can set only `on_events`, `max_checkpoints` and `redact`, because one run has one
+    store. The texts in `redact` of any of them are secret in the complete run.
     """
 
     location: str = "./.checkpoints"
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
     on_events: tuple[str, ...] | Literal[True] = ("task_completed",)
-    """Events that name a checkpoint: names, event classes; True for the root's natural one; "*" for all but signals
-    and the chunks of streams."""
+    """Events that create a checkpoint, by name or class; True for the usual one of the kicked-off definition; "*" for
+    all but signals and the chunks of streams."""
     provider: Any = None
-    """A BaseProvider; None goes by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
+    """A BaseProvider; None chooses by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
     max_checkpoints: int | None = Field(default=None, ge=1)
-    """Keep this many per run and branch, dropping the oldest. None keeps all."""
+    """The number of checkpoints to keep per branch; older ones are dropped. None keeps all."""
     restore_from: str | None = None
-    """For `from_checkpoint=`: a ref to go on from (a file, a location, `db#id`, an id, `latest`)."""
+    """For `from_checkpoint=`: the ref to resume from (a file, a location, `db#id`, an id, `latest`)."""
     durability: Literal["sync", "async"] = "sync"
-    """"sync": each outcome is on disk, synced, before the run goes on. "async": it follows, in order, while the run
-    goes on; a crash may cost the last of it. Calls declared effect="once" are on disk first either way."""
+    """"sync": each outcome is on disk before the run continues. "async": outcomes are written in order while the run
+    continues, and a crash may lose the last ones. A call with effect="once" is on disk before it is made either way."""
     on_save_error: Literal["warn", "raise"] = "warn"
-    """When a save fails: go on and say so in the result (durability="degraded"), or stop the run."""
+    """If a save fails: "warn" continues the run, with durability="degraded" in its result; "raise" stops it."""
     on_drift: Literal["keep", "rerun", "error"] | None = None
-    """When a finished task's question changed: keep its answer, run it and its dependents again, or stop. None
-    keeps the answers of a run that goes on, and refuses a finished run that is asked something else."""
+    """If the question of a finished task has changed: keep its answer, run it and its dependents again, or stop. None
+    keeps the answers of an unfinished run, and refuses a finished run whose question has changed."""
     redact: tuple[str, ...] | None = None
-    """Further texts that must never be stored or said."""
+    """Further texts that must not be stored or shown."""
 
     if TYPE_CHECKING:
 
@@ -75,7 +75,7 @@ class CheckpointConfig(Described):
         text = os.fspath(value) if isinstance(value, os.PathLike) else value
         text = str(text) if isinstance(text, UUID) else text
         if isinstance(text, str) and (not text.strip() or "\0" in text):
-            raise ConfigError(f"{text!r} is no location; wanted a directory or a database, such as './.checkpoints'")
+            raise ConfigError(f"{text!r} is not a location; wanted a directory or a database, such as './.checkpoints'")
         return os.path.expanduser(text) if isinstance(text, str) else text
 
     @field_validator("redact", mode="before")
@@ -103,7 +103,7 @@ class CheckpointConfig(Described):
         return value
 
     def overridden_by(self, other: CheckpointConfig) -> CheckpointConfig:
-        """This configuration with the fields that were set on `other`."""
+        """Return a copy of this configuration with the fields that were set explicitly on `other`."""
         return self.model_copy(update={name: getattr(other, name) for name in other.model_fields_set})
 
 
@@ -113,12 +113,12 @@ def _event_name(item: object) -> str:
     known = checkpoint_event_types()
     if item == "*" or item in known:
         return str(item)
-    about = "events about checkpoints never name one" if str(item).startswith("checkpoint_") else ""
+    about = "events about checkpoints never create one" if str(item).startswith("checkpoint_") else ""
     here = f"here it is {ours!r}" if (ours := coming_from.event(str(item))) else ""
     hint = about or here or meant(str(item).removesuffix("Event"), known) or f"known: {', '.join(known)}"
-    raise ConfigError(f"on_events: {item!r} is no event that can name a checkpoint; {hint}")
+    raise ConfigError(f"on_events: {item!r} is not an event that can create a checkpoint; {hint}")
 
 
 def defaults() -> CheckpointConfig:
-    """What `checkpoint=True` stands for."""
+    """Return the configuration that `checkpoint=True` stands for."""
     return CheckpointConfig(on_events=True)

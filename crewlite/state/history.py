@@ -45,29 +45,29 @@ from crewlite.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A question that a run waits with."""
+    """An open question to a person, which a run waits for."""
 
     address: str
     question: str
     schema: Any
-    """JSON schema of the answer; None for any text."""
+    """The JSON schema of the answer; None for any text."""
     asked_at: datetime
     until: datetime | None
-    """When it stops waiting."""
+    """The time at which the question times out; None if it waits without limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a fork stands on."""
+    """The commit that a fork starts from."""
 
     branch: str
     seq: int
     checkpoint_id: str | None
-    """The checkpoint there, or the newest before; None if there is none."""
+    """The checkpoint at that commit, or the newest one before it; None if there is none."""
 
 
 class RunHistory:
-    """One branch of one run, as it was when it was first looked at."""
+    """One branch of one run. It is read at the first use of a property, and does not follow later commits."""
 
     def __init__(self, store: Store, run_id: str, branch: str) -> None:
         self._store, self.run_id, self.branch = store, run_id, branch
@@ -85,9 +85,10 @@ class RunHistory:
 
     @property
     def status(self) -> Literal["finished", "failed", "unfinished", "waiting", "cancelled"]:
-        """unfinished: running, or cut; kick off again with its run_id to go on, as with failed and cancelled.
+        """The status of the branch.
 
-        waiting: for people.
+        `waiting`: for answers of people. `unfinished`: running, or interrupted. A kickoff with its run_id resumes a run
+        that is unfinished, waiting, failed or cancelled.
         """
         if self._record.finished:
             return "finished"
@@ -99,28 +100,28 @@ class RunHistory:
 
     @property
     def at_work(self) -> str | None:
-        """Who, alive, is at work on it, such as "process 7 on lamp"; None if nobody is."""
+        """The live process that runs it, such as "process 7 on lamp"; None if none does."""
         return holder(self._store, self.run_id, self.branch, self._record.claim)
 
     @property
     def started_at(self) -> datetime:
-        """When the branch was begun."""
+        """The time at which the branch was created."""
         return datetime.fromisoformat(self._record.started_at)
 
     @property
     def base(self) -> Base | None:
-        """Of a fork, what it stands on."""
+        """The commit that this fork starts from; None if it is not a fork."""
         base = self._record.run.get("base")
         return Base(base["branch"], base["seq"], base["place"]["id"] if base["place"] else None) if base else None
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Addresses of the finished tasks, in the order they finished."""
+        """The addresses of the finished tasks, in the order in which they finished."""
         return tuple(address for address in self._record.tasks if address in self._record.outcomes)
 
     @cached_property
     def digest(self) -> str:
-        """Names the run as it stands, all branches of it: the same wherever it is kept."""
+        """A digest of the run with all its branches. It is the same for a copy at another location."""
         return digest(self._store, self.run_id)
 
     @property
@@ -137,17 +138,17 @@ class RunHistory:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values beside it, as its newest commit has them: that may be after its last checkpoint."""
+        """The named values of the run after its newest commit, which may be later than its last checkpoint."""
         return {name: decode(value) for name, value in self._record.values.items()}
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of everything recorded."""
+        """Tokens and cost of all recorded work."""
         return self._record.usage
 
     @property
     def waiting(self) -> list[Waiting]:
-        """The questions that nobody has answered yet."""
+        """The questions to people that have no answer yet."""
         return [
             Waiting(
                 asked["address"],
@@ -166,21 +167,24 @@ class RunHistory:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every try that failed, in order."""
+        """Every failed attempt, in order."""
         return attempts_of(self._record)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The checkpoints of this branch, first to last; of a fork, those before it too."""
+        """Return the checkpoints of this branch, first to last; for a fork, also those before the fork."""
         entries, lost = self._trace
         return checkpoints(entries, self._store.ref, lost)
 
     def events(self) -> list[LightEvent]:
-        """Every event, in order."""
+        """Return every recorded event, in order."""
         return list(self._record.events)
 
 
 class History:
-    """The runs kept at a location. One that does not exist is a RefError; with `make`, the first import makes it."""
+    """The runs that are stored at a location. Use it in a `with` statement, or `close` it.
+
+    Raises RefError if the location does not exist; with `make`, the first import creates it instead.
+    """
 
     def __init__(
         self,
@@ -192,20 +196,20 @@ class History:
         self._location = os.fspath(location)
         self._provider = provider_for(self._location, provider)
         if not make and not exists(self._location, self._provider):
-            raise RefError(self._location, "does not exist, so it holds no runs")
+            raise RefError(self._location, "does not exist, so it holds no runs: pass the location of the kickoff")
         self._store = self._provider.open(self._location)
 
     def runs(self) -> list[RunHistory]:
-        """All branches of all runs, newest run first."""
+        """Return all branches of all runs, newest run first."""
         return [RunHistory(self._store, info.run_id, info.branch) for info in self._store.branches()]
 
     def run(self, ref: str | UUID | Checkpoint = "latest") -> RunHistory:
-        """The run that a ref names: a run_id, `run/branch`, an id of one of its checkpoints, or `latest`."""
+        """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError."""
         found = self._find(ref)
         return RunHistory(self._store, found.run_id, found.branch)
 
     def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
-        """The checkpoint that a ref names; of a run or branch, its newest. Raises RefError."""
+        """Return the checkpoint that a ref names; for a ref to a run or branch, its newest one. Raises RefError."""
         found = self._find(ref)
         own = RunHistory(self._store, found.run_id, found.branch).checkpoints()
         for checkpoint in reversed(own):
@@ -215,9 +219,10 @@ class History:
         raise RefError(str(ref), f"names no checkpoint: {name} has {len(own) or 'none'}", [p.id for p in own])
 
     def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """The checkpoints of all runs, newest first; at most `limit`, all older than the one whose id is `before`.
+        """Return the checkpoints of all runs, newest first, without reading journals.
 
-        For the next page, pass the id of the last one as `before`. Reads no journals.
+        Returns at most `limit` of them, all older than the checkpoint with the id `before`: for the next page, pass the
+        id of the last one.
         """
         return self._store.places(limit=limit, before=before)
 
@@ -234,21 +239,21 @@ class History:
         rerun: Iterable[str] = (),
         inputs: Mapping[str, Any] | None = None,
     ) -> RunHistory:
-        """Begin a branch at the checkpoint that a ref names, or at the head of the run or branch that it names.
+        """Create a branch that starts at the checkpoint that a ref names, or at the head of the run or branch it names.
 
         Args:
-            ref: What to fork; a checkpoint or run of this history will do.
-            branch: The name of the new branch; one is made up if it is left out.
-            operation_id: Makes a repeated call safe: the same operation gives the same branch.
-            edits: Outcomes to put in the place of recorded ones, by address: `{"task:research": "other text"}`. What is
-                made from them runs again, everything else answers from the record.
-            rerun: Addresses of finished steps to run again, with what is made from their outcomes.
-            inputs: Laid over the recorded ones; a kickoff of the fork has them.
+            ref: The checkpoint, run or branch to fork: a ref, or an object of this history.
+            branch: The name of the new branch; generated if left out.
+            operation_id: Makes a repeated call safe: the same operation returns the same branch.
+            edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`. Steps whose
+                questions differ because of them run again; all others answer from the record.
+            rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.
+            inputs: New values for some of the recorded inputs. A kickoff of the fork uses them.
 
         Raises:
-            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an input
-                that was not recorded, and that nothing in the recorded definition asks for. AnswerRefused: an edit
-                does not answer its question. StoreError, OSError: nothing was made.
+            RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an
+            argument has the wrong type, or an input is neither recorded nor used by the recorded definition.
+            AnswerRefused: an edit does not answer its question. StoreError, OSError: the branch was not created.
         """
         changed = Changes.of(edits, rerun, inputs)
         found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, changed=changed)
@@ -257,36 +262,36 @@ class History:
     def answer(
         self, ref: str | UUID | Checkpoint | RunHistory, address: str | Waiting, value: Any, *, ahead: bool = True
     ) -> None:
-        """Answer a question that a run waits with; the run goes on with it when it is kicked off again, anywhere.
+        """Record the answer to a question that a run waits for. The next kickoff of the run continues with it.
 
-        A run that is at work in this process hears the answer at once. `address` is that of the question, or the
-        question itself, as `.waiting` of the run lists it.
+        `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
+        process is running receives the answer at once.
 
-        A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when it
-        is asked, and replaces one that was given ahead before. With `ahead=False` this is a RefError.
+        A question of an unfinished run (`human:...`) may be answered before it is asked. That answer is checked when
+        the question is asked, and replaces an earlier one of this kind. With `ahead=False` it raises RefError.
 
         Raises:
-            RefError: the run does not ask this. AnswerRefused: the answer does not fit, or is the second.
-            BranchConflictError: the run is at work in another process. StoreError: it was not saved.
-            ConfigError: `address` is neither.
+            RefError: the run does not ask this question. AnswerRefused: the answer does not fit, or the question has
+            one already. BranchConflictError: another process is running the run. ConfigError: `address` is of another
+            type. StoreError: the answer was not saved.
         """
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):
-            raise ConfigError(f"address is {address!r}; wanted that of a question, such as 'human:approve'")
+            raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
         found = self._find(ref)
         with self._saving("the answer was not saved"):
             answer(self._store, found.run_id, found.branch, address, value, ahead=ahead)
 
     def cancel(self, ref: str | UUID | Checkpoint | RunHistory) -> None:
-        """Stop a run, wherever it is at work: its kickoff raises RunCancelled, within a second.
+        """Stop a run, whichever process is running it: its kickoff raises RunCancelled within about a second.
 
-        What it has recorded is kept, and it goes on when it is kicked off again. One that nobody is at work on is
-        marked. No harm if that has been done before.
+        Its recorded work is kept, and another kickoff resumes it. A run that no process is running is marked as
+        cancelled. Cancelling a cancelled run again does nothing.
 
         Raises:
-            RefError: there is no such run. RunMismatch: it is a state, which nobody runs. RunEnded: it is finished, or
-            has failed. StoreBusy: it commits too fast to
-            be stopped so. StoreError: nothing was done.
+            RefError: there is no such run. RunMismatch: it is a state, which is not run. RunEnded: it is finished, or
+            has failed. StoreBusy: the run commits so often that the cancellation finds no gap. StoreError: the
+            cancellation was not saved.
         """
         found = self._find(ref)
         with self._saving("the run was not cancelled"):
@@ -295,22 +300,29 @@ class History:
     def prune(
         self, *, keep_last: int | None = None, older_than: timedelta | datetime | None = None, dry_run: bool = False
     ) -> Pruned:
-        """Take away what is not needed any more: old finished runs, old checkpoints, the inner detail of steps.
+        """Delete what is no longer needed: old finished runs, old checkpoints, and details inside finished steps.
+
+        A branch that a live process runs is left alone. The remaining runs can be resumed, and forked from the
+        remaining checkpoints, as before. A prune that was interrupted can be repeated.
 
         Args:
-            keep_last: Checkpoints to keep of each branch. Labelled ones, and those that forks stand on, stay besides.
-            older_than: Finished runs that have not changed for so long, or since then, are deleted as a whole. So are
-                results that steps left for other runs.
-            dry_run: Only say what would be done.
+            keep_last: The number of checkpoints to keep of each branch, besides labelled ones and those that forks
+                start from.
+            older_than: Delete finished runs that have not changed for this long (a timedelta) or since this time (a
+                datetime with a zone), and results kept for other runs that are as old.
+            dry_run: Only report what would be deleted.
 
-        A branch that somebody is at work on is left alone. Every run can be resumed and forked as before, from what is
-        kept.
+        Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt if a run cannot be read,
+        StoreError if storage fails.
         """
         with self._saving("not all of it was pruned"):
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
 
     def delete(self, run_id: str | UUID) -> Pruned:
-        """Delete a run with all its branches, finished or not. Raises RefError, and BranchConflictError if it runs."""
+        """Delete a run with all its branches, finished or not.
+
+        Raises RefError if it does not exist, BranchConflictError if a live process runs it, StoreError.
+        """
         run_id = as_run_id(run_id)
         if not self._store.branches(run_id):
             raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
@@ -318,21 +330,21 @@ class History:
             return delete(self._store, run_id)
 
     def export(self, ref: str | UUID | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
-        """Write the whole run that a ref names, all branches of it, to one JSON file. Returns its digest.
+        """Write the run that a ref names, with all its branches, to one JSON file. Returns the digest of the run.
 
-        Raises RefError, JournalCorrupt if the run is not sound, OSError; then there is no such file.
+        Raises RefError, JournalCorrupt if the run is damaged, StoreError; then the file is not written.
         """
         with self._saving("the run was not exported"):
             return export_run(self._store, self._find(ref).run_id, Path(path))
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
-        """Bring in a run that `export` wrote, whole or not at all: it goes on, forks and lists as the original.
+        """Store a run that `export` wrote, all or nothing. It can be resumed, forked and listed like the original.
 
-        One that is here already is no error, if it is the same.
+        Importing a run that is stored here already, with the same digest, is no error.
 
         Raises:
-            RunExists: its run_id is taken by a run that stands elsewhere. JournalCorrupt, SchemaTooNew: it is not as
-            it was written, or by a newer crewlite. RefError: there is no such file. OSError: it cannot be saved.
+            RunExists: the location has a different run with this run_id. JournalCorrupt: the file is damaged.
+            SchemaTooNew: a newer crewlite wrote it. RefError: there is no such file. StoreError: it cannot be saved.
         """
         with self._saving("the run was not imported"):
             run_id = import_run(self._store, Path(path))
@@ -341,14 +353,14 @@ class History:
         return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
 
     def doctor(self, *, repair: bool = False) -> list[Finding]:
-        """What at this location is not as it was written, and what to do about it; [] if all is well.
+        """Return the damage at this location, with what to do about it; [] if there is none.
 
-        With `repair`, what can be mended is. What is damaged is set aside, never deleted, and a branch then ends at its
-        newest sound commit. A branch that somebody is at work on is left alone.
+        With `repair`, repair what can be repaired: damaged data is set aside, never deleted, and a branch then ends at
+        its newest sound commit. A branch that a live process runs is left alone. Raises StoreError.
         """
         with self._saving("not all of it was repaired"):
             found = doctor(self._store, repair=repair)
-        if any(finding.repaired for finding in found):  # the store may know what is no longer so
+        if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()
             self._store = self._provider.open(self._location)
         return found
@@ -358,25 +370,25 @@ class History:
             return Located(self._provider, self._location, ref.run_id, ref.branch)
         text = ref.ref if isinstance(ref, Checkpoint) else str(ref) if isinstance(ref, UUID) else ref
         if not isinstance(text, str):
-            raise RefError(repr(text), "is no ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
+            raise RefError(repr(text), "is not a ref; wanted a text, such as 'latest' or 'report-42', or a Checkpoint")
         found = locate(text, self._location, self._provider, None)
         if os.path.realpath(found.location) != os.path.realpath(self._location) and found.provider != self._provider:
-            raise RefError(text, f"is kept at {found.location}, not here: History({found.location!r}) has it")
+            raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
         return found
 
     @contextlib.contextmanager
     def _saving(self, what: str) -> Iterator[None]:
-        """Tell an error of the disk with what to do about it."""
+        """Turn an OSError of the block into a StoreError that says what to do."""
         try:
             yield
         except OSError as error:
             if isinstance(error, CrewliteError):
                 raise
-            problem = f"{what} ({error}). Nothing is lost: see that it can be written, and do it again"
+            problem = f"{what} ({error}). Nothing is lost: make the location writable, and repeat this"
             raise StoreError(self._location, problem) from error
 
     def close(self) -> None:
-        """Release the location."""
+        """Release the files and connections of the location."""
         self._store.close()
 
     def __enter__(self) -> History:

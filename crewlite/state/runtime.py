@@ -1,4 +1,4 @@
-"""The state of a run: what a handler is given, `(source, event, state)`, and what can be opened without a run."""
+"""The state of a run: the third argument of handlers, `(source, event, state)`; it can also be opened without a run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from crewlite.usage import Usage
 
 
 class RuntimeState(Bag):
-    """The run at the moment of one event, and its values as they are now.
+    """A run at the time of one event: its usage and the place for a checkpoint as of then, and its current values.
 
-    The values are a mapping: `state["step"] = 1`. The next commit of the run records what is set, changed
-    inside or deleted. They are plain data, and whatever else can be recorded; classes of yours come back as such in
-    programs that have set one, or registered it.
+    The values are a mapping: `state["step"] = 1`. The next commit of the run records every value that was set, deleted
+    or changed inside. A value is plain data or of another type that the codec records. An object of a class of yours
+    is read back as one in a program that has set an object of that class before, or registered the class.
     """
 
     __slots__ = ("_then", "_trigger")
@@ -36,22 +36,24 @@ class RuntimeState(Bag):
         super().__init__(journal, address)
         self._trigger = trigger
         self._then: CommitView | None = moment or CommitView.of(journal.record)
-        """The moment it is bound to, however late it is used; None for a state that was opened, whose moment is now."""
+        """The commit that it shows, however late it is used; None for an opened state: it shows the newest commit."""
 
     @classmethod
     def open(
         cls, name: str | UUID, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
     ) -> RuntimeState:
-        """A state without a run: values with snapshots. Use it with `with`, or `close` it.
+        """Open a state without a run: values with snapshots. Use it in a `with` statement, or `close` it.
 
-        Without a location and a provider it lives in memory and touches no disk. With one it is kept there as a run of
-        this name, and opening it again goes on from its head. What is in no snapshot when it is closed is not kept.
+        Without a location and a provider it is in memory only. Otherwise it is stored there as a run of this name, and
+        opening it again continues from its last commit. Changes after the last snapshot are lost when it is closed.
         `name/branch` opens a fork.
 
         Raises:
-            BranchConflictError: somebody has it open. RunMismatch: the name is taken by a run of another kind.
-            RefError: there is no such branch. StoreUnusable: nothing can be saved there. OnLoopThread: called on
-            crewlite's own loop.
+            BranchConflictError: another program, or another part of this one, has it open.
+            RunMismatch: the name is taken by a run of another kind.
+            RefError: there is no such branch.
+            StoreUnusable: nothing can be saved there.
+            OnLoopThread: called on crewlite's own event loop; use `aopen` there.
         """
         return cls._of(wait_for("open", lambda: opened(name, location, provider)))
 
@@ -64,12 +66,12 @@ class RuntimeState(Bag):
 
     @property
     def run_id(self) -> str:
-        """The run."""
+        """The id of the run."""
         return self._journal.run_id
 
     @property
     def branch(self) -> str:
-        """Its branch."""
+        """The branch of the run."""
         return self._journal.branch
 
     @property
@@ -80,16 +82,19 @@ class RuntimeState(Bag):
 
     @property
     def seq(self) -> int:
-        """The commit of this moment."""
+        """The number of the commit that this state shows."""
         return self._then.seq if self._then else self._journal.record.seq
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of the run up to this moment, and what was added here since."""
+        """Tokens and cost of the run up to this commit, and what was added through this object since."""
         return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.values.paid
 
     def usage_of(self, address: str) -> Usage:
-        """Tokens and cost of one step so far, with all that is inside it: of a crew in a flow, for one."""
+        """Return the tokens and cost so far of one step and all steps inside it, such as a crew in a flow.
+
+        For the address "" it returns `usage`.
+        """
         return self._journal.record.paid.inside(address) if address else self.usage
 
     def checkpoint(
@@ -100,10 +105,11 @@ class RuntimeState(Bag):
         label: str | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> str:
-        """Name a checkpoint at this event and wait until it is on disk; of a state that was opened, a snapshot.
+        """Create a checkpoint at this event, and wait until it is on disk. For an opened state, that is a snapshot.
 
-        A run without a store gets one at `location` with the first call. Returns the ref to resume from: a file's
-        path (JSON) or `database#id`. Raises StoreError if it cannot be saved.
+        A run without a store is stored at `location` from the first call on. Returns the ref to resume from: the path
+        of a file (JSON) or `database#id`. Raises StoreError if it cannot be saved, or the run has no store and no
+        location is given; RefError if another checkpoint has the label; ConfigError.
         """
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
@@ -129,10 +135,10 @@ class RuntimeState(Bag):
         return self._journal.completed(named.parts, started, named.queue)
 
     def flush(self) -> int:
-        """Wait until all that the run has committed is on disk, also with durability="async".
+        """Wait until every commit of the run so far is on disk. That is of use with durability="async".
 
-        Returns the number of the last commit that is. Raises StoreError if something still cannot be saved, or the run
-        has ended, or has no store.
+        Returns the number of the last commit on disk. Raises StoreError if a commit cannot be saved, the run has ended,
+        or it has no store.
         """
         return manual.flush(self._journal).result()
 
@@ -141,7 +147,7 @@ class RuntimeState(Bag):
         return await asyncio.wrap_future(manual.flush(self._journal))
 
     def close(self) -> None:
-        """Release a state that was opened; it may be called twice. A run releases its own."""
+        """Release a state that was opened. May be called twice. Does nothing for the state of a run."""
         if self._then is None and not self._journal.closed:
             wait_for("close", lambda: self._journal.aclose(last_values=False))
 
@@ -169,7 +175,7 @@ class RuntimeState(Bag):
         return state
 
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
-        """A checkpoint at the moment of this state."""
+        """Build the commit parts of a checkpoint at the commit that this state shows."""
         if self._then is None:
             return self._snapshot(label, metadata)
         seq, total, usage, finished = self._then
@@ -179,7 +185,7 @@ class RuntimeState(Bag):
 
 
 class CommitView(NamedTuple):
-    """A run as one of its commits left it."""
+    """The state of a run after one of its commits. `finished` is the number of finished tasks."""
 
     seq: int
     sum: str
@@ -188,5 +194,5 @@ class CommitView(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> CommitView:
-        """The run as its newest commit left it."""
+        """Build the view of the newest commit of a record."""
         return cls(record.seq, record.sum, record.usage, len(record.tasks))

@@ -1,7 +1,7 @@
-"""The checkpoint subscriber: decides which events name a checkpoint.
+"""The checkpoint subscriber: decides which events create a checkpoint.
 
-It is the one subscriber that hears a fact before it is committed, and it only decides: the checkpoint it names is part
-of the very commit that records the fact, so no checkpoint can ever be missing or show another moment.
+Unlike all other subscribers it receives an event before the commit. The checkpoint is then part of the commit that
+records the event, so a checkpoint is never missing and never shows a different state than that commit.
 """
 
 from __future__ import annotations
@@ -17,22 +17,28 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import SNAPSHOT, Record
 
 Setting = CheckpointConfig | bool | None
-_PREVIEW = 160  # characters of an output that a checkpoint shows; the whole is in the journal
+_PREVIEW = 160  # characters of an output that a checkpoint shows; the journal has the complete output
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSubscriber:
-    """Filters events by the `on_events` of the first definition, from the inside out, that says something."""
+    """Filters events by `on_events` of the innermost definition around the event that has a checkpoint setting."""
 
     natural: frozenset[str]
-    """What `on_events=True` means for this run's root."""
+    """The events that `on_events=True` stands for, which depend on the kind of the run's root definition."""
     max_checkpoints: int | None = None
-    """The root's, for inner definitions that do not say."""
+    """The limit of the root definition, which holds for inner definitions without one."""
     asleep: bool = False
-    """The run has its result already; nothing new will be named."""
+    """Whether the run has its result already, so that no event creates a checkpoint."""
 
     def wants(self, kind: str, outward: tuple[Setting, ...], *, fleeting: bool = False) -> CheckpointConfig | bool:
-        """The setting under which an event of this type names a checkpoint, else False. "*" is no fleeting one."""
+        """Return the setting by which an event of this type creates a checkpoint; False if it creates none.
+
+        Args:
+            kind: The type of the event.
+            outward: The settings of the definitions around the event, innermost first.
+            fleeting: Whether "*" leaves this event out, as it does signals and the chunks of streams.
+        """
         for setting in () if self.asleep else outward:
             if setting is None:
                 continue
@@ -50,9 +56,9 @@ class CheckpointSubscriber:
         seq: int,
         bases: frozenset[str] = frozenset(),
     ) -> CommitParts:
-        """The commit parts that name a checkpoint for `event` at `seq`, and drop what is beyond `max_checkpoints`.
+        """Build the commit parts that create a checkpoint for `event` at `seq`, and drop the oldest beyond the limit.
 
-        `bases` are checkpoints that forks stand on, which are kept.
+        `bases` are the ids of checkpoints that forks start from, which are kept.
         """
         checkpoint = new_checkpoint(record, seq, event.type, event.address or "", about=_about(event, record))
         parts: CommitParts = {"place": checkpoint}
@@ -79,16 +85,17 @@ def new_checkpoint(
     label: str | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> CheckpointRecord:
-    """A checkpoint at `seq`; its parent is the newest one at or before it, or what a snapshot goes back to.
+    """Build the record of a checkpoint at commit `seq`.
 
-    `total` is the sum of that entry, for a checkpoint named after it was sealed.
+    Its parent is the newest checkpoint at or before that commit; for a snapshot after a restore, the restored one.
+    `total` is the sum of that commit, if a later commit names the checkpoint.
     """
     parent = record.newest_checkpoint
     if seq <= record.seq:
         before = (p for p in record.checkpoints.values() if p["seq"] <= seq and record.counts(p["seq"]))
         parent = max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
-    undated: Any = {  # the commit that holds it says when
+    undated: Any = {  # whoever commits it adds the time
         "id": new_id(),
         "seq": seq,
         "version": record.named + 1,

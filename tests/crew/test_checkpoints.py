@@ -130,7 +130,7 @@ def test_event_classes_are_accepted_and_typos_answered(config):
         config(on_events=["task_complete"])
     with pytest.raises(ConfigError, match="wanted a list"):
         config(on_events="task_completed")
-    with pytest.raises(ConfigError, match="never name one"):
+    with pytest.raises(ConfigError, match="never create one"):
         config(on_events=["checkpoint_completed"])
 
 

@@ -121,10 +121,10 @@ def test_a_typo_in_on_events_is_told_with_what_was_meant(typo, meant):
 
 @pytest.mark.parametrize("name", sorted(ABOUT_CHECKPOINTS))
 def test_events_about_checkpoints_cannot_name_one(name):
-    with pytest.raises(ConfigError, match="about checkpoints never name one"):
+    with pytest.raises(ConfigError, match="about checkpoints never create one"):
         CheckpointConfig(on_events=[name])
     cls = next(cls for cls in CLASSES.values() if kind(cls) == name)
-    with pytest.raises(ConfigError, match="about checkpoints never name one"):
+    with pytest.raises(ConfigError, match="about checkpoints never create one"):
         CheckpointConfig(on_events=[cls])
 
 

@@ -131,7 +131,7 @@ def test_a_second_answer_is_refused_with_what_to_do_instead_of_it(asker, waiting
 def test_a_question_as_its_run_lists_it_can_be_answered(asker, waiting):
     with waiting("even") as found:
         (question,) = found.run("one").waiting
-        with pytest.raises(ConfigError, match=r"address is None; wanted that of a question"):
+        with pytest.raises(ConfigError, match=r"address is None; wanted the address of a question"):
             found.answer("one", None, 4)
         found.answer("one", question, 4)
     assert asker.kickoff(run_id="one") == 4

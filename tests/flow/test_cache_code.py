@@ -153,7 +153,7 @@ def test_a_class_that_has_changed_makes_what_is_kept_of_it_a_miss(memory, progra
     assert executed(memory(), program(program=source.format(more="")), 1)
     assert not executed(memory(), program(program=source.format(more="")), 1)
     assert executed(memory(), program(program=source.format(more="pages: int = 0")), 1)
-    assert "its class is no longer what it was" in caplog.text
+    assert "the class of its value has changed" in caplog.text
 
 
 @dataclass

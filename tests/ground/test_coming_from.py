@@ -72,13 +72,15 @@ def test_the_events_that_stand_for_others_are_events():
         assert theirs not in known
         assert ours in known
         with pytest.raises(
-            ConfigError, match=f"{theirs!r} is no event that can name a checkpoint; here it is {ours!r}"
+            ConfigError, match=f"{theirs!r} is not an event that can create a checkpoint; here it is {ours!r}"
         ):
             CheckpointConfig(on_events=[theirs])
 
 
 def test_an_event_that_nothing_stands_for_gets_no_hint():
-    with pytest.raises(ConfigError, match="'memory_save_started' is no event that can name a checkpoint; known: "):
+    with pytest.raises(
+        ConfigError, match="'memory_save_started' is not an event that can create a checkpoint; known: "
+    ):
         CheckpointConfig(on_events=["memory_save_started"])
 
 

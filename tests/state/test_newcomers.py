@@ -134,7 +134,7 @@ def test_a_directory_in_the_place_of_a_checkpoint_file_does_not_end_the_doctor(t
 def test_what_is_no_ref_is_told_so(location, ref):
     crew_at(location).kickoff(run_id="r")
     with History(location) as history:
-        with pytest.raises(RefError, match="is no ref"):
+        with pytest.raises(RefError, match="is not a ref"):
             history.run(ref)
         assert history.fork(history.run("r"), branch="x").branch == "x"
 

@@ -1,1 +1,1 @@
-"""Values beside a run: what a program keeps there, how commits record it, and states that have no run around them."""
+"""Named values of a run: the mapping that a program changes, its snapshots, and states that exist without a run."""

@@ -1,4 +1,4 @@
-"""Values with snapshots: the bag beside a run as programs hold it, over the journal that records it."""
+"""Values with snapshots: the mapping that programs use, on top of the journal that records its changes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from crewlite.usage import Usage
 
 
 class Bag(MutableMapping[str, Any]):
-    """A mapping of names to values, all of them as they are now, whoever looks."""
+    """A mapping of names to the current values of a run. All objects of one run share the same values."""
 
     __slots__ = ("_address", "_journal", "_paid")
 
     def __init__(self, journal: Journal, address: str) -> None:
         self._journal, self._address = journal, address
         self._paid = Usage()
-        """What was added here."""
+        """The usage added through this object."""
 
     def __getitem__(self, key: str) -> Any:
         return self._journal.values[key]
@@ -66,11 +66,10 @@ class Bag(MutableMapping[str, Any]):
         requests: int = 0,
         cost: float | None = None,
     ) -> None:
-        """Count tokens, requests and cost (in US dollars) of calls that crewlite did not make. Recorded as values are.
+        """Add tokens, requests and cost (in US dollars) of calls that crewlite did not make to the usage of the run.
 
-        What was paid stays paid: neither `restore` nor `rollback_on_error` takes it back.
-
-        Raises ConfigError for what is no number, or below 0.
+        The next commit records them, as it does values. Neither `restore` nor `rollback_on_error` subtracts them again.
+        Raises ConfigError for an argument that is not a number, or is below 0.
         """
         if usage is not None and not isinstance(usage, Usage):
             raise ConfigError(f"usage is {usage!r}; wanted a Usage, or add_usage(prompt_tokens=..., cost=...)")
@@ -89,9 +88,10 @@ class Bag(MutableMapping[str, Any]):
         self._paid = self._paid + paid
 
     def snapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
-        """Name a checkpoint of the values as they are now, and wait until it is on disk if there is a store.
+        """Create a checkpoint with the current values, and wait until it is on disk if there is a store.
 
-        Raises NotCodable, naming the path of what cannot be recorded, and StoreError if it cannot be saved.
+        Raises NotCodable, with the path of the value, if one cannot be recorded; RefError if another checkpoint of the
+        run has the label; ConfigError for an unusable label or metadata; StoreError if it cannot be saved.
         """
         started = time.perf_counter()
         return self._snapped(*self._take(label, metadata).result(), started)
@@ -102,7 +102,10 @@ class Bag(MutableMapping[str, Any]):
         return self._snapped(*await asyncio.wrap_future(self._take(label, metadata)), started)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The checkpoints of this branch, first to last; of a fork, those before it too. Raises StoreError."""
+        """Return the checkpoints of this branch, first to last; for a fork, also those before the fork.
+
+        Raises StoreError if the run has ended or cannot be saved.
+        """
         journal = self._journal
         if journal.closed:
             raise journal.ended()
@@ -115,30 +118,32 @@ class Bag(MutableMapping[str, Any]):
 
     @property
     def latest(self) -> Checkpoint | None:
-        """The newest of them; None if there is none."""
+        """The newest checkpoint of this branch; None if there is none."""
         return next(reversed(self.checkpoints()), None)
 
     def restore(self, target: Checkpoint | int | str) -> None:
-        """Make the values those of a checkpoint again, in place, and record that. What came after it stays recorded.
+        """Set the values to those of a checkpoint, and record the change. Later checkpoints remain recorded.
 
-        The next snapshot has the restored one as its parent; versions go on counting. Only the values go back: usage is
-        what was paid, and a run does not forget its steps.
+        The next snapshot has the restored checkpoint as its parent, and version numbers continue. Only the values
+        change: the usage and the steps of the run stay as they are.
 
         Args:
-            target: A checkpoint, of whatever run; the version of one of this branch; or a ref of one: its id or a part
-                of it, `@label:x`, `latest~1`, or what its `.ref` says.
+            target: A checkpoint of any run; the version of a checkpoint of this branch; or a ref of one: its id or a
+                part of it, `@label:x`, `latest~1`, or the value of its `.ref`.
 
         Raises:
-            RefError: there is no such checkpoint. ConfigError: this can be none. StoreError: it was not saved.
+            RefError: there is no such checkpoint, or several match.
+            ConfigError: `target` is neither a checkpoint, nor a version, nor a ref.
+            StoreError: the change was not saved.
         """
         found = target if isinstance(target, Checkpoint) else chosen(self.checkpoints(), target)
         self._put_back(found.coded_values(), found)
 
     @contextlib.contextmanager
     def rollback_on_error(self) -> Iterator[Self]:
-        """An exception in the block makes all values what they were at its start, nested ones too, and travels on.
+        """Restore all values, nested data included, if the block raises; the exception then propagates.
 
-        Raises NotCodable at once for a value that could not be put back.
+        Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
         """
         journal = self._journal
         before, recorded = journal.values.coded(), journal.record.values
@@ -151,17 +156,17 @@ class Bag(MutableMapping[str, Any]):
                 try:
                     self._put_back(before)
                 except CrewliteError as problem:
-                    error.add_note(f"What the values were before is not recorded: {problem}")
+                    error.add_note(f"The values were restored in memory, but that was not recorded: {problem}")
             raise
 
     def _open(self) -> Journal:
-        """The journal, to change what it will record. Raises StoreError if it will record nothing any more."""
+        """Return the journal, to change values that it will record. Raises StoreError if the run has ended."""
         if self._journal.closed:
             raise self._journal.ended()
         return self._journal
 
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
-        """A checkpoint at the very commit that has what changed of the values."""
+        """Build the commit that records the changed values and names a checkpoint at itself."""
         journal, record = self._journal, self._journal.record
         usage = record.usage + journal.values.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
@@ -171,14 +176,14 @@ class Bag(MutableMapping[str, Any]):
         return {"values": journal.values.changes(journal.secrets), "place": checkpoint}
 
     def _label_and_metadata(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
-        """The label and the metadata of a checkpoint, if they can be."""
+        """Check and encode the label and the metadata of a checkpoint. Raises ConfigError, RefError."""
         record = self._journal.record
         if label is not None:
             check_name("label", label)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
         if label and any(one.get("label") == label for one in record.checkpoints.values()):
-            raise RefError(label, "labels another checkpoint of this run already; choose another label")
+            raise RefError(label, "labels another checkpoint of this run already: choose another label")
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
 

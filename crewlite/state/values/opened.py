@@ -1,4 +1,4 @@
-"""A state without a run around it: its journal is a run of kind "state", of which every snapshot is a commit."""
+"""A state without a run. Its journal is that of a run of kind "state", and every snapshot is a commit of it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ T = TypeVar("T")
 
 
 async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
-    """The journal of the state of that name, claimed; one in memory where no store is named. See RuntimeState.open."""
+    """Open and claim the journal of the state of that name. It is in memory only without a location and a provider.
+
+    See RuntimeState.open.
+    """
     name = str(name) if isinstance(name, UUID) else name
     run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")
     check_name("state", run_id)
     check_name("branch", branch or "main", slashes=True)
     if isinstance(location, CheckpointConfig):
         raise ConfigError(
-            "RuntimeState.open is given a CheckpointConfig as its location; wanted its parts: "
+            "RuntimeState.open was given a CheckpointConfig as its location; pass its fields: "
             "RuntimeState.open(name, config.location, config.provider)"
         )
     secrets = Secrets.of()
@@ -57,32 +60,35 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
 
 
 def wait_for(verb: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do `work` on the background loop and wait for it; a loop of the caller's own plays no part.
+    """Run `work` on the background loop, and wait for its result. The event loop of the caller, if any, is not used.
 
-    Raises OnLoopThread where that would be to wait for itself.
+    Raises OnLoopThread if called on the background loop itself, which would wait for itself.
     """
     if background.on_loop_thread():
         raise OnLoopThread(verb)
     future = background.submit(work())
     try:
         return future.result()
-    except BaseException:  # Ctrl-C above all: what was begun is released
+    except BaseException:  # above all Ctrl-C: the work is cancelled, and releases what it has opened
         future.cancel()
         raise
 
 
 def _is_there(journal: Journal) -> bool:
-    """Whether the state was opened before. Raises RunMismatch, RefError."""
+    """Return whether the state exists already.
+
+    Raises RunMismatch if the name belongs to a run of another kind, RefError for a branch that does not exist.
+    """
     record = journal.record
     if record.seq == 0:
         if journal.branch != "main":
             name = f"{journal.run_id}/{journal.branch}"
-            raise RefError(name, "names no branch; History(location).fork(...) makes one of a state that is there")
+            raise RefError(name, "names no branch; create one of an existing state with History(location).fork(...)")
         return False
     if (kind := record.run["definition"]["kind"]) != STATE:
         raise RunMismatch(
-            f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and no state: its values are "
-            f"changed by its handlers. Choose another name."
+            f"Run {journal.run_id!r} is of {kind} {record.run['definition']['name']!r}, and not a state: its own "
+            f"handlers change its values. Choose another name."
         )
     return True
 
