@@ -156,7 +156,7 @@ class Bag(MutableMapping[str, Any]):
                 try:
                     self._put_back(before)
                 except CrewliteError as problem:
-                    error.add_note(f"The values were restored in memory, but that was not recorded: {problem}")
+                    error.add_note(f"The restored values are not recorded: {problem}")
             raise
 
     def _open(self) -> Journal:
