@@ -1,10 +1,10 @@
-"""Crews of LLM agents whose runs survive: killed anywhere, they go on without paying twice.
+"""Crews of LLM agents whose runs survive: a run that was killed anywhere resumes without paying twice.
 
 ```python
 from crewlite import Agent, Crew, Task
 ```
 
-Names load when they are first asked for, so that importing crewlite costs next to nothing.
+Names are imported at their first use, so that importing crewlite itself is fast.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-TYPE_CHECKING = False  # as type checkers know it: the module typing would cost more than all else here
+TYPE_CHECKING = False  # type checkers take this for typing.TYPE_CHECKING, whose module is slow to import
 
 if TYPE_CHECKING:
     from typing import Any
@@ -72,7 +72,7 @@ __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names of the t
 
 
 class _Missing:
-    """The last to be asked for a module: it tells what to write instead of one that is CrewAI's."""
+    """The last finder of modules: raises an error that says what to write instead of a module of CrewAI."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:

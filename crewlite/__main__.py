@@ -1,4 +1,4 @@
-"""`python -m crewlite`: the command."""
+"""`python -m crewlite` runs the command line."""
 
 from crewlite.cli.main import main
 

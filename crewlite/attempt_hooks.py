@@ -27,13 +27,13 @@ class AttemptInfo:
     run_id: str
     branch: str
     address: str
-    """Where the step is recorded; "" for the run as a whole."""
+    """The address of the step; "" for the run itself."""
     kind: str
     """The kind of step: "crew", "flow", "task", "step", "llm", "tool", ..."""
     name: str
-    """The step's name; its kind, if it has none."""
+    """The step's name; its kind if it has no name."""
     attempt: int
-    """Counted from 1."""
+    """The number of the attempt, from 1."""
 
 
 Hook = Callable[[AttemptInfo], AbstractContextManager[Any] | None]
@@ -47,7 +47,7 @@ def around(hook: Hook) -> Iterator[None]:
     The hook may return a context manager, which is open while the attempt runs. A step that is answered from the
     record has no attempt. An error of the hook before the attempt fails the attempt; a later one is logged, because
     the work is done by then. The hook cannot swallow the attempt's own error. Of nested blocks the outer hook comes
-    first. Hooks run on the event loop, so they should not block. Raises ConfigError for what is no function.
+    first. Hooks run on the event loop, so they should not block. Raises ConfigError if `hook` is not callable.
 
     ```python
     import contextlib
@@ -73,7 +73,7 @@ def around(hook: Hook) -> Iterator[None]:
 
 
 def hooked(make: Callable[[], AttemptInfo]) -> AbstractContextManager[object]:
-    """The contexts that the hooks open around an attempt."""
+    """Return a context manager that calls the hooks around an attempt. `make` is called only if there are hooks."""
     hooks = _hooks.get()
     return _Hooked(hooks, make()) if hooks else contextlib.nullcontext()
 
@@ -95,7 +95,7 @@ class _Hooked:
                 raise RuntimeError(f"the hook {_name(hook)} raised {type(error).__name__}") from error
 
     def _enter(self, hook: Hook) -> None:
-        token = durable.detach()  # a hook is no part of the step around it
+        token = durable.detach()  # a hook does not belong to the step around it
         try:
             context = hook(self._info)
             if context is None:
@@ -115,7 +115,7 @@ class _Hooked:
             for hook, context in reversed(self._open):
                 try:
                     context.__exit__(kind, error, trace)
-                except BaseException as problem:  # noqa: BLE001 - the border: the attempt has ended, well or not
+                except BaseException as problem:  # noqa: BLE001 - the border: the attempt itself has ended already
                     if problem is not error:
                         about = f"{type(problem).__name__}: {text_of(problem)}"
                         log.warning("the hook %s raised after %s: %s", _name(hook), self._what, about)

@@ -1,7 +1,7 @@
-"""The process-wide background loop, and threads for code that blocks.
+"""The background event loop of the process, and threads for code that blocks.
 
-One loop for all sync verbs, so that runs started from plain code share nothing but a thread. Blocking user code gets
-a daemon thread of its own, never a shared pool: a pool starves when steps nest, and delays the exit.
+All blocking verbs run on one loop, in one thread. Every blocking call of users gets a daemon thread of its own. A
+shared pool would deadlock when steps nest, and would delay the exit of the process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from crewlite.permits import permitted
 
 T = TypeVar("T")
 
-_PATIENCE = 0.25  # seconds that timed-out work has to end after it was cancelled
+_PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The background loop; started at the first call, and anew in a forked child."""
+    """Return the background loop. The first call starts it, in a forked child again."""
     global _loop, _thread
     with _lock:
         if _loop is None:
@@ -36,12 +36,12 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def on_loop_thread() -> bool:
-    """Whether the caller runs on the background loop's own thread."""
+    """Return whether the caller runs on the thread of the background loop."""
     return threading.current_thread() is _thread
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs on this thread, and stands still while the thread waits; None if there is none."""
+    """Return the event loop that runs on this thread, which blocking calls here would stop; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -49,25 +49,25 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:
-    """Start `work` on the background loop, from any other thread."""
+    """Start `work` on the background loop, from any thread, and return its future."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Do `work` on the background loop, whichever loop awaits it. If the caller is cancelled, so is the work."""
+    """Run `work` on the background loop, from a coroutine of any loop. Cancelling the caller cancels the work."""
     return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))
 
 
 async def within(work: Awaitable[T], limit: float | None, what: str | Exception) -> T:
-    """Await `work` for at most `limit` seconds. Work that does not stop when cancelled is left behind.
+    """Await `work` for at most `limit` seconds, then cancel it. Work that does not stop when cancelled is abandoned.
 
-    Raises StepTimeout, or what is given instead of a name, and RuntimeError for code that tries to exit: it would end
-    the loop of everybody.
+    Raises StepTimeout with the name `what`, or `what` itself if that is an exception. Raises RuntimeError if the work
+    raises SystemExit or the like, which would end the loop for all runs on it.
     """
     if limit is None:
         return await guarded(work)
     task = asyncio.ensure_future(guarded(work))
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # of work that is left behind, unheard
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors of abandoned work as seen
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
     except asyncio.CancelledError:
@@ -81,7 +81,10 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Await `work`. Raises RuntimeError for code that tries to exit, or to cancel itself."""
+    """Await `work`. Raises RuntimeError if it raises SystemExit or the like, or CancelledError without a cancellation.
+
+    Any of these would otherwise end more than this call.
+    """
     try:
         return await work
     except asyncio.CancelledError:
@@ -96,12 +99,12 @@ async def guarded(work: Awaitable[T]) -> T:
 
 
 def _ended_by(error: BaseException) -> RuntimeError:
-    """What to raise for an exception that ends programs, such as that of sys.exit: it tells the code that was given."""
+    """Build the error to raise in place of an exception that ends programs, such as SystemExit."""
     return RuntimeError(f"it raised {type(error).__name__}({', '.join(map(repr, error.args))})")
 
 
 async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
-    """Open something in a thread. If the caller is cancelled meanwhile, it is released as soon as it is open."""
+    """Call `open_` in a thread and return its result. If the caller is cancelled meanwhile, release the result."""
 
     def undo(opening: asyncio.Future[T]) -> None:
         if not opening.cancelled() and not opening.exception():
@@ -139,26 +142,26 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
             result = context.run(fn, *args, **kwargs)
         except StopIteration as stop:  # a future cannot carry it
             error = RuntimeError(f"it raised StopIteration({stop.value!r})")
-        except Exception as raised:  # noqa: BLE001 - handed over whole to whoever awaits
+        except Exception as raised:  # noqa: BLE001 - raised again where the call is awaited
             error = raised
-        except BaseException as raised:  # noqa: BLE001 - on a loop it would end more than this call
+        except BaseException as raised:  # noqa: BLE001 - raised on the loop it would end more than this call
             error = _ended_by(raised)
         try:
             here.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # the loop was closed: nobody is left to hear the result
+            return  # the loop was closed, so nothing awaits the result
 
     threading.Thread(target=work, name=f"crewlite-{getattr(fn, '__name__', 'call')}", daemon=True).start()
     return await done
 
 
 async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """`in_thread` for code of users: only so many of these calls run at once in this process (`permits.width`)."""
+    """Call blocking code of users as `in_thread` does, with at most `permits.width()` such calls at once per level."""
     return await permitted(in_thread, fn, *args, **kwargs)
 
 
 @in_child
 def _forget() -> None:
-    """A child inherits the loop's memory but not its thread."""
+    """Forget the loop in a forked child, which has the memory of the loop but not its thread."""
     global _loop, _thread
     _loop = _thread = None

@@ -1,9 +1,9 @@
-"""Values to canonical JSON and back, exactly.
+"""Encode values as canonical JSON, and decode them without loss.
 
-What JSON has no word for is written as `{"$": tag, ...}`; a dict that itself has a "$" key, or keys that are not text,
-is written as a list of pairs, so no data can pretend to be a tag. Never pickle, never an import: a class is rebuilt
-only if the running program declared it (`register`, or `classes=`); otherwise its fields come back as plain data and
-a warning says so.
+A value that JSON cannot express is written as `{"$": tag, ...}`. A dict with a "$" key, or with keys that are not text,
+is written as a list of pairs, so data can never be taken for a tag. Nothing is pickled, and decoding imports nothing:
+an object is rebuilt only if the program has declared its class (`register`, or `classes=`). Otherwise its fields are
+decoded as plain data, with a warning.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ JsonObject = dict[str, Json]
 
 C = TypeVar("C", bound=type)
 IMMUTABLE = (str, int, float, bool, type(None))
-"""What stays as it is, wherever it is handed to."""
+"""Types whose values cannot change."""
 log = logging.getLogger("crewlite.codec")
 _registered: dict[str, type] = {}
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAIN = "__main__"
-_MAX_DEPTH = 100  # one level may become three of JSON, and all who walk them must stay within Python's stack
-_LONG = 2_000  # bits; Python refuses to read back the decimal digits of much longer numbers
+_MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
+_LONG = 2_000  # bits; Python refuses to parse the decimal digits of much longer integers
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates that JSON would make one letter
+_PAIR = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")  # two lone surrogates, which JSON would combine into one
 
 
 def register(cls: C) -> C:
-    """Declare a class so that recorded values of it come back as it. Usable as a decorator."""
+    """Declare a class, so that recorded objects of it are rebuilt as such. Can be used as a decorator."""
     _registered[class_name(cls)] = cls
     return cls
 
 
 def declare(hint: Any) -> None:
-    """Register the classes that a type is made of: `list[Report]` declares Report, and what its fields are made of."""
+    """Register the classes that a type contains: `list[Report]` registers Report, and the classes of its fields."""
     for part in get_args(hint):
         declare(part)
     if not isinstance(hint, type) or hint in _looked_into:
@@ -76,9 +76,9 @@ def declare(hint: Any) -> None:
 
 
 def declare_hints(func: Callable[..., Any]) -> None:
-    """Register the classes that a function says it takes and returns, or that a class has as fields.
+    """Register the classes in the type hints of a function, or of the fields of a class.
 
-    A name that cannot be found is passed over: what it stands for comes back as plain data, with a warning.
+    Registers none if a hint names something that cannot be found: their objects are then decoded as plain data.
     """
     with contextlib.suppress(NameError, TypeError):
         for hint in get_type_hints(func).values():
@@ -86,13 +86,13 @@ def declare_hints(func: Callable[..., Any]) -> None:
 
 
 def class_name(cls: type) -> str:
-    """How a record names a class: `module:Qualified.Name`."""
+    """Return the name of a class in a record: `module:Qualified.Name`."""
     module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__  # the script, in a process it started
     return f"{module}:{cls.__qualname__}"
 
 
 def dumps(data: Json) -> bytes:
-    """Canonical bytes of plain JSON data: compact, UTF-8, in the order given."""
+    """Return the canonical bytes of plain JSON data: compact, UTF-8, keys in the order given."""
     try:
         return _COMPACT.encode(data).encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is lossless
@@ -100,17 +100,17 @@ def dumps(data: Json) -> bytes:
 
 
 def digest(data: Json) -> str:
-    """A fingerprint of plain JSON data, whatever the order of its keys: 32 hexadecimal digits."""
+    """Return a digest of plain JSON data, independent of the order of keys: 32 hexadecimal digits."""
     return hashlib.blake2b(_SORTED.encode(data).encode(), digest_size=16).hexdigest()
 
 
 def encode(value: object, path: str = "") -> Json:
-    """`value` as plain JSON data. Raises NotCodable with the path of what cannot be recorded."""
+    """Return `value` as plain JSON data. Raises NotCodable, with the path of the part that cannot be recorded."""
     return _encode(value, path, 0)
 
 
 def known(value: object) -> Json:
-    """`value` as plain JSON data where it only has to be told from others: what cannot be written, by its class."""
+    """Return `value` as plain JSON data for comparison alone: a value that cannot be encoded becomes its class name."""
     try:
         return encode(value)
     except NotCodable:
@@ -118,7 +118,7 @@ def known(value: object) -> Json:
 
 
 def renamed(data: Json) -> Iterator[Json]:
-    """The same data as another program writes it: one that runs the file as a script which this one imports, or not."""
+    """Yield the data with the class names of a program that imports the script run here, or runs a file imported."""
     modules = {name.partition(":")[0] for name in _classes(data)}
     for module in modules - {_MAIN}:
         yield _with_module(data, module, _MAIN)
@@ -127,9 +127,9 @@ def renamed(data: Json) -> Iterator[Json]:
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:
-    """The value that `encode` was given. `classes` are the ones this program declares, beside the registered.
+    """Return the value that was encoded. `classes` are declared in addition to the registered ones.
 
-    Raises JournalCorrupt for data that `encode` never made.
+    Raises JournalCorrupt for data that `encode` never returns, NotCodable for an unknown tag.
     """
     known = {class_name(cls): cls for cls in classes}
     try:
@@ -142,7 +142,7 @@ def decode(data: Json, classes: Iterable[type] = ()) -> Any:
 
 
 def laid_over(below: dict[str, Json], above: dict[str, Json]) -> dict[str, Json]:
-    """Two coded dicts as one. Of a name that both have, the value above counts."""
+    """Merge two coded dicts. For a name in both, the value of `above` is used."""
     if "$" not in below and "$" not in above:
         return {**below, **above}
     pairs = [pair for coded in (below, above) for pair in (coded["v"] if "$" in coded else coded.items())]
@@ -210,7 +210,7 @@ def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
 
 
 def _label(key: object) -> str:
-    """A key as a path shows it. Never the text of something large, or of somebody else's making."""
+    """Return a key as a path shows it: its repr, or only its class if it is large or of a class of the user."""
     plain = key is None or isinstance(key, str | float) or (isinstance(key, int) and key.bit_length() <= _LONG)
     return repr(key) if plain else f"<{type(key).__name__}>"
 
@@ -234,7 +234,7 @@ def _text(tag: str, show: Callable[[Any], str]) -> Callable[[Any, str, int], Jso
 
 
 def _moment(value: Any, path: str, depth: int) -> Json:
-    """A datetime or time. A zone keeps its name: its offset alone would forget the rules for summer."""
+    """Encode a datetime or time. The name of its zone is kept, as an offset alone would lose daylight saving time."""
     tag, zone = type(value).__name__, value.tzinfo
     if zone is None or type(zone) is timezone:
         return {"$": tag, "v": value.isoformat()}
@@ -254,7 +254,7 @@ _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     timedelta: lambda v, path, depth: {"$": "timedelta", "v": [v.days, v.seconds, v.microseconds]},
     Decimal: _text("decimal", str),
     UUID: _text("uuid", str),
-    SecretStr: lambda v, path, depth: {"$": "secret", "v": "text"},  # a configuration secret is never written
+    SecretStr: lambda v, path, depth: {"$": "secret", "v": "text"},  # the secret itself is never written
     SecretBytes: lambda v, path, depth: {"$": "secret", "v": "bytes"},
 }
 
@@ -262,9 +262,9 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,3}")
 
 
 def _zone(name: str) -> ZoneInfo:
-    """A time zone, where its name can be one. ZoneInfo looks among files, and for modules of tzdata."""
+    """Return the time zone of this name. Checks the name first, as ZoneInfo opens files and imports modules by it."""
     if not _ZONE.fullmatch(name):
-        raise ValueError(f"{name!r} is no time zone")
+        raise ValueError(f"{name!r} is not a time zone")
     return ZoneInfo(name)
 
 
@@ -311,7 +311,7 @@ def _decode(data: Json, known: Mapping[str, type]) -> Any:
 
 
 def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
-    """A set or dict of these, or the list itself, if one of an undeclared class stayed plain data and has no hash."""
+    """Return a set or dict of the items; the list itself if one is unhashable, as plain data of a class may be."""
     try:
         return cls(items)
     except TypeError:
@@ -319,13 +319,13 @@ def _hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
 
 
 def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any:
-    """The instance that a record describes; its plain data if the class is not declared, or fits no more."""
+    """Rebuild the recorded instance; return its plain data if its class is not declared, or has changed too much."""
     tag, name = data["$"], data["c"]
     cls: Any = known.get(name) or _registered.get(name) or _namesake(name, known)
     if cls is None:
         log.warning(
             "%s is not declared in this program: its value stays plain data. To change that, codec.register(it), or "
-            "name it as what the step or flow returns",
+            "annotate the step or flow with it as the return type",
             name,
         )
         return tuple(value.values()) if tag == "namedtuple" else value
@@ -340,7 +340,7 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     if tag == "namedtuple":
         return _named_tuple(cls, name, value)
     if not isinstance(value, dict):
-        log.warning("%s is a record of fields no more: its value stays plain data", name)
+        log.warning("the record of %s holds no fields: its value stays plain data", name)
         return value
     made = object.__new__(cls)
     for field, item in value.items():
@@ -349,7 +349,7 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
 
 
 def _classes(data: Json) -> Iterator[str]:
-    """The names of the classes that coded data is of."""
+    """Yield the names of the classes in coded data."""
     if isinstance(data, dict):
         if "$" in data and "c" in data:
             yield data["c"]
@@ -371,7 +371,7 @@ def _with_module(data: Json, old: str, new: str) -> Json:
 
 
 def _namesake(name: str, known: Mapping[str, type]) -> type | None:
-    """The only class of that qualified name, where the program's own file may have two names: run, it is __main__."""
+    """Return the only class of that qualified name if its file was run as `__main__`, here or where it was recorded."""
     module, _, qualified = name.partition(":")
     if module != _MAIN:
         return known.get(f"{_MAIN}:{qualified}") or _registered.get(f"{_MAIN}:{qualified}")
@@ -385,9 +385,9 @@ def _model(cls: Any, data: dict[str, Any], value: Any, known: Mapping[str, type]
             "%s now wants %s, which the record lacks: its value stays plain data", data["c"], ", ".join(missing)
         )
         return value
-    # not validated again: a validator that rewrites would change the value
+    # not validated again, because a validator could change the value
     model = cls.model_construct(_fields_set=set(data.get("set", value)), **value)
-    model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # nor by post_init
+    model.__dict__.update({field: value[field] for field in cls.model_fields if field in value})  # undo model_post_init
     if private := data.get("private"):
         model.__pydantic_private__ = _decode(private, known)
     return model

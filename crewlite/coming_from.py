@@ -1,6 +1,6 @@
-"""Names that programs written for CrewAI ask for and that are not here, with what to write instead.
+"""Names of CrewAI that crewlite does not have, and what to write instead.
 
-Each line is a fact about this release. A name that has nothing in its place here is said to be missing, and no more.
+Each line states a fact about this release. If crewlite has nothing in place of a name, its line only says so.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ _OF = {"Crew": _RUN, "Task": _TASK, "Agent": _AGENT}
 
 
 def missing_import(module: str, name: str) -> ImportError | None:
-    """The error for a name of CrewAI's that a module of crewlite has not; None if it is no such name.
+    """Build the error for a name of CrewAI that a module of crewlite lacks; None for any other name.
 
-    An ImportError, as the text of any other is lost in `from crewlite import ...`.
+    It is an ImportError, because `from crewlite import ...` replaces the text of an AttributeError.
     """
     return ImportError(f"{module} has no {name!r}: {instead}") if (instead := _MODULE.get(name)) else None
 
 
 def missing_module(name: str) -> ModuleNotFoundError | None:
-    """The error for a module of CrewAI's that crewlite has not; None if it is no such module."""
+    """Build the error for a module of CrewAI that crewlite lacks; None for any other module."""
     if instead := _FILES.get(name):
         return ModuleNotFoundError(f"There is no module {name!r}: {instead}", name=name)
     return None
 
 
 def instead_of(kind: type, attribute: str) -> str | None:
-    """What to write in the place of a method or field of CrewAI's; None if it is none."""
+    """Return what to write instead of a method or field of CrewAI; None for any other attribute."""
     return next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
 
 
 def event(name: str) -> str | None:
-    """The event that here is what CrewAI calls `name`."""
+    """Return the name of the event that CrewAI calls `name`; None if the names are equal or there is none."""
     return _EVENTS.get(name)

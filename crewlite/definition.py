@@ -1,4 +1,4 @@
-"""What all definitions share: frozen, known by identity, and bad input answered in one readable error."""
+"""The base classes of definitions: frozen, compared by identity, with one readable error for all invalid fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Described(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     accepted_if_off: ClassVar[frozenset[str]] = frozenset()
-    """Fields of other frameworks that are left out while they are off: False, None or empty."""
+    """Fields of other frameworks that are ignored if they are off: False, None or empty."""
 
     @field_validator("failure_policy", mode="plain", check_fields=False)
     @classmethod
@@ -51,7 +51,7 @@ class Described(BaseModel):
     def __setattr__(self, name: str, value: object) -> None:
         try:
             super().__setattr__(name, value)
-        except ValueError:  # pydantic's, of what is frozen or no field
+        except ValueError:  # pydantic raises it for a frozen or unknown field
             raise ConfigError(_cannot_be_set(type(self), name)) from None
 
     def __delattr__(self, name: str) -> None:
@@ -62,15 +62,15 @@ class Described(BaseModel):
 
 
 class Definition(Described):
-    """A description of what to do; it holds no run state, so one may run many times at once.
+    """A description of work. It holds no state of runs, so several runs may use it at the same time.
 
-    Two definitions are equal only if they are the same object: twins with equal fields stay two.
+    Two definitions are equal only if they are the same object, even if all their fields are equal.
     """
 
     accepted_if_off = _ASKS_FOR_NOTHING_WHEN_OFF
 
     _bound: Any = PrivateAttr(default=None)
-    """What a kickoff goes on from if it is told nothing else: a CheckpointConfig with `restore_from`."""
+    """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 
     @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
     @classmethod
@@ -83,7 +83,7 @@ class Definition(Described):
     @field_validator("role", "goal", "backstory", "description", "expected_output", mode="before", check_fields=False)
     @classmethod
     def _is_text(cls, value: object) -> object:
-        """Without the white space around it, such as the line break that a folded text of YAML ends in."""
+        """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
         return value.strip() if isinstance(value, str) else value
 
     @field_validator("checkpoint", mode="before", check_fields=False)
@@ -118,7 +118,7 @@ class Definition(Described):
 
 
 def check_inputs(inputs: object) -> None:
-    """Raises ConfigError for inputs that are none; a definition knows which of them it takes."""
+    """Raise ConfigError unless inputs are None or a mapping with text keys. The names themselves are not checked."""
     if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
         raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
 
@@ -152,7 +152,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
 
 
 def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The problems by field. A value that fits none of several types is one problem."""
+    """Yield the problems with their fields. A value that fits none of several types counts as one problem."""
     listed = error.errors(include_url=False)
     for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
         same = list(items)
@@ -165,6 +165,6 @@ def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _wanted(item: Mapping[str, Any]) -> str:
-    """What one of several types takes."""
+    """Return the values that one of several types accepts, in words."""
     plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
     return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ")

@@ -1,8 +1,8 @@
-"""The one door to the disk: every byte that crewlite writes passes here.
+"""Disk access: every byte that crewlite writes passes through this module.
 
-A save is whole or not at all: a file is written beside its place, synced, then renamed over it; an append is synced
-before anybody hears of it. A watcher hears of each operation just before it happens and may raise, or kill: so tests
-can fail or drop any write, and replay the log as a power cut would have left it.
+A file is saved all or nothing: written to a temporary file, synced, then renamed over the old one. An append is synced
+before it is reported as stored. A watcher is called just before each operation and may raise, or kill the process. So
+tests can fail or drop any write, and reproduce the disk as a power failure would have left it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crewlite.lazy import lazy
 if TYPE_CHECKING:
     import sqlite3
 else:
-    sqlite3 = lazy("sqlite3")  # only for those who keep runs in a database
+    sqlite3 = lazy("sqlite3")  # needed only by runs that are stored in a database
 
 try:
     import fcntl
@@ -31,34 +31,34 @@ except ImportError:  # Windows has another lock
     fcntl = None  # type: ignore[assignment]
     import msvcrt
 
-PATIENCE = 10.0  # seconds that a database in which others write is waited for
-_MANY = 4  # syncs that are worth the threads
+PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
+_MANY = 4  # from so many syncs on, threads are faster
 _SYNCERS = 8
-_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so it is one beyond any journal
+_LOCK_AT = 2**31 - 2  # on Windows a locked byte cannot be read, so this locks one beyond the end of any journal
 Verb = Literal["mkdir", "write", "truncate", "fsync", "rename", "fsync_dir", "unlink", "touch", "sql", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing about to be done to the disk."""
+    """A disk operation that is about to happen."""
 
     verb: Verb
     path: str
     data: bytes = b""
-    """What is written, or the new name (rename), or the SQL text."""
+    """The bytes to write; the new name (rename); the SQL text (sql)."""
     offset: int = 0
-    """Where it is written, in bytes; the new length (truncate)."""
+    """The offset of the write in bytes; the new length (truncate)."""
 
 
 Watcher = Callable[[Operation], None]
 _watchers: tuple[Watcher, ...] = ()
 _locking: set[IO[bytes]] = set()
-"""Files that this process has locked or is about to lock."""
+"""Files that this process has locked or is locking."""
 
 
 @contextlib.contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Let `watcher` hear every operation of this process while the block runs."""
+    """Call `watcher` before every disk operation of this process while the block runs."""
     global _watchers
     _watchers = (*_watchers, watcher)
     try:
@@ -68,15 +68,15 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def announce(verb: Verb, path: Path | str, data: bytes = b"", offset: int = 0) -> None:
-    """Announce an operation to the watchers."""
+    """Call the watchers before an operation."""
     for watcher in _watchers:
         watcher(Operation(verb, str(path), data, offset))
 
 
 class SyncBatch:
-    """Writes that are synced when the block ends without an error, all at once: a file system joins such requests.
+    """Writes that are synced together when the block ends without an error, as file systems combine such requests.
 
-    Until then their files stay locked. Of `append` and `make_directory`; what is written counts only after the block.
+    The files stay locked until the end of the block, and a write is durable only after it.
     """
 
     def __init__(self) -> None:
@@ -94,28 +94,28 @@ class SyncBatch:
                 _sync_all(self._files, list(self._directories))
 
     def hold(self, path: Path, flags: int) -> IO[bytes]:
-        """`held`, until the block ends. Held again, a file is not locked again: the lock would wait for itself."""
+        """Open and lock a file as `held` does, until the block ends. Returns a file that is held already as it is."""
         if path not in self._open:
             self._open[path] = self._held.enter_context(held(path, flags))
         return self._open[path]
 
     def make(self, path: Path, mode: int) -> IO[bytes]:
-        """A new file at `path`, open until the block ends."""
+        """Create a file at `path`, and keep it open until the block ends."""
         return self._held.enter_context(
             open(path, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, mode))
         )
 
     def sync(self, file: IO[bytes], path: Path) -> None:
-        """Have a file synced at the end."""
+        """Sync a file at the end of the block."""
         self._files[path] = file
 
     def sync_directory(self, path: Path) -> None:
-        """Have the names in a directory synced at the end."""
+        """Sync the names in a directory at the end of the block."""
         self._directories[path] = None
 
 
 def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = None) -> None:
-    """Make `path` and its parents, by default for the owner alone. An existing directory is left as it is."""
+    """Create `path` and its missing parents, by default accessible to the owner alone. Keep existing directories."""
     if path.is_dir():
         return
     make_directory(path.parent, mode=mode, batch=batch)
@@ -129,15 +129,15 @@ def make_directory(path: Path, *, mode: int = 0o700, batch: SyncBatch | None = N
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
-    """Put `data` at `path`, whole or not at all: temporary file, fsync, rename, fsync of the directory.
+    """Write `data` to the file at `path`, all or nothing: temporary file, fsync, rename, fsync of the directory.
 
-    What need not be `durable` is not synced: a cut of power may leave what was there, or an empty file.
+    Without `durable` nothing is synced: a power failure may leave the old file, or an empty one.
     """
     replace_all([(path, data)], mode=mode, durable=durable)
 
 
 def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durable: bool = True) -> None:
-    """`replace` for several files, each whole or not at all. What they have in common is synced once."""
+    """Write several files as `replace` does, each all or nothing. A directory that they share is synced once."""
     beside = [(path.with_name(f".{path.name}.{new_id()[-12:]}.tmp"), path, data) for path, data in files]
     try:
         with SyncBatch() as batch:
@@ -146,7 +146,7 @@ def replace_all(files: Sequence[tuple[Path, bytes]], *, mode: int = 0o600, durab
                 _write(file, temporary, data, 0)
                 if durable:
                     batch.sync(file, temporary)
-        for temporary, path, _ in beside:  # closed by now: Windows renames no open file
+        for temporary, path, _ in beside:  # the files are closed by now, as Windows cannot rename an open one
             announce("rename", temporary, str(path).encode())
             os.replace(temporary, path)
     finally:
@@ -165,11 +165,18 @@ def append(
     mark: tuple[int, bytes] = (0, b""),
     batch: SyncBatch | None = None,
 ) -> None:
-    """Write `data` at offset `at`, the end as the caller knows it, and sync it. At 0 it makes the file.
+    """Append `data` to a file and sync it.
 
-    Whatever stands beyond `at` is cut if `torn` says that it is the remains of a write that was never finished, and
-    kept if `data` begins with it. Raises FileExistsError if it is somebody else's, or if the bytes of `mark` do not
-    stand where it says: then the file is another one than the caller knows.
+    Raises FileExistsError if the file is not as the caller knows it, OSError if it is shorter.
+
+    Args:
+        path: The file. It is created if `at` is 0.
+        data: The bytes to append.
+        at: The offset of the end of the file, as the caller knows it.
+        torn: Tells whether the bytes after `at`, if `data` does not begin with them, are the remains of an unfinished
+            write, which are removed. Otherwise another process wrote them, which is an error.
+        mark: An offset, and bytes that must be there.
+        batch: The batch that syncs the file; None to sync it at once.
     """
     flags = os.O_RDWR | (os.O_CREAT if at == 0 else 0) | getattr(os, "O_BINARY", 0)
     if batch is None:
@@ -181,7 +188,7 @@ def append(
     if file.read(len(mark[1])) != mark[1]:
         raise FileExistsError(f"{path} was rewritten")
     if file.seek(0, os.SEEK_END) < at:
-        raise OSError(f"{path} is shorter than it was: somebody cut it at byte {file.tell()}")
+        raise OSError(f"{path} is shorter than it was: it now ends at byte {file.tell()}")
     file.seek(at)
     beyond = file.read()
     if not data.startswith(beyond):
@@ -198,9 +205,9 @@ def append(
 
 @contextlib.contextmanager
 def held(path: Path, flags: int) -> Iterator[IO[bytes]]:
-    """The file at `path`, opened and locked against other threads and processes.
+    """Open the file at `path` and lock it against other threads and processes, for the duration of the block.
 
-    Never one that was replaced or removed while the lock was waited for: that would be written to in vain.
+    If the file is replaced or removed while this waits for the lock, the new file at the path is opened instead.
     """
     while True:
         with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file, _locked(file):
@@ -211,11 +218,11 @@ def held(path: Path, flags: int) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
-    """Hold lock files against other threads and processes: all of them, in the order of their names.
+    """Lock several lock files against other threads and processes, in the order of their names, for the block.
 
-    A lock file lies beside what it guards and is never renamed or removed, so what it guards may be, also on Windows.
-    It is made if it is not there, in a directory that is made as well, whose parent must exist; a `shared` lock
-    changes nothing on disk, and holds nothing where no lock file was ever made.
+    A lock file is separate from the files that it guards and is never renamed or removed, so those may be, on Windows
+    too. A missing lock file is created, and so is its directory, whose parent must exist. A `shared` lock creates
+    nothing, and skips lock files that do not exist.
     """
     with contextlib.ExitStack() as stack:
         for path in sorted(set(paths)):
@@ -234,18 +241,18 @@ def locked(paths: Iterable[Path], *, shared: bool = False) -> Iterator[None]:
 
 
 def touch(path: Path, at: float) -> None:
-    """Set the time of the last change of `path`, in seconds since the epoch. Not synced: it means little by then."""
+    """Set the modification time of `path`, in seconds since the epoch. Not synced, as no recovery depends on it."""
     announce("touch", path)
     os.utime(path, (at, at))
 
 
 def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
-    """Give `path`, whose content is synced, the name `target`. Raises FileExistsError if a directory has it."""
+    """Rename `path`, whose content is synced, to `target`. Raises FileExistsError if that is a non-empty directory."""
     announce("rename", path, str(target).encode())
     try:
         path.rename(target)
     except OSError as error:
-        if error.errno == errno.ENOTEMPTY:  # what POSIX may say as well
+        if error.errno == errno.ENOTEMPTY:  # POSIX allows it in place of EEXIST
             raise FileExistsError(f"{target} exists") from error
         raise
     if batch:
@@ -255,28 +262,25 @@ def rename(path: Path, target: Path, *, batch: SyncBatch | None = None) -> None:
 
 
 def read_complete(path: Path) -> bytes:
-    """What a file that is appended to holds, with no append half done."""
+    """Return the content of a file that others append to, without an append that is in progress."""
     with path.open("rb") as file, _locked(file, shared=True) if fcntl else contextlib.nullcontext():
         return file.read()
 
 
 def head(path: Path, size: int) -> bytes:
-    """The first bytes of a file."""
+    """Return the first `size` bytes of a file."""
     with path.open("rb") as file:
         return file.read(size)
 
 
 def remove(path: Path) -> None:
-    """Delete a file; one that is gone already is no error."""
+    """Delete a file, if it exists."""
     announce("unlink", path)
     path.unlink(missing_ok=True)
 
 
 def remove_directory(path: Path) -> None:
-    """Delete a directory with all that is in it; what is gone already is no error.
-
-    What a link leads to is somebody else's: only the link goes.
-    """
+    """Delete a directory with its content, if it exists. Of a symbolic link, delete only the link."""
     if path.is_symlink():
         remove(path)
         return
@@ -291,9 +295,9 @@ def remove_directory(path: Path) -> None:
 
 
 def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlite3.Connection:
-    """A SQLite connection in which transactions are explicit and a busy database is waited for: `PATIENCE`.
+    """Open a SQLite connection with explicit transactions, which waits `PATIENCE` seconds for a busy database.
 
-    A database that is not there is made with `make`, and is sqlite3.OperationalError without.
+    With `make`, creates a missing database; otherwise raises sqlite3.OperationalError for it.
     """
     if make and not path.exists():
         announce("write", path)
@@ -303,7 +307,7 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
     db = _open_database(path, "ro")
     try:
         db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
-    except sqlite3.OperationalError:  # it needs files beside it that cannot be made, so nobody is writing to it either
+    except sqlite3.OperationalError:  # SQLite cannot create the WAL files beside it, so no other process writes to it
         db.close()
         return _open_database(path, "ro&immutable=1")
     return db
@@ -315,14 +319,14 @@ def _open_database(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def execute(db: sqlite3.Connection, path: Path, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-    """Run one statement that writes."""
+    """Execute one statement that writes."""
     if _watchers:
         announce("commit" if sql == "COMMIT" else "sql", path, sql.encode())
     return db.execute(sql, parameters)
 
 
 def _is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one at `path`."""
+    """Return whether an open file is still the file at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -331,7 +335,7 @@ def _is_at(file: IO[bytes], path: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(file: IO[bytes], *, shared: bool = False) -> Iterator[None]:
-    """Hold the advisory lock of an open file against other threads and processes."""
+    """Hold the advisory lock of an open file during the block."""
     if fcntl:
         _locking.add(file)
         try:
@@ -362,8 +366,8 @@ def _sync_directory(path: Path) -> None:
 
 
 def _sync_all(files: Mapping[Path, IO[bytes]], directories: Sequence[Path]) -> None:
-    """Sync files, then directories. Many are synced from several threads, as the disk then does them in one go."""
-    if os.name == "nt":  # Windows has no such thing for directories: the rename itself is durable
+    """Sync files, then directories. Many are synced from several threads, so that the disk can combine the requests."""
+    if os.name == "nt":  # Windows cannot sync directories: the rename itself is durable
         directories = ()
     for file in files:
         announce("fsync", file)
@@ -390,7 +394,7 @@ def _sync(handle: int) -> None:
 
 @in_child
 def _let_go() -> None:
-    """In a forked child: close locked files. A lock lasts until the last process closes the file."""
+    """Close locked files in a forked child, as a lock lasts until the last process closes the file."""
     for file in _locking:
         file.close()
     _locking.clear()

@@ -1,7 +1,7 @@
-"""The step port: how code on any floor asks for work that is recorded, without knowing who records it.
+"""The step port: how code requests recorded work without depending on the engine that records it.
 
-`scope()` is whatever encloses the caller. In a run that is the engine, which answers recorded steps from the journal
-and commits the outcome of the others; outside a run it is `PLAIN`, which simply does the work.
+`scope()` returns the scope of the caller. In a run, that is a scope of the engine, which answers recorded steps from
+the journal, executes the others, and commits their outcomes. Outside a run it is `PLAIN`, which only executes the work.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ T = TypeVar("T")
 Json = Any
 
 Effect = Literal["none", "idempotent", "once"]
-"""What a repeated call would do: nothing at all; no harm, given the same idempotency key; harm."""
+"""The effect of repeating a call. none: the call has no side effect. idempotent: a repetition with the same idempotency
+key does no harm. once: a repetition does harm."""
 
 Drift = Literal["diverge", "keep", "rerun", "configured"]
-"""When the recorded outcome of a step answers another question: nothing recorded answers from here on; keep it; do this
-step again, its children answering as they may; or as CheckpointConfig.on_drift says."""
+"""The reaction if the recorded outcome of a step answers a different question. diverge: from here on, no step is
+answered from the record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered
+from the record. configured: as CheckpointConfig.on_drift says."""
 
 Durability = Literal["sync", "async", "degraded", "off"]
-"""sync: every outcome was in the store before the run went on. async: all of it is in the store now. degraded:
-something could not be saved, or only late. off: no store."""
+"""How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
+degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
 
 CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
-"""Errors that are not the doing of the step they come out of: the record failed, or the run was stopped or waits for a
-person. They end the attempt, and are no failure of it."""
+"""Errors that a step raises without having failed itself: storage failed, the run was stopped, or it waits for a
+person. They end the attempt, and are not recorded as its failure."""
 
 Stamp = dict[str, Any]
-"""The fields every event of a step shares: run_id, branch, seq, address, parent_event_id, ..."""
+"""The fields that every event of a step has: run_id, branch, seq, address, parent_event_id, ..."""
 
 
 class StepEvents(Protocol):
@@ -63,26 +65,26 @@ class StepEvents(Protocol):
         """The live object that handlers get as their first argument."""
 
     def started(self, stamp: Stamp) -> Any:
-        """The event of a start."""
+        """Build the event of a start."""
 
     def completed(self, stamp: Stamp, value: Any) -> Any:
-        """The event of a recorded outcome."""
+        """Build the event of a recorded outcome."""
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
-        """The event of a failure that no retry mends."""
+        """Build the event of a final failure, after which there is no retry."""
 
 
 class Cached(NamedTuple):
-    """Where to look for what a step came to in another run, and to leave what it comes to in this one."""
+    """The entry of the result cache from which a step may take its outcome, and in which it leaves it."""
 
     key: str
-    """Digest of the question, who answers and how: whatever has the same key has the same outcome."""
+    """A digest of the question, and of who answers it and how. Steps with equal keys have interchangeable outcomes."""
     age: float | None
-    """Seconds after which it counts no more."""
+    """The seconds after which an entry is too old to reuse; None for no limit."""
 
 
 class Limit(NamedTuple):
-    """At most `width` steps that share `key` run side by side. Steps inside one of them count with it."""
+    """At most `width` steps with the same `key` run at once. A step counts as one together with all steps inside it."""
 
     key: str
     width: int
@@ -90,7 +92,10 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A call that is about to be made: on disk before it happens, so that a cut can be told from a call never made."""
+    """A call that is about to be made. It is recorded before the call.
+
+    So a resume can tell a call that may have been interrupted from a call that was never made.
+    """
 
     address: str
     effect: Effect
@@ -98,149 +103,152 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A step as the run's record knows it, wherever in the run it is."""
+    """A recorded step anywhere in the run, finished or not."""
 
     address: str
     outcome: Json = None
-    """As recorded; None while there is none, and where a prune has left it out."""
+    """The outcome as recorded; None if there is none yet, or a prune has removed it."""
 
 
 def same(value: Any) -> Any:
-    """The identity: for values that are plain JSON already."""
+    """Return the value itself. It stands for the coding of values that are plain JSON already."""
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
-    """One durable piece of work: how to do it, what it answers, and how its outcome is recorded."""
+    """One recorded piece of work: the code that does it, the question it answers, and the coding of its outcome."""
 
     kind: Kind
     name: str | None
     work: Callable[[], Awaitable[T]]
     question: Json
-    """Plain JSON of what is asked. Never who answers, never time or chance."""
+    """The question as plain JSON. It must not depend on who answers, on the time, or on randomness."""
     voice: StepEvents
     encode: Callable[[T], Json] = same
-    """The outcome as plain JSON; raises NotCodable."""
+    """Returns the outcome as plain JSON; raises NotCodable."""
     decode: Callable[[Json], T] = same
     usage: Callable[[T], Json] | None = None
-    """Tokens and cost of the outcome, as recorded."""
+    """Returns the tokens and cost of the outcome, as recorded."""
     with_usage: Callable[[T, Usage], T] | None = None
-    """Adds the usage of the step and everything inside it to an outcome. Not recorded: the record has the calls."""
+    """Adds the usage of the step and all steps inside it to an outcome. That sum is not recorded, as the calls are."""
     address: str | None = None
-    """Reserved before by `Scope.reserve_address`; else taken when the step is asked for."""
+    """The address that `Scope.reserve_address` returned; None to take the next one when the step is requested."""
     provenance: dict[str, str] = field(default_factory=dict)
-    """What answers (model, template): recorded, so that a change is told, but no reason to ask again."""
+    """What answers (model, prompt template). Recorded so that a change can be reported; a change causes no rerun."""
     chained: bool = False
-    """The question includes everything its parent has heard so far (a model call)."""
+    """Whether the question includes all earlier outcomes that its parent has received (a model call)."""
     effect: Effect = "none"
     timeout: float | None = None
-    """Seconds for one attempt."""
+    """The limit in seconds of one attempt."""
     deadline: float | None = None
-    """Seconds for all attempts together, in all lives of the run, counted from the first beginning."""
+    """The limit in seconds of all attempts together, from the first start of the step, across resumes."""
     failure_policy: Policy | None = None
-    """Decides whenever it fails, whatever failed inside it."""
+    """Decides on every failure of this step, also one that came out of a step inside it."""
     inherits: bool = False
-    """Without a `failure_policy`, the nearest `child_policy` decides, unless one inside has decided on that failure."""
+    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides.
+
+    It does not decide on a failure that a policy of a step inside has decided on.
+    """
     child_policy: Policy | None = None
-    """For this step and those inside it, where they inherit."""
+    """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
-    """Decides where it inherits, and no policy is set on it or around it."""
+    """The policy of a step that inherits, if none is set on it or around it."""
     failure: Callable[[T], Exception | None] | None = None
-    """The failure that an outcome tells of, if it does: tried again like one that is raised, while a policy says so."""
+    """Returns the failure that an outcome reports, or None. A policy may have it retried like one that is raised."""
     fallbacks: int = 0
-    """How many other ways of doing it there are: its work takes the next after each `Fallback` in `Scope.past`."""
+    """The number of fallbacks. The work uses as many of them as there are `Fallback` remedies in `Scope.past`."""
     cache: Cached | None = None
-    """Its outcome may be taken from another run of the same store, and is left there for others."""
+    """The cache entry through which runs of the same store share the outcome; None to share nothing."""
     answer: Callable[[Any], T] | None = None
-    """The outcome that a person's word for it stands for (a call in doubt)."""
+    """Returns the outcome for the answer that a person gave in place of a call in doubt."""
     intends: Callable[[T], Sequence[Intent]] | None = None
-    """The calls that this outcome will lead to at once; committed with it."""
+    """Returns the calls that this outcome leads to at once. They are committed with it."""
     placeholder: Callable[[], T] | None = None
-    """Stands for an outcome that nobody knows, in a preview."""
+    """Returns a stand-in for an outcome that is not known, for a preview."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Texts of the question, recorded with the outcome: they show what a kept answer answered."""
+    """Texts of the question, recorded with the outcome to show which question it answered."""
     drift: Drift = "diverge"
     strict_replay: bool = False
-    """What it asks for inside follows from its question alone: other steps than those recorded are an error."""
+    """Whether its question alone determines the steps inside it, so that steps other than the recorded are an error."""
     round_trip: bool = False
-    """Whoever asks gets the outcome as it is read back from the record, in its first life as in every other."""
+    """Whether the caller gets the outcome as decoded from the record, in the first execution as on every resume."""
     label: str | None = None
-    """What sort of work it is, in its author's words."""
+    """The kind of work, as the author of the step names it."""
     limits: tuple[Limit, ...] = ()
-    """Of how many steps it may be one that run side by side."""
+    """The limits on concurrent steps that this step counts towards."""
     inherited_limits: tuple[Limit, ...] = ()
-    """The same for all steps inside it."""
+    """The limits that all steps inside it count towards."""
     checkpoint_settings: tuple[Any, ...] = ()
-    """Checkpoint settings to ask about this step's events, from the inside out, before the enclosing ones."""
+    """The checkpoint settings for this step's events, innermost first; those of enclosing steps come after them."""
 
     @property
     def title(self) -> str:
-        """What it is called where an address would be too long."""
+        """The short name for messages, where an address would be too long."""
         return self.name or self.kind.name
 
 
 class Scope(Protocol):
-    """What encloses the running code."""
+    """The step, or the absence of a run, that encloses the running code."""
 
     __slots__ = ()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that steps are asked for on; None outside a run."""
+        """The event loop on which steps must be requested; None outside a run."""
 
     @property
     def dry(self) -> bool:
-        """Whether this is only a preview: steps are asked for, and not done."""
+        """Whether this is a preview, in which steps are requested and not executed."""
 
     @property
     def address(self) -> str:
-        """The step that is running."""
+        """The address of the running step."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every try of this step, another for every other step."""
+        """A key that is equal for all attempts at this step, and different for every other step."""
 
     @property
     def past(self) -> Sequence[Remedy]:
         """The remedies for this step's failed attempts so far."""
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
-        """The address of the next child step of this kind and name, in call order."""
+        """Return the address of the next child step of this kind and name, in call order."""
 
     def step(self, step: Step[T]) -> Awaitable[T]:
-        """Ask for a step. The address is taken now; the work happens when awaited."""
+        """Request a step. It takes its address now, and executes when awaited."""
 
     def spawn(self, step: Step[T]) -> asyncio.Task[T]:
-        """Ask for a step and have it begin. The running step ends only when it has. On the run's loop."""
+        """Request a step and start it. The running step ends only after the spawned one. Call it on the run's loop."""
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
 
     def in_doubt(self, address: str) -> bool:
-        """Whether an earlier life of the run may have made this call already."""
+        """Return whether the run may have made this call already, before it was resumed."""
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
-        """The steps of this kind and one of these names that were begun anywhere in the run, in the order they ended.
+        """Return the steps of this kind and one of these names that have begun, anywhere in the run.
 
-        Begun: it happened, happens, or is sure to, as its intent or its start is recorded. Those that have not ended
-        come last.
+        A step has begun once its start or its intent is recorded. Finished steps come first, in the order in which they
+        ended.
         """
 
     def mask(self, text: str) -> str:
-        """`text` without the secrets the run knows."""
+        """Return `text` with the secrets that the run knows replaced."""
 
     def hears(self, event: type[Any]) -> bool:
-        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
+        """Return whether an event of this class would reach a handler, or create a checkpoint."""
 
     def announce(
         self, source: object, make: Callable[[Stamp], Any], checkpoint_settings: tuple[Any, ...] = ()
     ) -> Awaitable[str]:
-        """Say something that is no step's outcome. Returns the event's id."""
+        """Emit an event that is not the outcome of a step. Returns the id of the event."""
 
 
 class _Plain:
-    """No run: steps are plain calls, and nothing is recorded or announced."""
+    """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
     address = ""
     dry = False
@@ -285,36 +293,38 @@ _call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
 
 
 def scope() -> Scope:
-    """What encloses the caller: a running step, or PLAIN."""
+    """Return the scope of the caller: a running step, or PLAIN."""
     return _scope.get()
 
 
 def bound_scope() -> Scope | None:
-    """The step whose code has carried itself into the calling thread with `bound`."""
+    """Return the scope that `bound` has brought to the calling thread; None in any other code."""
     return _bound_scope.get()
 
 
 def call_key() -> Json:
-    """What a thread was given to do with `bound`: the function and its arguments; None elsewhere."""
+    """Return the function and arguments of the `bound` call that the calling thread executes; None in other code."""
     return _call_key.get()
 
 
 def bound(fn: Callable[P, R]) -> Callable[P, R]:
-    """`fn` as part of the run it is bound in, for threads of your own: `pool.map(bound(fetch), pages)`.
+    """Return `fn` bound to the running step, for use in threads of your own: `pool.map(bound(fetch), pages)`.
 
-    A thread knows nothing of the run that started it: steps called there would be plain calls, and not recorded. The
-    step that binds must outlast the calls. Outside a run it changes nothing. Raises ConfigError for an async function.
+    A thread does not inherit the run of the code that starts it: without `bound`, steps called there are plain calls
+    that are not recorded. The step that calls `bound` must not end before the calls. Outside a run, the result behaves
+    like `fn`. Raises ConfigError for an async function.
     """
     if inspect.iscoroutinefunction(fn):
         raise ConfigError(
-            f"bound({getattr(fn, '__name__', fn)}): a coroutine carries the run itself; await it as it is"
+            f"bound({getattr(fn, '__name__', fn)}): wanted a plain function. A coroutine belongs to its run without "
+            f"it: await it as it is"
         )
     context = copy_context()
     context.run(_bound_scope.set, _scope.get())
 
     @functools.wraps(fn)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        own = context.copy()  # as a context is entered by one thread at a time
+        own = context.copy()  # because only one thread at a time can enter a context
         own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
         return own.run(fn, *args, **kwargs)
 
@@ -322,12 +332,12 @@ def bound(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def detach() -> Token[Scope]:
-    """Step out of every scope; `reattach` returns."""
+    """Leave all scopes, so that the code that follows is outside the run. Pass the token to `reattach`."""
     return _scope.set(PLAIN)
 
 
 def reattach(token: Token[Scope]) -> None:
-    """Return to where `detach` was called."""
+    """Return to the scope in which `detach` was called."""
     _scope.reset(token)
 
 
@@ -342,7 +352,7 @@ def entered(inner: Scope) -> Iterator[None]:
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:
-    """Await all. If one fails, the others still end and are recorded before the failure travels."""
+    """Await all, and return their results. If one fails, the others finish first; then the first failure is raised."""
     if len(work) == 1:
         return [await work[0]]
     results = await asyncio.gather(*work, return_exceptions=True)
@@ -353,9 +363,9 @@ async def together(work: Sequence[Awaitable[T]]) -> list[T]:
 
 
 def idempotency_key() -> str:
-    """A key for the call being made: the same on every retry and resume, another for every other call.
+    """Return a key for the running call: the same on every retry and resume, a different one for every other call.
 
-    Pass it to services that accept one, so that a call cut in the middle and made again takes effect once. Empty
-    outside a run.
+    Pass it to services that accept such a key: a call that was interrupted and is repeated then takes effect once.
+    Returns "" outside a run.
     """
     return _scope.get().idempotency_key

@@ -1,7 +1,7 @@
-"""What this process has one of, made fit for use in a forked child.
+"""Support for forked child processes: locks that are free in the child, and functions to call there.
 
-A child has the memory of its parent and none of its threads. A lock that another thread held at that moment would stay
-held for ever, so every lock of crewlite is made here.
+A forked child has a copy of its parent's memory but none of its threads. A lock that another thread held during the
+fork would stay locked in the child for ever, so all locks of crewlite are created here.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _acts: list[Callable[[], object]] = []
 
 
 def lock() -> threading.Lock:
-    """A lock that is free in a forked child. A thread that holds it must not fork."""
+    """Return a lock that is free in a forked child. A thread must not fork while it holds the lock."""
     made = threading.Lock()
     _locks.add(made)
     return made
 
 
 def rlock() -> threading.RLock:
-    """A reentrant lock that is free in a forked child, unless the thread that forked holds it."""
+    """Return a reentrant lock that is free in a forked child, unless the forking thread holds it."""
     made = threading.RLock()
     _locks.add(made)
     return made
 
 
 def in_child(act: _Act) -> _Act:
-    """Call `act` in every forked child, when its locks are free. May decorate a function of a module."""
+    """Register `act` to be called in every forked child, once the locks are free. Can be used as a decorator."""
     _acts.append(act)
     return act
 

@@ -1,8 +1,8 @@
-"""Identifiers that sort by the time they were made.
+"""Identifiers that sort by the time of their creation.
 
-A UUID version 7 (RFC 9562) as 32 hexadecimal digits: 48 bits of Unix milliseconds, 12 bits that count within a
-millisecond so that ids of one process never sort backwards, 62 random bits. The last eight digits are random, so they
-serve as the short form people read and type.
+An id is a UUID version 7 (RFC 9562) as 32 hexadecimal digits: 48 bits of Unix milliseconds, a counter of 12 bits, so
+that ids of one process always increase, and 62 random bits. The last eight digits are random, and serve as the short
+form that people read and type.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from crewlite.forked import in_child, lock
 
 _lock = lock()
 _last = 0
-_chance = random.Random()  # noqa: S311 - seeded by the system, which is too slow to be asked each time; no secret
+_chance = random.Random()  # noqa: S311 - ids are no secrets, and the system's own generator is slow
 
 
 def new_id() -> str:
-    """A new id: 32 hexadecimal digits, greater than every id this process made before."""
+    """Return a new id: 32 hexadecimal digits, greater than every earlier id of this process."""
     global _last
     with _lock:
         _last = stamp = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
@@ -30,14 +30,14 @@ def new_id() -> str:
 
 @in_child
 def _draw_otherwise() -> None:
-    _chance.seed()  # a child must not draw what its parent draws
+    _chance.seed()  # so that a child does not draw the same numbers as its parent
 
 
 def short(identifier: str) -> str:
-    """The last eight characters: what is shown, and accepted wherever an id is."""
+    """Return the last eight characters of an id: the form that is shown, and accepted wherever an id is."""
     return identifier[-8:]
 
 
 def now() -> datetime:
-    """The time, aware and in UTC."""
+    """Return the current time in UTC, as an aware datetime."""
     return datetime.now(UTC)

@@ -1,6 +1,6 @@
-"""The kinds of steps, in one table: what tells them apart, so that no other code compares their names.
+"""The kinds of steps, in one table with their properties, so that no other code compares names of kinds.
 
-A record holds names of kinds. `of` gives the kind of a name, also of one that only a later release knows.
+A record holds the names of kinds. `of` returns the kind of a name, and a plain one for a name of a later release.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ def _whole(outcome: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What all steps of one kind have in common."""
+    """The properties that all steps of one kind share."""
 
     name: str
-    """As addresses and the record have it."""
+    """The name in addresses and in the record."""
     title: str
-    """What people call it."""
+    """The name in messages to people."""
     given: Callable[[Json], Json] = _whole
-    """What other steps are given of a recorded outcome."""
+    """Returns the part of a recorded outcome that is passed to other steps."""
     holds_value: bool = False
-    """Its recorded outcome is the coded value itself: code of the user returned it."""
+    """Whether the recorded outcome is the coded value that code of the user returned."""
     asks_person: bool = False
-    """A person answers it, perhaps in another life of the run, and perhaps before it is asked."""
+    """Whether a person answers it, perhaps only after a resume, and perhaps before it is asked."""
     waits: bool = False
-    """Its outcome may be recorded long after those of steps that were asked for later."""
+    """Whether its outcome may be recorded long after those of steps that were requested later."""
     needs_no_work: bool = False
-    """What it comes to is known without doing it."""
+    """Whether its outcome is known without executing it."""
     is_task: bool = False
-    """It is a task, whose completion a run counts."""
+    """Whether it is a task. A run counts finished tasks."""
     is_call: bool = False
-    """It is a call of a tool, which may kick off a crew of its own."""
+    """Whether it is a call of a tool, which may kick off a crew of its own."""
     enters: bool = False
-    """Between the steps that it asks for there is only code without effects, so a preview goes through it."""
+    """Whether its own code, between the steps inside it, has no side effects, so that a preview may execute it."""
     begins_anew: bool = False
-    """As a whole run, a second attempt asks everything again."""
+    """Whether a second attempt at a run of this kind executes all its steps again."""
     rebuilt: bool = False
-    """A definition of this kind can be made again from what its run recorded."""
+    """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
-    """What it comes to is part of what its parent has heard, which later calls of a model are asked with."""
+    """Whether its outcome becomes part of the question of later model calls of the same parent."""
     takes_messages: bool = False
-    """A definition of this kind is asked messages, not inputs by name."""
+    """Whether a definition of this kind takes messages instead of named inputs."""
 
     def __str__(self) -> str:
         return self.name
@@ -69,10 +69,10 @@ _KNOWN = {kind.name: kind for kind in (AGENT, CALLBACK, CONDITION, CREW, FLOW, H
 
 
 def of(name: str) -> Kind:
-    """The kind of this name."""
+    """Return the kind of this name."""
     return _KNOWN.get(str(name)) or Kind(str(name), str(name))
 
 
 def at(address: str) -> Kind:
-    """The kind of the step at an address."""
+    """Return the kind of the step at an address."""
     return of(address.rpartition("/")[2].partition("!")[0].partition("#")[0].partition(":")[0])

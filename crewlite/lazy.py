@@ -1,7 +1,7 @@
-"""Modules that load when first used, named at the top of the file like any other import.
+"""Modules that are imported at their first use, although they are named at the top of a file like other imports.
 
-Only for modules that cost more than everybody who imports crewlite should pay: jinja2, sqlite-utils, rich; and those
-of the standard library below, which no definition needs before it is kicked off.
+Only for modules that would make `import crewlite` slow: jinja2, sqlite-utils, rich; and the modules of the standard
+library below, which a definition needs only when it is kicked off.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # inspection must not load what use has not
+        if name.startswith("__"):  # inspecting the stand-in must not import the module
             raise AttributeError(name)
         found = getattr(importlib.import_module(self.__name__), name)
-        setattr(self, name, found)  # the next use costs no more than with any other module
+        setattr(self, name, found)  # so that the next use is as fast as with any other module
         return found
 
 
 def lazy(name: str) -> Any:
-    """A stand-in for module `name`, which is imported at the first use of any of its attributes."""
+    """Return a stand-in for the module `name`, which imports that module when one of its attributes is first used."""
     return _Lazy(name)
 
 

@@ -1,7 +1,7 @@
-"""How many blocking calls of users run at once in this process.
+"""The limit on blocking calls of users that run at once in this process.
 
-A thread for every call that is asked for would be no good guest. A call inside another one is counted apart from it, so
-each level of nesting has permits of its own: a call only ever waits for deeper ones, and none can wait in a circle.
+Each call takes a thread, and a process must not start any number of them. Each level of nesting has its own permits: a
+call inside another call does not compete with that one for a permit, so calls never wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 VARIABLE = "CREWLITE_MAX_CONCURRENCY"
 _DEFAULT = 32
-_PATIENCE = 30.0  # seconds in which no call of a level has ended, after which one more of it begins
+_PATIENCE = 30.0  # if no call of a level has ended for so many seconds, one more of that level starts
 
 
 def width() -> int:
-    """How many at once: CREWLITE_MAX_CONCURRENCY, else 32. Raises ConfigError for what is no such number."""
+    """Return the number of permits per level: CREWLITE_MAX_CONCURRENCY, or 32. Raises ConfigError for a bad number."""
     said = os.environ.get(VARIABLE)
     if said is None:
         return _DEFAULT
@@ -36,7 +36,7 @@ def width() -> int:
 
 
 async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-    """Make a blocking call once a permit is free. A cancelled call returns its permit, though its thread goes on."""
+    """Await `call` once a permit is free. A cancelled call frees its permit at once, while its thread may still run."""
     depth = _depth.get()
     level = _levels.get(depth) or _levels.setdefault(depth, _Level())
     await level.take(width())
@@ -50,7 +50,7 @@ async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
 
 
 class _Level:
-    """The permits of the calls that are inside equally many others."""
+    """The permits of one level: of calls that are nested equally deep."""
 
     def __init__(self) -> None:
         self._lock = lock()  # calls are awaited on loops of several threads
@@ -60,7 +60,7 @@ class _Level:
         self._given_back = time.monotonic()
 
     async def take(self, most: int) -> None:
-        """Wait until fewer than `most` are taken; first come, first served."""
+        """Wait until fewer than `most` permits are taken, then take one. First come, first served."""
         with self._lock:
             self._most = most
             if self._taken < most:
@@ -72,13 +72,13 @@ class _Level:
         try:
             while not (await asyncio.wait({given}, timeout=_PATIENCE))[0]:
                 self._when_stuck()
-        except (asyncio.CancelledError, GeneratorExit):  # the latter when its loop was closed
-            if not mine.cancel():  # it was given meanwhile
+        except (asyncio.CancelledError, GeneratorExit):  # GeneratorExit if the loop was closed
+            if not mine.cancel():  # the permit was given meanwhile
                 self.give_back()
             raise
 
     def give_back(self) -> None:
-        """One is free for the next."""
+        """Return a permit, and give it to the next call that waits."""
         with self._lock:
             self._taken -= 1
             self._given_back = time.monotonic()
@@ -86,7 +86,7 @@ class _Level:
                 pass
 
     def _next(self) -> bool:
-        """Give a permit to who waits longest; False if nobody does."""
+        """Give a permit to the call that has waited longest. Returns False if none waits."""
         while self._waiting:
             loop, waits = self._waiting.popleft()
             if not loop.is_closed() and waits.set_running_or_notify_cancel():
@@ -96,7 +96,10 @@ class _Level:
         return False
 
     def _when_stuck(self) -> None:
-        """Begin one more: those at work may wait for it in a way that nobody can see, as for a thread of their own."""
+        """Start one more call if none has ended for a while.
+
+        The running calls may be waiting for it in a way that is not visible here, such as through a thread of the user.
+        """
         with self._lock:
             if time.monotonic() - self._given_back >= _PATIENCE:
                 self._given_back = time.monotonic()

@@ -1,4 +1,4 @@
-"""In CrewAI, decorators for crews from YAML. There are none here: importing one says what to write instead."""
+"""Stands for CrewAI's module of decorators for crews in YAML. Importing a name from it says what to write instead."""
 
 from crewlite.coming_from import missing_import
 

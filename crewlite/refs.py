@@ -1,4 +1,4 @@
-"""Texts that name a checkpoint, and the rule for names.
+"""Refs, the texts that name a run, a branch or a checkpoint; and the rule for names of runs and branches.
 
 ./.checkpoints/20261121T101500123456_018f...c0ffee42.json      a checkpoint file
 ./.checkpoints        ./.checkpoints.db                       a location: the newest run of the definition
@@ -19,12 +19,12 @@ _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 
 
 def as_run_id(run_id: object) -> str:
-    """The name of a run as a caller gives it; a UUID is its text. Raises ConfigError."""
+    """Return a run_id that a caller gave as text, with a UUID converted. Raises ConfigError if it is not usable."""
     return check_name("run_id", str(run_id) if isinstance(run_id, UUID) else run_id)
 
 
 def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
-    """`name`, if it may name a run (or, with `slashes`, a branch). Raises ConfigError otherwise."""
+    """Return `name` if it may name a run or, with `slashes`, a branch. Raises ConfigError, naming `kind`, otherwise."""
     if not isinstance(name, str):
         hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
         raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
@@ -40,7 +40,11 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A parsed ref within a location. `path` is `run/branch`, a branch, an id or part of one, or `latest`."""
+    """A parsed ref within a location.
+
+    `path` is `run`, `run/branch`, a branch, a checkpoint id or a part of one, or `latest`. `at` is the part after @,
+    and `back` the number after ~.
+    """
 
     path: str
     at: str | None = None
@@ -48,7 +52,7 @@ class Ref:
 
 
 def parse(text: str) -> Ref:
-    """Parse a ref within a location. Raises RefError."""
+    """Parse a ref within a location. Raises RefError if it has another form."""
     match = _REF.fullmatch(text.strip())
     if not match or not (match["path"] or match["at"]):
         raise RefError(text, "is not a ref; wanted [run/]branch[@task:name | @label:x | @id][~n], an id, or latest")

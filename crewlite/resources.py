@@ -1,8 +1,8 @@
-"""What tools and models hold open while runs use them, such as a connection or a child process.
+"""Resources that tools and models keep open while runs use them, such as a connection or a child process.
 
-`ready()` is awaited before a run first uses one, `aclose()` when the last run that uses it has ended. One task awaits
-both, as clients that are built on anyio must be left by the task that entered them. It is no part of any run: a resumed
-run, whose first calls are answered from the record, readies later than its first life did.
+`ready()` is awaited before a run first uses a resource, `aclose()` when the last run that uses it has ended. One task
+awaits both, because clients built on anyio must be closed by the task that opened them. That task belongs to no run, as
+a resumed run, whose first calls are answered from the record, opens its resources at a later step than before.
 """
 
 from __future__ import annotations
@@ -20,38 +20,39 @@ _TO_CLOSE = 10.0  # seconds that one aclose() may take; a run ends only after it
 
 
 class Resource:
-    """What may hold something open. Neither method must do anything."""
+    """A tool or model that may keep something open. Overriding the methods is optional."""
 
     async def ready(self) -> None:
-        """Make what calls need, before the first call of a run; after `aclose`, it may be awaited again.
+        """Open what calls need. Awaited before the first call of a run, and may be awaited again after `aclose`.
 
-        Runs that overlap on one event loop share it. An error is the error of that call, and the next call tries again.
+        Runs that overlap on one event loop share the opened resource. If this raises, the call fails with that error,
+        and the next call awaits it again.
         """
 
     async def aclose(self) -> None:
-        """Let go of what `ready` has made. Awaited once, when the last run that uses it ends, however it ends.
+        """Close what `ready` has opened. Awaited once, when the last run that uses it ends, successfully or not.
 
-        It is not awaited if `ready` failed. An error is logged and does not change the result of the run. After 10
-        seconds it is cancelled.
+        It is not awaited if `ready` failed. An error is logged and does not change the result of the run. It is
+        cancelled after 10 seconds.
         """
 
 
 async def ready(resource: Resource, limit: float | None = None) -> None:
-    """See that `resource` is ready, for as long as the run lasts. Raises what its `ready` raises.
+    """Open `resource` unless it is open, and keep it open until the run ends.
 
-    It raises TimeoutError if that takes longer than `limit` seconds.
+    Raises the error of its `ready`, and TimeoutError if that takes longer than `limit` seconds.
     """
     if type(resource).ready is Resource.ready and type(resource).aclose is Resource.aclose:
         return
     used = _used.get()
-    if used is None:  # outside a run, nobody knows when to close it
+    if used is None:  # outside a run, no event says when to close it
         await resource.ready()
     else:
         await used.ready(resource, limit)
 
 
 class InUse:
-    """What one run uses: an async context. At its end it closes what no other run uses."""
+    """The resources that one run uses, as an async context. Its end closes those that no other run uses."""
 
     def __init__(self) -> None:
         self._shared: dict[int, _Shared] = {}
@@ -67,9 +68,9 @@ class InUse:
         await self._let_go()
 
     async def ready(self, resource: Resource, limit: float | None) -> None:
-        """See that it is ready on this loop. Raises what its `ready` raises, and TimeoutError after `limit` seconds."""
-        if self._over:  # a step that was cut and went on
-            raise RuntimeError(f"{type(resource).__name__} is not made ready: the run has ended")
+        """Open it on this loop, unless it is open. Raises the error of its `ready`, and TimeoutError after `limit`."""
+        if self._over:  # a cancelled step that did not stop
+            raise RuntimeError(f"{type(resource).__name__} is not opened: the run has ended")
         shared = self._shared.get(id(resource))
         if shared is None:
             key = id(resource), id(asyncio.get_running_loop())
@@ -94,7 +95,7 @@ class InUse:
 
 
 class _Shared:
-    """A resource on one event loop, and how many runs use it there."""
+    """A resource on one event loop, and the number of runs that use it there."""
 
     def __init__(self, resource: Resource, key: tuple[int, int]) -> None:
         self.resource, self.users = resource, 0
@@ -102,18 +103,18 @@ class _Shared:
         self._key = key
 
     def forget(self) -> None:
-        """Drop it when it is closed and no run uses it."""
+        """Remove it from the table if it is closed and no run uses it."""
         if not self.users and self.session and self.session.task.done():
             _all.pop(self._key, None)
 
 
 class _Session:
-    """One time that a resource is open: the task that awaits its `ready` and its `aclose`."""
+    """One period in which a resource is open: the task that awaits its `ready` and its `aclose`."""
 
     def __init__(self, shared: _Shared, limit: float | None, previous: _Session | None) -> None:
         loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = loop.create_future()
-        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever waited may be gone
+        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark its error as seen
         self._unused = asyncio.Event()
         self._mask = durable.scope().mask
         self.task = loop.create_task(self._last(shared.resource, limit, previous))
@@ -121,28 +122,28 @@ class _Session:
 
     @property
     def over(self) -> bool:
-        """Whether it was never open, or is closed, or about to be."""
+        """Whether the resource failed to open, or is closed or closing."""
         failed = self.opened.done() and (self.opened.cancelled() or self.opened.exception() is not None)
         return failed or self._unused.is_set() or self.task.done()
 
     def end(self) -> asyncio.Task[None]:
-        """Have it closed. The task ends when it is."""
+        """Start closing the resource. Returns the task, which ends when it is closed."""
         self._unused.set()
         if not self.opened.done():
             self.task.cancel()
         return self.task
 
     def _ended(self, shared: _Shared) -> None:
-        self.opened.cancel()  # if it was never open
+        self.opened.cancel()  # has an effect only if the resource was never opened
         shared.forget()
 
     async def _last(self, resource: Resource, limit: float | None, previous: _Session | None) -> None:
-        durable.detach()  # this task is no part of a run
+        durable.detach()  # this task belongs to no run
         try:
             if previous:
                 await asyncio.wait({previous.task})
             await _within(resource.ready(), limit, "ready()")
-        except Exception as error:  # noqa: BLE001 - the border: whoever waits is given it
+        except Exception as error:  # noqa: BLE001 - the border: it is raised in the calls that wait
             self.opened.set_exception(error)
             return
         self.opened.set_result(None)
@@ -171,5 +172,5 @@ async def _within(work: Awaitable[None], limit: float | None, what: str) -> None
 
 
 _all: dict[tuple[int, int], _Shared] = {}
-"""By the ids of resource and loop. Each is touched on its own loop alone."""
+"""All open resources, by the ids of resource and loop. Each is used on its own loop alone."""
 _used: ContextVar[InUse | None] = ContextVar("crewlite_used_resources", default=None)

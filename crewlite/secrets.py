@@ -1,8 +1,8 @@
-"""Configuration secrets, and keeping them out of everything that is written or said.
+"""Secrets of the configuration, and masking them in everything that is stored or shown.
 
-A text is a secret if it is declared as one and can be one. Declared: a `SecretStr`, or a text under a name that bears
-secrets, in the fields of a definition or in the environment. Can be one: long and varied enough, and no plain word, as
-a word in an answer must stay a word. Known values are masked in outcomes, events and error texts.
+A text counts as a secret if it is declared as one and is plausible as one. Declared: a `SecretStr`, or a text under a
+name such as `api_key`, in the fields of a definition or in the environment. Plausible: long and varied enough, and not
+a plain word, which might also occur in an answer. Known secrets are masked in outcomes, events and error texts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 MASK = "[secret]"
 _SHORTEST = 6  # anything shorter occurs inside ordinary words
-_LONGEST_WORD = 15  # letters; longer ones are generated
-_SHORTEST_NUMBER = 8  # digits; shorter ones are counts, years and amounts
-_LEAST_VARIETY = 3  # different characters; "xxxxxxxx" holds a place
-_DEEPEST = 3  # objects that one is reached through by attributes
-_SETTINGS = 64  # entries of a dict that may be settings; more are data
+_LONGEST_WORD = 15  # letters; a longer run of letters is a generated text
+_SHORTEST_NUMBER = 8  # digits; shorter numbers are counts, years and amounts
+_LEAST_VARIETY = 3  # different characters; "xxxxxxxx" is a placeholder
+_DEEPEST = 3  # levels of attributes and items that are searched
+_SETTINGS = 64  # entries; a larger dict holds data, not settings
 _KEYS = (
     "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
     "subscription"
@@ -31,7 +31,7 @@ _NAMES = re.compile(
     rf"(?:(?:^|_)(?:{_KEYS})_keys?|api_?keys?|(?:^|_)secrets?|passw(?:or)?ds?|pass_?phrases?|(?:^|_)credentials?|"
     r"(?:^|_)authori[sz]ation|(?:^|_)cookies?|(?:^|_)bearer|(?:^|_)token|(?:auth|access|api|refresh)_?tokens?)$"
 )
-_TEXT_TOKENS = re.compile(  # counted, or marks in a text of a model
+_TEXT_TOKENS = re.compile(  # names of token counts, and of special tokens of a model
     r"(?:^|_)(?:bos|cached|completion|end|eos|input|mask|max|min|next|num|output|pad|page|prompt|reasoning|sep|start|"
     r"stop|total|unk)_token$"
 )
@@ -43,7 +43,7 @@ _GENERATED = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{16,}")
 
 
 class Secrets:
-    """The secret values one run knows."""
+    """The secret values that one run knows."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
@@ -54,21 +54,21 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def knowing(self, *objects: object, extra: Iterable[str] = ()) -> Secrets:
-        """These secrets, those found in further objects' fields, and the `extra` ones."""
+        """Return these secrets together with those found in the fields of further objects, and the `extra` ones."""
         found = _found(objects) | set(extra)
         return Secrets(self._values | found) if found - self._values else self
 
     @classmethod
     def of(cls, *objects: object, extra: Iterable[str] = ()) -> Secrets:
-        """The secrets found in these objects' fields and in the environment, and the `extra` ones."""
+        """Return the secrets found in the fields of these objects and in the environment, and the `extra` ones."""
         return cls(_in_environment() | set(extra) | _found(objects))
 
     def mask(self, text: str) -> str:
-        """`text` with every known secret value replaced."""
+        """Return `text` with every known secret value replaced by `MASK`."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
     def mask_data(self, data: typing.Any) -> typing.Any:
-        """JSON data with every known secret value replaced, keys included."""
+        """Return JSON data with every known secret value replaced by `MASK`, in keys too."""
         if self._pattern is None:
             return data
         if isinstance(data, str):
@@ -82,7 +82,7 @@ class Secrets:
 
 
 def _is_no_text(data: Mapping[str, object]) -> bool:
-    """Whether this stands for a UUID, a number, a time: what is written as text, and could not be read with a mask."""
+    """Return whether this is the coded form of a UUID, a number or a time, which could not be decoded with a mask."""
     tag = data.get("$")
     return isinstance(tag, str) and isinstance(data.get("v"), str) and not tag.lower().endswith("path")
 
@@ -97,13 +97,13 @@ def _in_environment() -> set[str]:
 
 @lru_cache(maxsize=4096)
 def _bears(name: str) -> bool:
-    """Whether a name says that its value is a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
+    """Return whether a name declares its value a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
     return bool(_NAMES.search(plain)) and not _TEXT_TOKENS.search(plain)
 
 
 def _can_be_secret(text: str) -> bool:
-    """Whether a text is long and varied enough for a secret, and no plain word or short number."""
+    """Return whether a text is long and varied enough for a secret, and neither a plain word nor a short number."""
     if len(text) < _SHORTEST or len(set(text)) < _LEAST_VARIETY:
         return False
     if text.isdecimal():
@@ -119,14 +119,14 @@ def _found(objects: Iterable[object]) -> set[str]:
 
 
 class _Search:
-    """Looks for secrets in the declared fields of objects. What a container of data holds is never visited."""
+    """Looks for secrets in the fields of objects. Containers of data are not searched."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
         self._seen: set[int] = set()
 
     def look_at(self, value: object, name: str, *, depth: int, declared: bool = False) -> None:
-        """Add the secrets of a value under this name; `declared`: its type says that there are some inside."""
+        """Add the secrets of a value under this name. `declared`: its type says that it contains secrets."""
         if isinstance(value, SecretStr | SecretBytes):
             inner = value.get_secret_value()
             self._add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
@@ -141,7 +141,7 @@ class _Search:
                 self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
-        """Any header may authorise, but for the well-known ones."""
+        """Add the secrets among headers. Any header can hold one, except well-known plain ones."""
         pairs = value.items() if isinstance(value, Mapping) else value
         for pair in pairs:
             if isinstance(pair, tuple) and len(pair) == 2 and not _PLAIN_HEADERS.match(str(pair[0])):
@@ -150,11 +150,11 @@ class _Search:
                     self._add(text)
 
     def _add(self, text: str) -> None:
-        self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # "Bearer abc": also without Bearer
+        self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # of "Bearer abc" also "abc" alone
 
 
 def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, object, bool]]:
-    """What to look at in an object: its name, itself, and whether its type declares secrets."""
+    """Yield the parts of an object to search: the name, the part, and whether its type declares secrets."""
     if isinstance(value, dict):
         if declared or _bears(name) or len(value) <= _SETTINGS:
             of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
@@ -180,7 +180,7 @@ def _attributes(value: object) -> dict[str, object]:
 
 @lru_cache(maxsize=1024)
 def _declaring(cls: type[BaseModel]) -> dict[str, bool]:
-    """The fields of a class, and whether the type of each says that there are secrets inside."""
+    """Return the fields of a class, and whether the type of each says that it contains secrets."""
     return {name: _declares(field.annotation, frozenset({cls})) for name, field in cls.model_fields.items()}
 
 

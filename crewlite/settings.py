@@ -1,6 +1,7 @@
-"""Settings that are inherited: `None` asks the next one out, `True` takes the defaults, `False` is off and stops there.
+"""Inherited settings: `None` inherits from the enclosing definition, `True` means the defaults, `False` means off.
 
-An object is a setting of one's own. One mechanism for every inherited setting, resolved outward, once, at kickoff.
+Any other value is the setting itself. Every inherited setting is resolved by this function, from the innermost
+definition outwards, once at kickoff.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ T = TypeVar("T")
 
 
 def resolve(outward: Iterable[T | bool | None], default: Callable[[], T]) -> T | Literal[False] | None:
-    """The first setting, from the inside out, that says something.
+    """Return the first setting that is not None, `default()` if that is True; None if all are None.
 
-    Returns the object, the default for `True`, `False` for off, or `None` when nobody said anything.
+    `outward` are the settings of the definitions, innermost first.
     """
     for own in outward:
         if own is None:

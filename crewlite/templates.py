@@ -1,7 +1,7 @@
-"""Text made from templates: prompts (jinja2 files shipped with the package) and `{placeholders}` (users' texts).
+"""Texts from templates: prompts (jinja2 files of the package), and `{placeholders}` in texts of users.
 
-Prompts are code and rendered in a sandbox that forgives nothing; users' texts know one construct, `{name}`, and the
-values filled in are never looked at again.
+Prompts are rendered in a jinja2 sandbox, in which a missing value is an error. Texts of users have one construct,
+`{name}`; placeholders inside the values are not replaced.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any
 from crewlite.errors import MissingInput
 from crewlite.lazy import lazy
 
-jinja2 = lazy("jinja2")  # tens of milliseconds that only a run has to pay
+jinja2 = lazy("jinja2")  # takes tens of milliseconds to import, and only runs need it
 sandbox = lazy("jinja2.sandbox")
 
 _PLACEHOLDER = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_-]*)\}(?(1)\})")
 
 
 def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
-    """`text` with each `{name}` replaced. `{{name}}` stands for `{name}` itself. Raises MissingInput.
+    """Return `text` with each `{name}` replaced by its value, and each `{{name}}` by `{name}`.
 
-    All other braces, such as those of JSON, stay as they are.
+    All other braces, such as those of JSON, stay as they are. Raises MissingInput for a name without a value; `where`
+    says in the message whose text it is.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -39,18 +40,18 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names that `fill` asks for, in the order in which they stand."""
+    """Return the names that `fill` replaces in a text, in order of appearance, with repetitions."""
     return [name for doubled, name in _PLACEHOLDER.findall(text) if not doubled]
 
 
 def render(package: str, name: str, /, **values: Any) -> str:
-    """A prompt file of `package` (its folder `prompts`), rendered. A name the template lacks a value for raises."""
+    """Render a prompt file of the folder `prompts` of `package`. Raises jinja2.UndefinedError if a value is missing."""
     return str(_template(package, name).render(**values)).strip()
 
 
 @cache
 def version(package: str, name: str) -> str:
-    """Which text a prompt file held: eight hexadecimal digits."""
+    """Return a digest of the text of a prompt file: eight hexadecimal digits."""
     source, *_ = _environment(package).loader.get_source(_environment(package), name)
     return hashlib.blake2b(source.encode(), digest_size=4).hexdigest()
 

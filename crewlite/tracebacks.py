@@ -1,8 +1,8 @@
-"""Tracebacks as users read them: their own calls and code, and which step failed, without crewlite's frames in between.
+"""Tracebacks as users read them: their own calls and code, and the failed step, without crewlite's frames in between.
 
-What stands between the code that asks for a step and the code of that step says nothing about a mistake in either. An
-error of crewlite's tree says what to do, so where it was raised is enough. A mistake of crewlite's own, which is an
-error that none of the user's code raised, keeps every frame.
+The frames between the code that requests a step and the code of that step do not help to find a mistake in either. A
+CrewliteError says what to do, so it keeps only the frame that raised it. Any other error that no code of the user
+raised is a mistake in crewlite or a library, and keeps every frame after the user's last one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from crewlite.errors import CrewliteError
 
 _WHERE = "In step "
 _OURS = "crewlite"
-_STAND_INS = "crewlite.testing"  # models and tools of tests, in the place of the user's
-_CARRIERS = {"asyncio", "concurrent", "contextlib", "threading"}  # what crewlite waits with
+_STAND_INS = "crewlite.testing"  # models and tools for tests, which count as code of the user
+_CARRIERS = {"asyncio", "concurrent", "contextlib", "threading"}  # modules through which crewlite calls other code
 _LIBRARIES = sys.stdlib_module_names | {"pydantic", "blinker", "sqlite_utils", "jinja2", "jsonschema", "litellm"}
 
 
 class shortened:  # noqa: N801 - read as a word: with shortened()
-    """Leave the frames of crewlite out of an exception that leaves the block, that of the block itself included."""
+    """Remove the frames of crewlite, also that of the block itself, from an exception that leaves the block."""
 
     __slots__ = ()
 
@@ -36,20 +36,20 @@ class shortened:  # noqa: N801 - read as a word: with shortened()
 
 
 def shorten(error: BaseException) -> None:
-    """Leave crewlite's frames out of the traceback of an error, and of those that led to it."""
+    """Remove crewlite's frames from the traceback of an error, and of its causes and contexts."""
     for one in _with_causes(error):
         one.with_traceback(_short(one))
 
 
 def name_step(error: BaseException, address: str) -> None:
-    """Add the address of the step that failed as a note. The innermost step is told, and once."""
+    """Add the address of the failed step to an error as a note, unless a step inside has added its own."""
     if address and not any(_is_told(one) for one in _with_causes(error, contexts=False)):
-        with contextlib.suppress(AttributeError, TypeError):  # a frozen one, or one whose notes are no list
+        with contextlib.suppress(AttributeError, TypeError):  # the error is frozen, or its `__notes__` is not a list
             error.add_note(f"{_WHERE}{address}")
 
 
 def text(error: BaseException) -> str:
-    """The traceback of an error, as a program would print it."""
+    """Return the shortened traceback of an error, as Python would print it."""
     shorten(error)
     return "".join(traceback.format_exception(error))
 
@@ -89,7 +89,10 @@ def _short(error: BaseException) -> TracebackType | None:
 
 
 def _raised_in(homes: list[str], error: BaseException) -> int:
-    """From which frame on all are kept, as crewlite, or a library that it called, raised the error there."""
+    """Return the index from which on all frames are kept, as crewlite or a library that it called raised the error.
+
+    Returns the number of frames if code of the user raised it.
+    """
     behind_user = len(homes) - homes[::-1].index("user") if "user" in homes else 0
     if _OURS not in homes[behind_user:]:
         return len(homes)
@@ -103,7 +106,7 @@ def _frames(tb: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _home(tb: TracebackType) -> str:
-    """Whose code a frame runs: crewlite, a carrier, a library, or user."""
+    """Return whose code a frame runs: "crewlite", "carrier", "library" or "user"."""
     module = str(tb.tb_frame.f_globals.get("__name__", ""))
     top = module.partition(".")[0]
     if top == _OURS:

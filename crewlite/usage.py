@@ -11,7 +11,7 @@ from crewlite import codec
 
 
 class UsageRecord(TypedDict, total=False):
-    """A usage as it is recorded: the fields that are not zero."""
+    """A usage as it is recorded: the fields that are neither zero nor unknown."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -23,7 +23,7 @@ class UsageRecord(TypedDict, total=False):
 
 @codec.register
 class Usage(BaseModel):
-    """What model calls used. Counts are tokens, `requests` are calls, `cost` is in US dollars, None if unknown."""
+    """The usage of model calls: counts of tokens, `requests` (calls), and `cost` in US dollars, None if unknown."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -36,11 +36,11 @@ class Usage(BaseModel):
 
     @property
     def total_tokens(self) -> int:
-        """Prompt and completion together."""
+        """The sum of prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum. An unknown cost stays unknown only if both are."""
+        """Return the sum. Its cost is unknown only if both costs are."""
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
@@ -52,6 +52,6 @@ class Usage(BaseModel):
         )
 
     def to_record(self) -> UsageRecord:
-        """As recorded: what is zero is left out."""
+        """Return the usage as it is recorded: without counts of zero and an unknown cost."""
         fields = self.__dict__.items()
         return cast(UsageRecord, {name: n for name, n in fields if n or (name == "cost" and n is not None)})

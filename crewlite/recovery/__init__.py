@@ -1,4 +1,4 @@
-"""What to do about a failure: decided here, purely, for model calls, tools, tasks and steps alike."""
+"""The decision that follows a failure, for model calls, tools, tasks and steps. Pure: it neither waits nor retries."""
 
 from crewlite.recovery.failure import Failure, FailureKind
 from crewlite.recovery.policy import DEFAULT, FailurePolicy, Rule

@@ -1,4 +1,4 @@
-"""A failure as plain data: what kind it is, so that a policy can decide without looking at exceptions."""
+"""A failure as plain data, with its kind, so that a policy can decide without inspecting exceptions."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from crewlite.errors import (
 )
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
-"""unavailable: may work later (rate limit, server error, lost connection). later: the other side asks to wait longer
-than a run should. timeout: took too long. empty: a reply without content. refused: crewlite's own typed refusals, which
-trying again does not mend. bug: anything else."""
+"""unavailable: may work later (rate limit, server error, lost connection). later: the same, but the service asks to
+wait longer than `LONGEST_WAIT`. timeout: took too long. empty: a reply without content. refused: any other error of
+crewlite, which a retry cannot fix. bug: anything else."""
 
 LONGEST_WAIT = 60.0
-"""Seconds that a run waits at most before it tries again."""
+"""The maximum number of seconds that a run waits before a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong."""
+    """A failed attempt, as a policy sees it."""
 
     kind: FailureKind
     error_type: str
     message: str
     retry_after: float | None = None
-    """Seconds the other side asked to wait."""
+    """The seconds that the service asked to wait; None if it did not."""
     address: str = ""
-    """The step that failed: it seeds the jitter, so that a delay replays."""
+    """The address of the step that failed. It seeds the jitter, so that a resumed run computes the same delay."""
     fallbacks: int = 0
-    """How many other ways of doing it are left, such as fallbacks of a model."""
+    """The number of fallbacks that are left, such as other models."""
 
     @classmethod
     def of(cls, error: BaseException, address: str = "", fallbacks: int = 0) -> Failure:
-        """Classify by type, never by words found in a text."""
+        """Build the failure of an error. The kind follows from the type of the error, never from its text."""
         kind, wait = _kind(error), getattr(error, "retry_after", None)
         if kind == "unavailable" and wait is not None and wait > LONGEST_WAIT:
             kind = "later"
@@ -57,5 +57,5 @@ def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, LLMEmptyReply):
         return "empty"
     if isinstance(error, StepCrashed | StepRaised):
-        return "bug"  # of the code in the other process, as it would be here
+        return "bug"  # an error of the user's code in another process, classified as in this one
     return "refused" if isinstance(error, CrewliteError) else "bug"

@@ -1,4 +1,4 @@
-"""Rules that turn a failure and what was tried already into a remedy. Pure: no clock, no chance, no waiting."""
+"""Rules that choose a remedy from a failure and the remedies applied before. Pure: no clock, no randomness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crewlite.recovery.remedy import Abort, Fallback, Remedy, Retry
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """For failures of these kinds: up to `retries` more tries, backing off from `base` to `cap` seconds."""
+    """Retry failures of these kinds up to `retries` times, with delays that grow from `base` to `cap` seconds."""
 
     kinds: frozenset[FailureKind]
     retries: int
@@ -31,20 +31,20 @@ class Rule:
                 raise ConfigError(f"Rule: {name} is {value!r}; wanted seconds, 0 or more")
 
     def covers(self, failure: Failure) -> bool:
-        """Whether this rule speaks of such a failure."""
+        """Return whether the rule applies to this failure."""
         return failure.kind in self.kinds
 
     def spent(self, past: Sequence[Remedy]) -> bool:
-        """Whether its retries are used up."""
+        """Return whether its retries are used up. `past` are the remedies since the last fallback."""
         counted = (remedy for remedy in past if isinstance(remedy, Retry))
         return sum(remedy.kind is None or remedy.kind in self.kinds for remedy in counted) >= self.retries
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """An ordered list of rules; the first that covers the failure and is not spent decides.
+    """An ordered list of rules. The first one that covers the failure and has retries left decides.
 
-    Without one the next fallback is tried, or the step is given up.
+    If there is none, the step tries its next fallback; without a fallback, it fails.
 
     >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
     >>> 7 <= policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ()).after <= 7.7
@@ -61,7 +61,7 @@ class FailurePolicy:
         object.__setattr__(self, "rules", tuple(self.rules))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """The remedy. Each fallback begins with the whole budget; a bug is not tried another way."""
+        """Return the remedy. Every fallback starts with all retries; a failure of kind "bug" gets no fallback."""
         since = _since_fallback(past)
         for rule in self.rules:
             if rule.covers(failure) and not rule.spent(since):
@@ -72,11 +72,11 @@ class FailurePolicy:
 def _kinds(given: object) -> frozenset[FailureKind]:
     known = get_args(FailureKind)
     if not isinstance(given, frozenset | set | tuple | list):
-        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of them, such as {{'timeout'}}")
+        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of kinds, such as {{'timeout'}}")
     for kind in given:
         if kind not in known:
             hint = f" ({close})" if (close := meant(str(kind), known)) else ""
-            raise ConfigError(f"Rule: {kind!r} is no kind of failure{hint}; wanted some of {', '.join(known)}")
+            raise ConfigError(f"Rule: {kind!r} is not a kind of failure{hint}; wanted some of {', '.join(known)}")
     return frozenset(given)
 
 
@@ -88,9 +88,9 @@ def _delay(rule: Rule, failure: Failure, tries: int) -> float:
     if failure.kind == "empty":
         return 0.0
     seed = int.from_bytes(hashlib.blake2b(f"{failure.address}/{tries}".encode(), digest_size=4).digest(), "big")
-    chance = seed / 2**32  # runs that failed together do not come back together
+    chance = seed / 2**32  # spreads the retries of runs that failed at the same time
     if failure.retry_after is not None:
-        return min(failure.retry_after * (1 + chance / 10), rule.cap)  # never sooner than asked
+        return min(failure.retry_after * (1 + chance / 10), rule.cap)  # not sooner than the service asked, up to `cap`
     return min(rule.base * 2.0 ** min(tries, 60), rule.cap) * (1 + chance) / 2
 
 
@@ -100,4 +100,4 @@ DEFAULT = FailurePolicy(
         Rule(frozenset({"empty"}), retries=1),
     )
 )
-"""What model calls do unless told otherwise: four tries where it may work later, two for an empty reply."""
+"""The default policy of model calls: four attempts if the model is unavailable or too slow, two for empty replies."""

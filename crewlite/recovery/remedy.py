@@ -1,6 +1,6 @@
-"""Remedies: what follows a failed attempt, as plain data; and the port that chooses one.
+"""Remedies: the decision that follows a failed attempt, as plain data, and the port of the policy that makes it.
 
-A step asks its policy, applies the remedy, and records it with the attempt.
+A step asks its policy for a remedy, applies it, and records it with the attempt.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from crewlite.recovery.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again `after` so many seconds. Raises ConfigError for a number that is no time to wait."""
+    """Try again after `after` seconds. Raises ConfigError if that is not a number of seconds, 0 or more."""
 
     after: float = 0.0
     kind: str | None = None
-    """The kind of failure that it answers, as each has a budget of its own. The step fills it in."""
+    """The kind of the failure, because rules count the retries of each kind. The step sets it."""
 
     def __post_init__(self) -> None:
         if type(self.after) not in (int, float) or not 0 <= self.after < math.inf:
@@ -29,26 +29,29 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Go on at once with the next way of doing it: a model's next fallback. Where there is none, it is `Abort`."""
+    """Try the next fallback of the step at once, such as another model. Without one, this is the same as `Abort`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Give up: whoever asked for the step gets the error."""
+    """Give up: the step fails, and its caller gets the error."""
 
 
 Remedy = Retry | Fallback | Abort
 
 
 class Policy(Protocol):
-    """Chooses the remedy for a failed attempt. It should be pure: the same failure and past, the same remedy."""
+    """Chooses the remedy for a failed attempt. It should be pure: equal arguments give equal remedies."""
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """`past` holds the remedies that this step has applied so far, in this run and in those it resumes."""
+        """Return the remedy for a failure.
+
+        `past` are the remedies that the step has applied so far, before a resume too.
+        """
 
 
 def check_policy(policy: object, where: str = "") -> Any:
-    """The policy, or None. Raises ConfigError, which begins with `where`, for an object that cannot decide."""
+    """Return the policy, or None, unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
     if policy is None or (not isinstance(policy, type) and callable(getattr(policy, "decide", None))):
         return policy
     found = f"{where}: failure_policy" if where else "failure_policy"
@@ -56,11 +59,11 @@ def check_policy(policy: object, where: str = "") -> Any:
 
 
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-    """The remedy that the policy chooses. Raises ConfigError if it raises, or returns anything else."""
+    """Return the remedy that the policy chooses. Raises ConfigError if the policy raises, or returns no remedy."""
     name = type(policy).__qualname__
     try:
         remedy = policy.decide(failure, tuple(past))
-    except Exception as error:  # the border: a policy may be the user's own
+    except Exception as error:  # the border: a policy may be code of the user
         raise ConfigError(f"{name}.decide raised {type(error).__qualname__}: {text_of(error)}") from error
     match remedy:
         case Retry():
@@ -73,7 +76,7 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
 
 
 def remedy_of(name: str | None, after: float, kind: str) -> Remedy | None:
-    """A remedy as it was recorded, for a failure of this kind. None for a name that this release does not know."""
+    """Rebuild a recorded remedy, for a failure of this kind. None for a name that this release does not know."""
     match name:
         case "retry":
             return Retry(after, kind)

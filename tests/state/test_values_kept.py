@@ -273,7 +273,7 @@ def test_a_state_needs_a_usable_name(name):
 
 
 def test_a_branch_that_is_not_there_is_not_opened(anywhere):
-    with pytest.raises(RefError, match=r"'bag/b' names no branch; History\(location\).fork"):
+    with pytest.raises(RefError, match=r"'bag/b' names no branch; create one .* History\(location\).fork"):
         RuntimeState.open("bag/b", anywhere)
     RuntimeState.open("bag", anywhere).close()
 
