@@ -32,8 +32,6 @@ _FILES: dict[str, str] = {
 }
 _RUN: dict[str, str] = {
     "kickoff_async": "await akickoff(...)",
-    "akickoff_for_each": "there is kickoff_for_each(...), and akickoff(...) to gather",
-    "kickoff_for_each_async": "there is kickoff_for_each(...), and akickoff(...) to gather",
     "usage_metrics": "the result has it: crew.kickoff(...).token_usage",
     "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
     "train": "there is no training",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from enum import EnumType, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
-from uuid import UUID
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.agent import Agent
+from crewlite.crew.for_each import ForEach
 from crewlite.crew.output import CrewOutput
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
@@ -24,13 +24,11 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
-from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
 
-many = lazy("crewlite.runtime.many")  # the engine and what is made with it: who only defines a crew need not wait
-rebuild = lazy("crewlite.crew.rebuild")
+rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait
 root = lazy("crewlite.crew.root")
 
 
@@ -53,7 +51,7 @@ class Process(StrEnum, metaclass=_Known):
     """A manager does each task, and has the agents work for it."""
 
 
-class Crew(Definition, Runnable[CrewOutput]):
+class Crew(Definition, ForEach, Runnable[CrewOutput]):
     """Agents and the tasks they work through.
 
     ```python
@@ -162,25 +160,6 @@ class Crew(Definition, Runnable[CrewOutput]):
         """See from_checkpoint."""
         crew: Self = rebuild.rebuilt(cls, source, bind)
         return crew
-
-    def kickoff_for_each(
-        self,
-        inputs: Sequence[Mapping[str, Any]],
-        *,
-        run_id: str | UUID | None = None,
-        max_concurrency: int | None = None,
-    ) -> list[CrewOutput]:
-        """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
-
-        At most `max_concurrency` runs are at work at once: 32, unless CREWLITE_MAX_CONCURRENCY says otherwise.
-
-        With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
-        fails, the others still end before the failure is raised, with a note that names its inputs. Raises ConfigError
-        for a crew that is bound to a run, and what `kickoff` raises.
-        """
-        with shortened():
-            results: list[CrewOutput] = many.kickoff_for_each(self, inputs, run_id, max_concurrency)
-        return results
 
     def known_by(self) -> list[str]:
         """The names of its tasks, or else descriptions."""

@@ -69,6 +69,10 @@ class RunHandle(Generic[R]):
         with shortened():
             return await asyncio.shield(asyncio.wrap_future(self._future))
 
+    def when_ended(self, call: Callable[[], object]) -> None:
+        """Have something called, on any thread, when the run has let go of its branch; at once if it has."""
+        self._future.add_done_callback(lambda _: call())
+
     def cancel(self) -> None:
         """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True

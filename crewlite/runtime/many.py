@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -21,15 +22,24 @@ R = TypeVar("R")
 _SHOWN = 200  # characters of the inputs that a note shows
 
 
-def kickoff_for_each(
+def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
+    """`akickoff_for_each`, for code that blocks until all have ended."""
+    work = partial(akickoff_for_each, definition, inputs, **how)
+    return run_sync("kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id.")
+
+
+async def akickoff_for_each(
     definition: Runnable[R],
     inputs: Sequence[Mapping[str, Any]],
+    *,
     run_id: str | UUID | None,
     max_concurrency: int | None,
-) -> list[R]:
+    return_exceptions: bool,
+) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
 
-    When all have ended, raises the first failure in this order, with a note that names its inputs.
+    When all have ended, raises the first failure in this order, with a note that names its inputs, unless failures are
+    to be returned in the places of their results.
     """
     if definition.bound_at is not None:
         kind = definition.run_kind
@@ -43,17 +53,18 @@ def kickoff_for_each(
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
     free = asyncio.Semaphore(max_concurrency or width())
 
-    async def in_turn(number: int, request: Request) -> R:
+    async def in_turn(number: int, request: Request) -> tuple[R | Exception]:
+        """The result in a tuple, so that a failure which is returned is not taken for one that was raised."""
         async with free:
             try:
-                return await kickoff(definition, request)
+                return (await kickoff(definition, request),)
             except Exception as error:
                 given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
                 shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
                 error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(requests)}: {shown}")
+                if return_exceptions:
+                    return (error,)
                 raise
 
-    async def all_of_them() -> list[R]:
-        return await together([in_turn(number, request) for number, request in enumerate(requests)])
-
-    return run_sync("kickoff_for_each", all_of_them, lambda: "Call kickoff_for_each again with the same run_id.")
+    ended = await together([in_turn(number, request) for number, request in enumerate(requests)])
+    return [result for (result,) in ended]

@@ -1,4 +1,4 @@
-"""Definitions that can be kicked off, and their verbs: kickoff, submit, preview, fork, from_checkpoint.
+"""Definitions that can be kicked off, and their verbs: kickoff, submit, stream, preview, fork, from_checkpoint.
 
 A definition implements `as_request` (the arguments of its kickoff), `as_root` (how the engine runs it) and `as_result`
 (the value that its kickoff returns). The verbs are written once, here. They import the engine when first called, so
@@ -11,6 +11,7 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from crewlite.runtime.handle import RunHandle
     from crewlite.runtime.preview import Preview
     from crewlite.runtime.root import Root
+    from crewlite.runtime.stream import RunStream
     from crewlite.state.config import CheckpointConfig
 
 engine = lazy("crewlite.runtime.engine")
 forks = lazy("crewlite.runtime.fork")
+streams = lazy("crewlite.runtime.stream")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -160,6 +163,17 @@ class Runnable(ABC, Generic[R]):
             begun: RunHandle[R_co] = engine.submit(self, self.as_request(*args, **kwargs))
         return begun
 
+    def stream(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunStream[R_co]:
+        """Begin a run and iterate over its events as they happen, with `for` or `async for`.
+
+        Takes what `kickoff` takes. `.result` is what `kickoff` would have returned, `.text()` iterates over what models
+        say. Raises what `submit` raises.
+        """
+        with shortened():
+            request = self.as_request(*args, **kwargs)
+            begun: RunStream[R_co] = streams.RunStream(partial(engine.submit, self, request), request.progress)
+        return begun
+
     def preview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
         """Return what `kickoff` would do with these arguments: which steps answer from the record, which run, and why.
 
@@ -275,7 +289,7 @@ class Runnable(ABC, Generic[R]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if asked := cls.__dict__.get("as_request"):
-            for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.preview, cls.apreview):
+            for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview):
                 setattr(cls, verb.__name__, _signed(verb, inspect.signature(asked)))
 
 

@@ -6,7 +6,11 @@ from crewlite import Agent, Crew, Task
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 
-OFF = [(cls, name) for cls in (Agent, Task, Crew) for name in sorted(cls.accepted_if_off - cls.model_fields.keys())]
+OFF = [
+    (cls, name)
+    for cls in (Agent, Task, Crew)
+    for name in sorted(cls.accepted_if_off - set(dir(cls)) - cls.model_fields.keys())
+]
 
 
 def made(cls, **more):

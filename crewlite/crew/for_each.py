@@ -1,0 +1,84 @@
+"""One crew, kicked off for many inputs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, Unpack, overload
+from uuid import UUID
+
+from crewlite.crew.output import CrewOutput
+from crewlite.lazy import lazy
+from crewlite.tracebacks import shortened
+
+many = lazy("crewlite.runtime.many")  # it needs the engine
+
+
+class EachOptions(TypedDict, total=False):
+    """The options of a kickoff for many inputs."""
+
+    run_id: str | UUID | None
+    max_concurrency: int | None
+
+
+class ForEach:
+    """The verbs of a crew that take many inputs."""
+
+    @overload
+    def kickoff_for_each(
+        self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: Literal[True], **options: Unpack[EachOptions]
+    ) -> list[CrewOutput | Exception]: ...
+    @overload
+    def kickoff_for_each(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        *,
+        return_exceptions: Literal[False] = False,
+        **options: Unpack[EachOptions],
+    ) -> list[CrewOutput]: ...
+    def kickoff_for_each(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        *,
+        return_exceptions: bool = False,
+        run_id: str | UUID | None = None,
+        max_concurrency: int | None = None,
+    ) -> Any:
+        """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
+
+        At most `max_concurrency` runs are at work at once: 32, unless CREWLITE_MAX_CONCURRENCY says otherwise.
+
+        With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
+        fails, the others still end before the failure is raised, with a note that names its inputs; with
+        `return_exceptions` it stands in the place of its result instead. Raises ConfigError for a crew that is bound
+        to a run, and what `kickoff` raises.
+        """
+        how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
+        with shortened():
+            return many.kickoff_for_each(self, inputs, **how)
+
+    @overload
+    async def akickoff_for_each(
+        self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: Literal[True], **options: Unpack[EachOptions]
+    ) -> list[CrewOutput | Exception]: ...
+    @overload
+    async def akickoff_for_each(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        *,
+        return_exceptions: Literal[False] = False,
+        **options: Unpack[EachOptions],
+    ) -> list[CrewOutput]: ...
+    async def akickoff_for_each(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        *,
+        return_exceptions: bool = False,
+        run_id: str | UUID | None = None,
+        max_concurrency: int | None = None,
+    ) -> Any:
+        """`kickoff_for_each`, to await on a loop of your own."""
+        how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
+        with shortened():
+            return await many.akickoff_for_each(self, inputs, **how)
+
+    kickoff_for_each_async = akickoff_for_each
