@@ -61,7 +61,7 @@ def sealed(said):
         (lambda said: sealed(said | {"from": 5}), "changed after it was written"),
         (lambda said: sealed(said | {"at": "noon"}), "Invalid isoformat"),
         (lambda said: sealed(said | {"value": {"$": "of", "v": ""}}), "unknown tag"),
-        (lambda said: [], "no JSON object"),
+        (lambda said: [], "not a JSON object"),
         (lambda said: said | {"schema": 2}, "schema 2"),
     ],
     ids=["value", "time", "empty", "origin", "no time", "reference", "list", "newer"],

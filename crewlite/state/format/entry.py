@@ -1,7 +1,7 @@
-"""One commit, as it is stored: canonical JSON, sealed by a checksum chained to the commit before.
+"""One commit as it is stored: canonical JSON, sealed by a checksum that is chained to the commit before.
 
-A line of a journal is `{"sum":"<32 hex>",` followed by the body without its opening brace, so a line is JSON that
-anybody can read, and the exact bytes that were summed can be cut out of it again.
+A line of a journal is `{"sum":"<32 hex>",` followed by the body without its opening brace. So a line is plain JSON, and
+the exact bytes of the body can be recovered from it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, 
 
 SCHEMA = 1
 STATE = "state"
-"""The kind of a run that is nothing but values, which nobody kicks off."""
+"""The kind of a run that consists of values alone and is never kicked off. See RuntimeState.open."""
 _HEAD = b'{"sum":"'
 _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
 _SUM = re.compile("[0-9a-f]{32}")
-_DEEPEST = 350  # levels of JSON: the codec writes at most 300, and all who walk them must stay within Python's stack
+_DEEPEST = 350  # levels of JSON: the codec writes at most 300, and recursive functions must stay within Python's stack
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A commit: `commit` is what it says, `body` its exact bytes, `seal` the checksum over it and all before."""
+    """A sealed commit: its number, the checksum over it and all entries before, its exact bytes, and its data."""
 
     seq: int
     seal: str
@@ -43,53 +43,58 @@ class Entry:
 
     @property
     def sum(self) -> str:
-        """What the next commit is chained to: the seal; where commits were compacted into one, that of their last."""
+        """The checksum that the next entry is chained to: the seal.
+
+        For a commit that replaces several in a compaction, it is the sum of the last of them.
+        """
         compacted = self.commit.get("folded")
         return compacted["sum"] if compacted else self.seal
 
     @property
     def first(self) -> int:
-        """Its seq; where commits were compacted into one, that of their first."""
+        """The seq; for a commit that replaces several in a compaction, the seq of the first of them."""
         compacted = self.commit.get("folded")
         return compacted["first"] if compacted else self.seq
 
     @property
     def line(self) -> bytes:
-        """The commit as a line of a journal file, without its newline."""
+        """The entry as a line of a journal file, without the newline."""
         return b'%b%b",%b' % (_HEAD, self.seal.encode(), self.body[1:])
 
 
 class Unsound(Exception):
-    """Bytes or a commit that are no valid next entry. Not for users: readers turn it into JournalCorrupt."""
+    """Bytes or a commit that are not a valid next entry. Internal: readers turn it into JournalCorrupt."""
 
 
 def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
-    """The entry that says this, after one of that seq and sum; of now, unless told when.
+    """Seal the entry with these parts that follows the entry with the seq and sum `after`. `at` is its time, else now.
 
-    Raises Unsound if it names a checkpoint of another commit: nobody could read it back.
+    Raises Unsound if it names a checkpoint at another commit without the sum of that commit, as `read_commit` would
+    refuse it.
     """
     seq, total = after
     return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now().isoformat(), **parts}, after=total)
 
 
 def seal(commit: Commit, *, after: str) -> Entry:
-    """Make the entry that follows the one whose sum is `after` ("" for the first). Raises Unsound as `next_entry`."""
+    """Seal a commit that follows the entry with the sum `after`, "" for the first. Raises Unsound as `next_entry`."""
     if checkpoint := commit.get("place"):
         try:
             check_checkpoint(checkpoint, commit["seq"])
         except ValueError as misfit:
-            raise Unsound(f"this cannot be sealed: {misfit}") from None
+            raise Unsound(f"this commit cannot be sealed: {misfit}") from None
     body = dumps(commit)
     return Entry(commit["seq"], _sum(after, body), body, commit)
 
 
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
-    """Read an entry back. Raises Unsound if it is not what was sealed, SchemaTooNew if a later crewlite wrote it.
+    """Read an entry with the seal `total` that follows the entry with the sum `after`.
 
-    The first entry of a fork is chained to its base: `after=None` takes that from the entry itself.
+    For the first entry of a branch pass `after=None`: its data say which base it is chained to. Raises Unsound if the
+    entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
-        raise Unsound("its bytes are gone")  # a database holds what it was given
+        raise Unsound("its bytes are missing")  # a column of a database may hold a value of any type
     data = None
     if after is None:
         data = parse(body)
@@ -108,9 +113,9 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
 
 
 def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
-    """An entry that is unsound only because of the checkpoint it names, mended: it drops that checkpoint instead.
+    """Repair an entry that is unsound only because of the checkpoint that it names: drop that checkpoint.
 
-    None for any other. It keeps its sum, so what is chained to it stays so.
+    Returns None for any other entry. The repaired entry has the sum of the original, to which the next is chained.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
         return None
@@ -129,39 +134,39 @@ def without_checkpoint(body: object, total: object, *, after: str | None) -> Ent
 
 
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
-    """Read a line of a journal file back, without its newline."""
+    """Read an entry from a line of a journal file, given without the newline. Raises like `unseal`."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise Unsound("this is not a line of a journal")
     return unseal(*parts(line), after=after, where=where)
 
 
 def parts(line: bytes) -> tuple[bytes, str]:
-    """The body and the seal in a line of a journal, unchecked."""
+    """Return the body and the seal in a line of a journal, unchecked."""
     return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 
 
 def parse(text: bytes) -> JsonObject:
-    """The JSON object that bytes are. Raises Unsound for anything else, and for what JSON has no word for."""
+    """Parse bytes as a JSON object. Raises Unsound for anything else, for NaN and infinity, and for deep nesting."""
     try:
         data = _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:
         raise Unsound(f"this is not JSON ({error})") from None
     if not isinstance(data, dict):
-        raise Unsound("this is no JSON object")
+        raise Unsound("this is not a JSON object")
     if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(data):
         raise Unsound("this is nested too deeply")
     return data
 
 
 def chained(data: JsonObject, total: str) -> str:
-    """What follows an entry with this data and this seal is chained to; "" if it says nothing sound of that."""
+    """Return the sum of an entry with this unchecked data and this seal, see `Entry.sum`; "" if it is malformed."""
     compacted = data.get("folded")
     found = compacted.get("sum") if isinstance(compacted, dict) else total
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 
 
 def _base(data: JsonObject) -> str:
-    """What the first entry of a branch says it is chained to; "" if nothing, or nothing sound, as then no sum fits."""
+    """Return the sum of the base that the first entry of a branch names; "" if it names none, or a malformed one."""
     run = data.get("run")
     base = run.get("base") if isinstance(run, dict) else None
     found = base.get("sum") if isinstance(base, dict) else None
@@ -185,12 +190,12 @@ def _is_deep(data: Any) -> bool:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a finite number")
     return number
 
 
 def _no_constant(text: str) -> Never:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a finite number")
 
 
 _JSON = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)

@@ -1,7 +1,7 @@
-"""What a run has paid: in all, and inside each of its steps.
+"""The usage of a run: in total, and inside each of its steps.
 
-Model calls pay. What one of them paid counts for every step around it, so each step knows what its own subtree came to,
-also where a compaction has left out the calls themselves.
+The usage of a model call counts for every enclosing step. So the usage inside a step is known even after a compaction
+has removed the calls themselves.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from crewlite.usage import Usage
 
 
 class Paid:
-    """The usage of a run and of its steps. It only grows: what was paid stays paid."""
+    """The usage of a run and of its steps. It only grows: neither a rewind nor an edit subtracts usage."""
 
     def __init__(self) -> None:
         self.total = Usage()
         self._inside: dict[str, Usage] = {}
 
     def inside(self, address: str) -> Usage:
-        """What a step and everything in it has paid, in all its attempts; "" is the run."""
+        """Return the usage of a step and all steps inside it, in all attempts; for "" that of the run."""
         return self._inside.get(address, Usage()) if address else self.total
 
     def take(self, commit: CommitParts) -> None:
-        """Count all that a commit says was paid."""
+        """Add all usage in a commit."""
         self.take_steps(commit.get("steps", ()))
         self.take_totals(commit)
 
     def take_totals(self, commit: CommitParts) -> None:
-        """Count what a commit says of work that it does not show."""
+        """Add the usage in a commit that belongs to no step in it."""
         if usage := commit.get("usage"):
             self.total += Usage(**usage)
-        for address, usage in commit.get("usage_inside", {}).items():  # the total has it already
+        for address, usage in commit.get("usage_inside", {}).items():  # `usage` includes it already
             self._count(address, Usage(**usage))
 
     def take_steps(self, steps: Iterable[StepRecord]) -> None:
-        """Count what these steps paid."""
+        """Add the usage of these steps."""
         for step in steps:
             if usage := step.get("usage"):
                 paid = Usage(**usage)
@@ -46,7 +46,10 @@ class Paid:
                     self._count(address, paid)
 
     def parts(self, left_out: Callable[[str], bool]) -> CommitParts:
-        """All of it as parts of a commit. Steps that are `left_out` count in the steps around them only."""
+        """Return all usage as parts of a commit, without the steps for which `left_out` returns True.
+
+        Their usage is part of the enclosing steps.
+        """
         total = self.total.to_record()
         inside = {address: usage.to_record() for address, usage in self._inside.items() if not left_out(address)}
         parts: CommitParts = {"usage": total} if total else {}

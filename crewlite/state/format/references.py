@@ -1,4 +1,4 @@
-"""Texts that an outcome shares with those it was made from: recorded once, and referred to by their address."""
+"""References: a text that an outcome shares with an earlier outcome is stored once, and referred to by address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crewlite.codec import Json
 
 
 def by_reference(value: Json, references: Mapping[str, str]) -> Json:
-    """`value` with each text that is recorded elsewhere replaced by where that is."""
+    """Return `value` with each text in `references` replaced by a reference to the step that recorded it."""
     if not references:
         return value
     if isinstance(value, str):
@@ -21,7 +21,7 @@ def by_reference(value: Json, references: Mapping[str, str]) -> Json:
 
 
 def resolved(value: Json, text_at: Callable[[str], Json], only: Container[str] | None = None) -> Json:
-    """`value` with its texts instead of references; with `only`, no others than those to these addresses."""
+    """Return `value` with its references replaced by texts; with `only`, just the references to these addresses."""
     if isinstance(value, dict):
         if value.get("$") == "of" and (only is None or value["v"] in only):
             return text_at(value["v"])

@@ -1,1 +1,1 @@
-"""Writing and owning a branch: the journal, its writer, claims, lineage, compaction, values, manual checkpoints."""
+"""Claiming and writing a branch: the journal, its writer, claims, lineage, compaction, values, manual checkpoints."""

@@ -1,4 +1,4 @@
-"""Stopping a run from anywhere: one commit at the head of its branch, which whoever is at work on it is refused by."""
+"""Stopping a run from any process: a commit at the head of its branch, so that the store refuses its own commits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit, Head
 
-_PATIENCE = 10.0  # seconds to be faster than a run that commits all the time
+_PATIENCE = 10.0  # seconds to try to commit between two commits of a busy run
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
-    """Mark a branch as cancelled. Raises RefError, RunMismatch, RunEnded; StoreBusy if it commits without a pause."""
+    """Mark a branch as cancelled. Raises RefError, RunMismatch, RunEnded; StoreBusy if the run commits too often."""
     until = time.monotonic() + _PATIENCE
     head, looked = _head(store, run_id, branch), True
     while head:
@@ -28,12 +28,12 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
             head = (faster.found, total) if total and isinstance(faster.found, int) else _head(store, run_id, branch)
         else:
             if not looked:
-                _head(store, run_id, branch)  # it may have ended meanwhile
+                _head(store, run_id, branch)  # raises RunEnded if the run has ended meanwhile
             return
 
 
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseException) -> BaseException:
-    """What to tell a run whose commit after the one numbered `after` was refused: RunCancelled, if that is why."""
+    """Return the reason why a commit after number `after` was refused: RunCancelled if so, else the error itself."""
     if isinstance(error, BranchConflictError) and any(
         entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)
     ):
@@ -42,10 +42,10 @@ def why_refused(store: Store, run_id: str, branch: str, after: int, error: BaseE
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:
-    """Where to cancel a branch; None if that is done already. Raises RefError, RunMismatch, RunEnded."""
+    """Return the head of a branch; None if it is cancelled already. Raises RefError, RunMismatch, RunEnded."""
     record = recorded(store, run_id, branch)
     if record.run["definition"]["kind"] == STATE:
-        raise RunMismatch(f"{run_id}/{branch} is a state, which nobody runs, so there is nothing to cancel")
+        raise RunMismatch(f"{run_id}/{branch} is a state, which is not run, so there is nothing to cancel")
     if record.ended:
         raise RunEnded(run_id, branch, "is finished" if record.finished else "has failed")
     return None if record.cancelled else record.head

@@ -1,9 +1,9 @@
-"""Who writes a branch: a claim is part of the commit with which a run begins or goes on.
+"""Claims: which process writes a branch. A claim is part of the commit with which a run starts or resumes.
 
-A claim moves the head of the branch, so two processes cannot hold it: the store refuses the next commit of the earlier
-holder. A claim ends when its holder ends the run, releases the branch, or dies. On this machine the process is looked
-up; elsewhere it is presumed dead after 30 seconds without a sign of life. A host name proves nothing: machines and
-containers may share one.
+That commit moves the head of the branch, so the store refuses the next commit of an earlier holder, and two processes
+never write a branch at once. A claim ends when its holder ends the run, releases the branch, or dies. A process on this
+machine is looked up by its number and start time; one on another machine is presumed dead after 30 seconds without a
+sign of life. Host names alone prove nothing, as machines and containers may share one.
 """
 
 from __future__ import annotations
@@ -21,75 +21,78 @@ SILENCE = 30.0  # seconds after which a holder on another machine is presumed de
 BEAT = 10.0  # seconds between signs of life
 
 
-_held: set[str] = set()  # the claims of this process that it has not let go of
+_held: set[str] = set()  # the ids of the claims that this process holds
 
 
 def claim() -> Claim:
-    """A claim of this process, until `release`."""
+    """Build a claim of this process. It is held until `release`."""
     me, name = os.getpid(), new_id()
     _held.add(name)
     return {"id": name, "host": socket.gethostname(), "boot": _boot(), "pid": me, "started": _own_start(me)}
 
 
 def release(claim: Claim) -> None:
-    """What held a claim of this process is no longer at work."""
+    """Mark a claim of this process as no longer held."""
     _held.discard(claim["id"])
 
 
 def holds(claim: Claim, touched: float) -> bool:
-    """Whether the holder of a claim is alive, for all that can be known; `touched` is its last sign of life."""
+    """Return whether the holder of a claim is alive, as far as this process can tell.
+
+    `touched` is the time of its last sign of life, in seconds since the epoch.
+    """
     heard = time.time() - touched < SILENCE
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if claim["pid"] == os.getpid() and claim["started"] == _start(os.getpid()):
             return claim["id"] in _held
         return _runs(claim["pid"], claim["started"], heard=heard)
     if claim["host"] == socket.gethostname() and touched < _booted():
-        return False  # the machine was started again since
+        return False  # this machine was restarted since then
     return heard
 
 
 def held_by(claim: Claim | None, touched: float) -> str | None:
-    """Who, alive, holds a claim, such as "process 7 on lamp"; None if nobody does."""
+    """Return the live process that holds a claim, such as "process 7 on lamp"; None if none does."""
     return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
-    """Whether that very process runs: another start means that its number was given to a new one."""
+    """Return whether the process runs. If its start time differs, its number now belongs to a new process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it is somebody else's
+        pass  # it runs, as another user
     found = _start(pid)
     return heard if started is None or found is None else found == started
 
 
 @cache
 def _own_start(pid: int) -> int | None:
-    """`_start` of this process, which never changes; a forked child asks with another number."""
+    """Return `_start` of this process. Cached by its number, so that a forked child does not get its parent's."""
     return _start(pid)
 
 
 @cache
 def _boot() -> str:
-    """Names the time since the machine was started, and the room in which its process numbers mean something."""
+    """Return a name for the current boot of this machine and for its process namespace; "" if there is none."""
     try:
         numbers = os.readlink("/proc/self/ns/pid")
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {numbers}"
     except OSError:
-        return ""  # no such thing here: a process number is all there is
+        return ""  # not Linux: there is only the process number
 
 
 @cache
 def _booted() -> float:
-    """When this machine was started, in seconds since the epoch; 0 if that cannot be known."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)  # the only one that goes on while the machine sleeps
+    """Return when this machine was started, in seconds since the epoch; 0 if that is not known."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)  # the only clock that continues while the machine sleeps
     return time.time() - time.clock_gettime(clock) if clock is not None else 0.0
 
 
 def _start(pid: int) -> int | None:
-    """When a process was started, in ticks since the machine was; None if that cannot be known, -1 if it is dead."""
+    """Return when a process was started, in ticks since the boot; None if that is not known, -1 if it is dead."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except OSError:

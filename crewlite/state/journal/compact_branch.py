@@ -1,4 +1,4 @@
-"""Compacting branches in their store: what stays is what checkpoints and forks need."""
+"""Compaction of a branch in its store, which keeps everything that checkpoints and forks need."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from crewlite.state.providers import BranchInfo, Store
 
 
 def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
-    """Ids of the checkpoints of a branch that forks stand on; `branches` are all of its run."""
+    """Return the ids of the checkpoints of a branch that forks start from. `branches` are all branches of the run."""
     found = (info.base for info in branches if info.base)
     return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
 
 
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
-    """Drop inner detail that no checkpoint or fork of a branch, nor `pinned`, needs. Returns bytes freed.
+    """Compact a branch in its store, and return the number of bytes freed. `pinned` are numbers of commits to keep.
 
-    Raises BranchConflictError if the branch moves meanwhile, OSError if storage fails; then nothing has changed.
+    Raises BranchConflictError if another process writes to the branch meanwhile, OSError if storage fails; then nothing
+    has changed.
     """
     journals = journals_of_branch(store, run_id, branch)
     if not journals:
@@ -39,7 +40,11 @@ def compacted_entries(
     branches: Sequence[BranchInfo],
     pinned: Iterable[int] = (),
 ) -> list[Entry]:
-    """A branch's own entries, compacted; `before` is what it stands on, `branches` are all of its run."""
+    """Return the entries of a branch, compacted.
+
+    `before` are the entries that it is forked from, `branches` all branches of the run, `pinned` numbers of commits to
+    keep.
+    """
     stands = set(pinned)
     for fork in (info.base for info in branches if info.base):
         if fork["branch"] == branch:

@@ -1,6 +1,6 @@
-"""Who is at work on a branch: a run of this process, or one that lives elsewhere.
+"""The live process that runs a branch: this one, or another.
 
-Every verb that must not disturb a run at work asks here. It looks at the branches that this process writes, and at the
+Every verb that must not disturb a running branch calls this. It checks the branches that this process writes, and the
 claim in the record.
 """
 
@@ -13,10 +13,10 @@ from crewlite.state.providers import Store
 
 
 def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str | None:
-    """Who is at work on a branch whose record has this claim, such as "process 7 on lamp"; None if nobody is."""
+    """Return the live process that runs a branch with this claim, such as "process 7 on lamp"; None if none does."""
     return holder_at(store.location, run_id, branch, claim, store.touched(run_id, branch))
 
 
 def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
-    """`holder`, without a store; `touched` is the last sign of life, in seconds since the epoch."""
+    """Return the same as `holder` without a store. `touched`: the last sign of life, in seconds since the epoch."""
     return "this process" if at_work(location, run_id, branch) else held_by(claim, touched)

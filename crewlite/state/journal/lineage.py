@@ -1,8 +1,8 @@
-"""Reading a branch with all it stands on, and a run with all its branches.
+"""Reading a branch together with the branches that it is forked from, and a run with all its branches.
 
-Nothing is ever copied. A fork is a branch whose first entry is chained to an entry of another branch. Each branch is
-read once, forks before what they stand on: that may grow meanwhile, and is never taken away under them. So what was
-read is one moment of one run, unless the run was deleted and begun anew in between; then it is read again.
+A fork copies nothing: its first entry is chained to an entry of another branch, its base. Each branch is read once,
+forks before their bases: a base may grow meanwhile, but is never removed while a fork needs it. So the entries read
+form a consistent state of the run, unless it was deleted and started again in between; then it is read again.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Store
 
 Journals = dict[str, list[Entry]]
-"""Own entries by branch, what forks stand on before them."""
+"""The entries of each branch itself, by branch; the bases of forks come before the forks."""
 
 
 def recorded(store: Store, run_id: str, branch: str) -> Record:
-    """The record of a branch. Raises RefError if there is no such branch any more, JournalCorrupt."""
+    """Read the record of a branch. Raises RefError if the branch does not exist any more, JournalCorrupt."""
     return Record.of(read_lineage(store, run_id, branch))
 
 
 def read_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """`find_lineage`, of a branch that must be there. Raises RefError if it was deleted since it was found."""
+    """Read the entries of a branch as `find_lineage` does. Raises RefError if it does not exist any more."""
     if entries := find_lineage(store, run_id, branch):
         return entries
     raise gone(store, f"{run_id}/{branch}", "branch")
 
 
 def gone(store: Store, name: str, kind: str) -> RefError:
-    """The error for what somebody has deleted since it was looked for."""
-    return RefError(name, f"names no {kind} in {store.location} any more")
+    """Build the error for a run or branch that was deleted after it was found."""
+    return RefError(name, f"names no {kind} in {store.location} any more: it was deleted")
 
 
 def find_lineage(store: Store, run_id: str, branch: str) -> list[Entry]:
-    """The journal of a branch from the beginning of the run, what it stands on included; [] if there is none.
+    """Read the entries of a branch from the start of the run, with those it is forked from; [] if there is no branch.
 
-    Raises JournalCorrupt if the branches do not fit together.
+    Raises JournalCorrupt if a branch is damaged, or the base of a fork is missing.
     """
     return trace(store, run_id, branch)[0]
 
 
 def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str, str | None]]:
-    """`find_lineage`, and its checkpoints that the branches it stands on have dropped since, each with its parent.
+    """Read the entries as `find_lineage` does, and return them with the dropped checkpoints and their parents.
 
-    Those that forks stand on are not among them, as forks hold them too.
+    These are checkpoints that the branches it is forked from dropped after the fork, except those that a fork starts
+    from, as the fork has a copy.
     """
     entries, lost, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
@@ -59,7 +60,7 @@ def trace(store: Store, run_id: str, branch: str) -> tuple[list[Entry], dict[str
 
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
-    """The journals of a branch and of all it stands on; {} if there is no such branch. Raises JournalCorrupt."""
+    """Read a branch and the branches that it is forked from; {} if it does not exist. Raises JournalCorrupt."""
     before: Mapping[str, str] = {}
     while (found := dict(_downward(store, run_id, branch))) and (adrift := _adrift(found)):
         before = _unless_damaged(store, run_id, found, before, adrift)
@@ -67,7 +68,7 @@ def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
 
 
 def journals_of_run(store: Store, run_id: str) -> Journals:
-    """The journals of all branches of a run; {} if there is no such run. Raises JournalCorrupt."""
+    """Read all branches of a run; {} if there is no such run. Raises JournalCorrupt."""
     before: Mapping[str, str] = {}
     while infos := sorted(store.branches(run_id), key=_begins, reverse=True):
         found = {info.branch: store.read(run_id, info.branch) for info in infos}
@@ -78,7 +79,7 @@ def journals_of_run(store: Store, run_id: str) -> Journals:
 
 
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
-    """What a branch stands on, from the beginning of the run."""
+    """Return the entries that a branch is forked from, from the start of the run; [] if it is not a fork."""
     base = journals[branch][0].commit["run"].get("base")
     if not base:
         return []
@@ -87,12 +88,12 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
 
 
 def _begins(info: BranchInfo) -> tuple[int, str]:
-    """What a branch stands on lies before it; so in this order, bases come before their forks."""
+    """Return a sort key that puts bases before their forks: the number of the entry that a branch is forked from."""
     return (info.base["seq"] if info.base else 0), info.branch
 
 
 def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:
-    """The journals of a branch and of what it stands on, the branch first."""
+    """Read a branch, then the branches that it is forked from, one after the other."""
     seen, own = {branch}, store.read(run_id, branch)
     while own:
         yield branch, own
@@ -105,7 +106,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
 
 
 def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
-    """A branch that has no entries, or stands on an entry that is not there."""
+    """Return a branch that has no entries, or whose base entry is missing; None if there is none."""
     for branch, own in journals.items():
         base = own[0].commit["run"].get("base") if own else None
         there = journals.get(base["branch"], ()) if base else ()
@@ -117,9 +118,10 @@ def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
 def _unless_damaged(
     store: Store, run_id: str, found: Journals, before: Mapping[str, str], adrift: str
 ) -> Mapping[str, str]:
-    """The first seal of each branch that was read.
+    """Return the first seal of each branch that was read, to compare the next reading with.
 
-    Raises JournalCorrupt if the reading `before` had the same: the run was not begun anew, so the journal is damaged.
+    Raises JournalCorrupt if they equal those of the reading `before`: then the run was not started again in between,
+    and the journal is damaged.
     """
     beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
     if beginnings != before:
@@ -127,5 +129,5 @@ def _unless_damaged(
     where, base = f"{store.location}, run {run_id}, branch {adrift}", None
     if own := found[adrift]:
         base = own[0].commit["run"]["base"]
-    lost = f"what it was forked from ({base['branch']}, commit {base['seq']})" if base else "what it holds"
-    raise JournalCorrupt(where, f"{lost} is gone", None)
+    lost = f"the commit that it is forked from (commit {base['seq']} of {base['branch']})" if base else "its journal"
+    raise JournalCorrupt(where, f"{lost} is missing", None)

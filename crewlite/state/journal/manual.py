@@ -1,4 +1,4 @@
-"""What is asked of a journal manually, from any thread: to name a checkpoint, to record a change, to flush."""
+"""Requests of user code to a journal, from any thread: name a checkpoint, commit a change, flush."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ T = TypeVar("T")
 
 
 class DurableCheckpoint(NamedTuple):
-    """A checkpoint that is durable."""
+    """A durable checkpoint: the commit parts that name it, and the queue through which they were stored."""
 
     parts: CommitParts
     queue: WriteQueue
 
 
 def opened_at(location: str, provider: BaseProvider | None) -> Writer:
-    """What `name_checkpoint` is given to keep a run at a location from now on. Waits for the store to open."""
+    """Open the writer of a location, for `name_checkpoint`. Blocks until the store is open."""
     return open_writer(provider_for(location, provider), location)
 
 
 def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Writer | None) -> Future[DurableCheckpoint]:
-    """Name a checkpoint. The future tells of it once it is durable, or raises.
+    """Commit a checkpoint with the parts that `make` returns. The future has it once it is durable, or an error.
 
-    A run without a store is kept by `at` from now on, if that is given; this releases it for the caller.
+    With `at`, a run without a store is stored there from now on. This function releases `at` in any case.
     """
 
     def act(named: Future[DurableCheckpoint]) -> None:
@@ -43,10 +43,13 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
             )
         parts = make()
         seq = parts["place"]["seq"]
-        queue.pinned.add(seq)  # before it is looked whether it is compacted: one of the two sees the other
+        queue.pinned.add(seq)  # before `compacted` is read: either the compaction sees the pin, or this sees it
         if seq < queue.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
             queue.pinned.discard(seq)
-            raise StoreError(queue.store.location, "this moment is too long ago: what was recorded since is compacted")
+            raise StoreError(
+                queue.store.location,
+                "the event is too long ago for a checkpoint, as its commit was compacted: call checkpoint() earlier",
+            )
 
         def done(error: BaseException | None) -> None:
             queue.pinned.discard(seq)
@@ -67,10 +70,14 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 def change(
     journal: Journal, make: Callable[[], CommitParts], seen: Callable[[CommitParts], T], what: str = "the values were"
 ) -> Future[T]:
-    """Commit; a run without a store keeps it in memory.
+    """Commit the parts that `make` returns, in memory if the run has no store. The future has the result of `seen`.
 
-    `seen` is called with the parts while the record is as they leave it. What it returns is the future's, once they are
-    durable. `what` begins the error that says that they are not saved.
+    Args:
+        journal: The journal to commit to.
+        make: Returns the parts. Called on the run's thread.
+        seen: Called with the parts, while the record is as this commit leaves it. Its result is set once the commit is
+            durable.
+        what: The subject of the error message if the commit is not saved, such as "the answer was".
     """
 
     def act(changed: Future[T]) -> None:
@@ -79,7 +86,7 @@ def change(
         def look() -> None:
             try:
                 found.append(seen(parts))
-            except Exception as error:  # noqa: BLE001 - the commit is made; an error here would leave it out of the store
+            except Exception as error:  # noqa: BLE001 - raised here, it would keep the sealed commit out of the store
                 failed.append(error)
 
         def done(error: BaseException | None) -> None:
@@ -101,9 +108,9 @@ def change(
 
 
 def flush(journal: Journal) -> Future[int]:
-    """The future gives the number of the last commit once all is durable, or raises StoreError."""
+    """Return a future that has the number of the last commit once all commits are durable, or a StoreError."""
     flushed: Future[int] = Future()
-    flushed.set_running_or_notify_cancel()  # whoever waits may give up, the writer still has somewhere to put it
+    flushed.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the writer can always set it
     queue = journal.queue
     if journal.closed:
         flushed.set_exception(journal.ended())
@@ -125,7 +132,7 @@ def flush(journal: Journal) -> Future[int]:
 
 
 def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:
-    """Let `act` settle a future, on the thread that a journal belongs to."""
+    """Call `act` with a new future, on the thread of the run, and return the future. It gets the error of `act`."""
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
 
@@ -134,7 +141,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
             if journal.closed:
                 raise journal.ended()
             act(done)
-        except BaseException as error:  # noqa: BLE001 - handed whole to whoever asked
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
             done.set_exception(error)
 
     try:
@@ -145,7 +152,7 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
 
 
 def _attach(journal: Journal, at: Writer) -> None:
-    """Keep a run there from now on. The entries so far are written before any later one."""
+    """Store a run through `at` from now on. The entries so far are written before any later one."""
     if journal.queue is None:
         entries = _in_full(journal)
         journal.queue = at.use().enter(journal.run_id, journal.branch)
@@ -154,12 +161,15 @@ def _attach(journal: Journal, at: Writer) -> None:
     elif journal.queue.writer is not at:
         raise StoreError(
             at.store.location,
-            f"this run is kept in {journal.location}, and one run has one store: call state.checkpoint()",
+            f"this run is stored in {journal.location}, and a run has one store: call checkpoint() without a location",
         )
 
 
 def _in_full(journal: Journal) -> tuple[Entry, ...]:
-    """The entries of a run without a store, with their bytes. Raises StoreError if one is not what it was."""
+    """Return the entries of a run without a store, with their bytes.
+
+    Raises StoreError if the data of one was changed after it was committed.
+    """
     entries, after = list[Entry](), ""
     for entry in journal.entries:
         entries.append(seal(entry.commit, after=after))

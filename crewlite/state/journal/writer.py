@@ -1,8 +1,8 @@
-"""One thread per opened store that writes what runs commit, in the order they ask.
+"""One thread per opened store that writes the commits of all runs, in the order of their requests.
 
-Whatever waits when the thread comes round is written in one go: so fifty runs that commit at the same moment pay for
-one sync, and no loop ever waits for a disk. A commit that fails stays at the head of its queue and is tried again
-before the next one, so a journal never has a hole.
+The thread writes all waiting commits together, so fifty runs that commit at the same time share one sync, and no event
+loop waits for a disk. A commit that fails stays first in its queue and is retried before the next one, so a journal
+never has a gap.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ from crewlite.state.providers import BaseProvider, Commit, Store
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _FIRST_COMPACTION = (
-    64  # commits; after that, whenever a branch has doubled: so compaction costs no more than writing did
+    64  # commits; then again whenever the branch has doubled, so that compaction costs no more than writing
 )
-_LOOK = 0.5  # seconds between two looks whether a branch has moved that we do not write to just then
-_LINGER = 0.0005  # seconds: where several runs share a store, what they ask for at the same moment is one commit
+_LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
+_LINGER = 0.0005  # seconds to wait for other commits to write together, if several runs share the store
 Done = Callable[[BaseException | None], None]
 
 
 @dataclass(eq=False)
 class WriteQueue:
-    """The way of one branch to its store."""
+    """The entries of one branch on their way to the store."""
 
     writer: Writer
     run_id: str
     branch: str
     seq: int = 0
-    """What is stored already."""
+    """The number of the last stored entry; `sum` is its sum."""
     sum: str = ""
     backlog: tuple[Entry, ...] = ()
-    """What failed to be stored, in order."""
+    """Entries that could not be stored yet, in order."""
     bases: frozenset[str] = frozenset()
-    """Checkpoints that forks stand on."""
+    """The ids of the checkpoints that forks start from."""
     drops: bool = False
-    """Checkpoints were dropped since forks were last looked for."""
+    """Whether checkpoints were dropped since the forks were last listed."""
     pinned: set[int] = field(default_factory=set)
-    """Commits that are being named manually, and stay where they are."""
+    """The numbers of commits that get a manual checkpoint just now, so that compaction must keep them."""
     compacted: int = 0
-    """Where the branch was when inner detail was last dropped."""
+    """The last commit of the branch at its last compaction."""
     held: bool = False
-    """It was written to, so it is ours. One that was only read may be somebody else's by now."""
+    """Whether this process has written to the branch. One that was only read may belong to another process by now."""
     moved: bool = False
-    """It was written to since it was last looked at."""
+    """Whether this process has written to the branch since the last check."""
     touched: float = 0.0
-    """What the store said of its last sign of life, which was ours."""
+    """The time of the last sign of life according to the store, after this process gave it."""
     fenced: bool = False
-    """Somebody else has the branch."""
+    """Whether the store refuses further entries, because another process has written to the branch."""
     on_fenced: Callable[[BaseException], None] | None = None
-    """Told of that on the writer's thread."""
+    """Called on the writer's thread when the queue is fenced, with the error to raise."""
 
     @property
     def store(self) -> Store:
@@ -75,22 +75,22 @@ class WriteQueue:
         return self.writer.store
 
     def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Write entries, after whatever is in the queue; then `done` is called with None or with what went wrong.
+        """Queue entries to be written. Then `done` is called with None, or with the error if they cannot be written.
 
-        It is called on `loop`, else on the writer's thread. Without entries, this tells when the queue is settled.
-        Where the store was closed meanwhile, that is what went wrong.
+        `done` is called on `loop`, or on the writer's thread if that is None. With no entries, it is called when the
+        earlier ones are written or have failed. If the store is closed first, it gets a StoreError.
         """
         self.writer.put(_Job(self, entries, done, loop))
 
     def ask(self, act: Callable[[Store], T]) -> Future[T]:
-        """Do what is no commit with the store, on its thread, after what was asked before."""
+        """Call `act` with the store, on the writer's thread, after earlier requests. Returns a future of its result."""
         done: Future[T] = Future()
-        done.set_running_or_notify_cancel()  # whoever waits may give up, the thread still has somewhere to put it
+        done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
         self.writer.put(_Errand(act, done))
         return done
 
     def leave(self) -> Future[None] | None:
-        """Give the branch back, and release the writer: see `Writer.release`. Waits for nothing."""
+        """Release the branch and the writer, without waiting. See `Writer.release`."""
         self.writer.leave(self)
         return self.writer.release()
 
@@ -109,16 +109,16 @@ class _Errand:
     done: Future[Any]
 
     def run(self, store: Store) -> None:
-        """On the writer's thread."""
+        """Call `act`, on the writer's thread, and set the future."""
         try:
             self.done.set_result(self.act(store))
-        except Exception as error:  # noqa: BLE001 - whatever storage raises is the answer to who waits
+        except Exception as error:  # noqa: BLE001 - whatever storage raises is raised where the future is awaited
             self.done.set_exception(error)
 
 
 @dataclass(eq=False)
 class Writer:
-    """The thread of one store. `open` shares it among all runs of this process that use the store."""
+    """The thread of one store. `open_writer` shares it among all runs of this process that use the store."""
 
     store: Store
     key: tuple[str, str]
@@ -128,21 +128,21 @@ class Writer:
     """Seconds between signs of life."""
     users: int = 0
     _jobs: SimpleQueue[_Job | _Errand | None] = field(default_factory=SimpleQueue)
-    """None ends the thread."""
+    """The requests. None ends the thread."""
     _ended: Future[None] = field(default_factory=Future)
     over: bool = False
-    """The store is closed."""
+    """Whether the store is closed."""
     _lived: float = field(default_factory=time.monotonic)
     _looked: float = field(default_factory=time.monotonic)
 
     def put(self, job: _Job | _Errand) -> None:
-        """Queue a job for the thread. One that comes after the thread has ended is answered with a StoreError."""
+        """Queue a job for the thread. A job that comes after the thread has ended fails with a StoreError."""
         self._jobs.put(job)
         if self.over:  # the thread no longer reads the queue
             self._refuse()
 
     def enter(self, run_id: str, branch: str) -> WriteQueue:
-        """Take a branch for writing. Raises BranchConflictError if another run of this process has it."""
+        """Open the queue of a branch. Raises BranchConflictError if another run of this process writes the branch."""
         with _lock:
             if (run_id, branch) in self.queues:
                 raise BranchConflictError(run_id, branch)
@@ -150,18 +150,21 @@ class Writer:
         return queue
 
     def leave(self, queue: WriteQueue) -> None:
-        """Give a branch back."""
+        """Close the queue of a branch, so that another run of this process may open it."""
         with _lock:
             self.queues.pop((queue.run_id, queue.branch), None)
 
     def use(self) -> Writer:
-        """Add a user. The caller is one already, so the thread has not ended."""
+        """Add a user. Only a user may call this, so that the thread has not ended yet."""
         with _lock:
             self.users += 1
         return self
 
     def release(self) -> Future[None] | None:
-        """Release it. The last user ends the thread, which closes the store; the future tells when it has."""
+        """Remove a user. The last one ends the thread, which closes the store.
+
+        Returns a future that ends when the store is closed; None if there are other users.
+        """
         with _lock:
             self.users -= 1
             if self.users:
@@ -172,7 +175,7 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread."""
-        self._ended.set_running_or_notify_cancel()  # whoever waits for its end may be cancelled, and the end not
+        self._ended.set_running_or_notify_cancel()  # so that cancelling a caller that waits for it does not cancel it
         threading.Thread(target=self._work, name="crewlite-writer", daemon=True).start()
 
     def _work(self) -> None:
@@ -192,15 +195,15 @@ class Writer:
             job = job and self._next()
         try:
             self.store.close()
-        except Exception as error:  # noqa: BLE001 - whatever storage raises, all is in it, and somebody waits for the end
+        except Exception as error:  # noqa: BLE001 - all is stored, and callers wait for the end
             log.warning("%s was not closed: %s", self.store.location, error)
         self.over = True
         self._refuse()
         self._ended.set_result(None)
 
     def _refuse(self) -> None:
-        """Answer the jobs that came after the thread ended. Several threads may call this at once."""
-        error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and let go of it")
+        """Fail the jobs that came after the thread ended. Several threads may call this at once."""
+        error = StoreError(self.store.location, "nothing more can be recorded: the run has ended, and closed the store")
         while True:
             try:
                 job = self._jobs.get_nowait()
@@ -212,7 +215,7 @@ class Writer:
                 job.done.set_exception(error)
 
     def _next(self) -> _Job | _Errand | None:
-        """The next job; while there is none, and between jobs, the branches at work are looked after."""
+        """Return the next job. While there is none, and between jobs, check the branches that are being run."""
         while True:
             if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
                 self._look()
@@ -221,9 +224,9 @@ class Writer:
                 return self._jobs.get(timeout=left)
 
     def _look(self) -> None:
-        """Give signs of life, and hear of what another has done to a branch that waits for long.
+        """Give signs of life for all branches, and detect commits of other processes to an idle one.
 
-        A store that is not there now may be there next time.
+        An error is logged, and the next check tries again.
         """
         self._looked = time.monotonic()
         if due := self._looked - self._lived >= self.beat:
@@ -236,19 +239,19 @@ class Writer:
                     sign = Commit(queue.run_id, queue.branch, queue.seq, queue.sum, ())
                     self.store.append([sign])
                     queue.touched = self.store.touched(queue.run_id, queue.branch)
-                    if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # it came between those two
+                    if self.store.sum_at(queue.run_id, queue.branch, queue.seq + 1):  # written between those two calls
                         self.store.append([sign])
                 queue.moved = False
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                 why = self._fence(queue, error)
-                if (due or queue.fenced) and not isinstance(why, RunCancelled):  # which its kickoff tells
+                if (due or queue.fenced) and not isinstance(why, RunCancelled):  # the kickoff reports a cancellation
                     log.warning("%s/%s gave no sign of life: %s", queue.run_id, queue.branch, why)
 
     def _fence(self, queue: WriteQueue, error: BaseException) -> BaseException:
-        """The reason of a refused write. If somebody else has the branch, fence its queue and tell its run."""
+        """Return the reason of a failed write. If another process has written to the branch, fence its queue."""
         if not isinstance(error, BranchConflictError):
             return error
-        with contextlib.suppress(Exception):  # why it was refused cannot be read: then that it was has to do
+        with contextlib.suppress(Exception):  # if the reason cannot be read, the conflict itself is reported
             error = why_refused(self.store, queue.run_id, queue.branch, queue.seq, error)
         queue.fenced = True
         if queue.on_fenced:
@@ -256,14 +259,14 @@ class Writer:
         return error
 
     def _compact(self, queues: set[WriteQueue]) -> None:
-        """Drop inner detail that no checkpoint needs, where many were dropped since the last time."""
+        """Compact the branches that have dropped checkpoints and have grown enough since their last compaction."""
         for queue in queues:
             if queue.drops and not queue.backlog:
                 queue.drops = False
                 try:
                     queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
                     if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
-                        queue.compacted = queue.seq  # before it is asked what is pinned: see manual.name_place
+                        queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
                         compact_branch(self.store, queue.run_id, queue.branch, tuple(queue.pinned))
                 except Exception as error:  # noqa: BLE001 - whatever storage raises, the thread goes on
                     log.warning("%s/%s could not be compacted: %s", queue.run_id, queue.branch, error)
@@ -278,7 +281,7 @@ class Writer:
         try:
             if commits:
                 self.store.append(list(commits.values()))
-        except BaseException as error:  # noqa: BLE001 - whatever storage raises is the answer to those who wait
+        except BaseException as error:  # noqa: BLE001 - whatever storage raises is passed to `done`
             if len(commits) > 1:
                 for queue in {job.queue: None for job in jobs}:
                     self._write([job for job in jobs if job.queue is queue])
@@ -294,7 +297,7 @@ class Writer:
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
-        """Tell those who wait: all of one loop at once on that loop, and then, here, who asked when all is settled."""
+        """Call `done` of each job: those of one loop together on that loop, then, here, those without a loop."""
         groups: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
         for job in jobs:
             groups.setdefault(job.loop, []).append(job.done)
@@ -302,7 +305,7 @@ class Writer:
             if loop is None:
                 _call_all(dones, error)
             else:
-                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
+                with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
                     loop.call_soon_threadsafe(_call_all, dones, error)
 
 
@@ -313,12 +316,15 @@ def _call_all(dones: list[Done], error: BaseException | None) -> None:
 
 _open: dict[tuple[str, str], Writer] = {}
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
-"""Held by whoever opens a location, so that those who come meanwhile share the writer."""
+"""Held while a location is being opened, so that runs that want it meanwhile share the writer."""
 _lock = lock()  # never held during a call of a store
 
 
 def open_writer(provider: BaseProvider, location: str) -> Writer:
-    """The writer of a location: one per process, however many runs use it. Raises StoreUnusable."""
+    """Return the writer of a location, with one more user; open it if needed. Raises StoreUnusable.
+
+    All runs of this process share one writer per location.
+    """
     key = _key(provider, location)
     if writer := _used(key):
         return writer
@@ -329,7 +335,7 @@ def open_writer(provider: BaseProvider, location: str) -> Writer:
 
 
 def opened_already(provider: BaseProvider, location: str) -> Writer | None:
-    """The writer of a location that is open already, with one more user; None if it is not open."""
+    """Return the writer of a location that is open already, with one more user; None if it is not open."""
     return _used(_key(provider, location))
 
 
@@ -339,7 +345,7 @@ def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
 
 
 def _is_interchangeable(provider: BaseProvider) -> bool:
-    """Whether any provider of its class opens the same store. A subclass may open another."""
+    """Return whether all providers of exactly this class open the same store at a location."""
     return bool(vars(type(provider)).get("named_by_location"))
 
 
@@ -368,7 +374,7 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
 
 
 def at_work(location: str, run_id: str, branch: str) -> bool:
-    """Whether a run of this process writes that branch."""
+    """Return whether a run of this process writes that branch."""
     real = os.path.realpath(location)
     with _lock:
         return any((run_id, branch) in w.queues for w in _open.values() if os.path.realpath(w.store.location) == real)
@@ -376,6 +382,6 @@ def at_work(location: str, run_id: str, branch: str) -> bool:
 
 @in_child
 def _forget() -> None:
-    """A child inherits neither threads nor database connections."""
+    """Forget all writers in a forked child, which has neither their threads nor usable database connections."""
     _open.clear()
     _opening.clear()
