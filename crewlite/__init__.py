@@ -72,14 +72,17 @@ __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604 - the names of the t
 
 
 class _Missing:
-    """The last finder of modules: raises an error that says what to write instead of a module of CrewAI."""
+    """The last finder of modules: finds a path of CrewAI's, or raises an error that says what to write instead."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name.startswith("crewlite."):
-            error = importlib.import_module("crewlite.coming_from").missing_module(name)
-            if error:
-                raise error
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        if not name.startswith("crewlite."):
+            return None
+        if spec := importlib.import_module("crewlite.coming_from.modules").spec_of(name):
+            return spec
+        if error := importlib.import_module("crewlite.coming_from").missing_module(name):
+            raise error
+        return None
 
 
 sys.meta_path.append(_Missing)

@@ -5,28 +5,22 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
 from crewlite.coming_from import instead_of
+from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, an, meant
 from crewlite.recovery.remedy import check_policy
 
-_ASKS_FOR_NOTHING_WHEN_OFF = frozenset(
-    {"allow_code_execution", "allow_delegation", "async_execution", "cache", "guardrail", "guardrails", "inject_date"}
-    | {"knowledge_sources", "markdown", "max_rpm", "memory", "multimodal", "planning", "reasoning", "share_crew"}
-    | {"step_callback", "stream", "task_callback", "tracing"}
-)
+D = TypeVar("D", bound="Definition")
 
 
 class Described(BaseModel):
     """A frozen model whose construction fails with a ConfigError that lists every problem at once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
-
-    accepted_if_off: ClassVar[frozenset[str]] = frozenset()
-    """Fields of other frameworks that are ignored if they are off: False, None or empty."""
 
     @field_validator("failure_policy", mode="plain", check_fields=False)
     @classmethod
@@ -39,12 +33,8 @@ class Described(BaseModel):
             if args:
                 fields = ", ".join(f"{name}=..." for name in list(type(self).model_fields)[:3])
                 raise ConfigError(f"{type(self).__name__} takes named fields: {type(self).__name__}({fields})")
-            ignored = {
-                name for name in self.accepted_if_off - type(self).model_fields.keys() if not data.get(name, True)
-            }
-            wanted = {name: value for name, value in data.items() if name not in ignored}
             try:
-                super().__init__(**wanted)
+                super().__init__(**_wanted_of(type(self), data))
             except ValidationError as error:
                 raise ConfigError(_readable(type(self), error)) from None
 
@@ -64,11 +54,13 @@ class Described(BaseModel):
 class Definition(Described):
     """A description of work. It holds no state of runs, so several runs may use it at the same time.
 
-    Two definitions are equal only if they are the same object, even if all their fields are equal.
+    Two definitions are equal only if they are the same object, even if all their fields are equal. Fields may be set
+    until the definition is settled: until a crew is made of it, or it is kicked off.
     """
 
-    accepted_if_off = _ASKS_FOR_NOTHING_WHEN_OFF
+    model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
 
+    _settled: bool = PrivateAttr(default=False)
     _bound: Any = PrivateAttr(default=None)
     """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 
@@ -100,6 +92,49 @@ class Definition(Described):
             raise ConfigError(f"llm is the class {value.__name__}; wanted an instance: llm={value.__name__}(...)")
         return value
 
+    def with_(self, **changes: Any) -> Self:
+        """A copy with these fields changed: `task.with_(context=[research])`. Raises ConfigError as for a new one."""
+        made = _made_of(self, changes)
+        kept = {name: value for name, value in (self.__pydantic_private__ or {}).items() if name != "_settled"}
+        made.__pydantic_private__ = (made.__pydantic_private__ or {}) | kept
+        return made
+
+    @property
+    def settled(self) -> bool:
+        """Whether it stays as it is: other code relies on it."""
+        return self._settled
+
+    def settle(self) -> None:
+        """From now on it stays as it is."""
+        self._settled = True
+
+    @classmethod
+    def problems_in(cls, fields: Mapping[str, Any], *, all_given: bool) -> list[tuple[str, str]]:
+        """What is wrong with these fields, each with its name; what is missing beside them only if they are all."""
+        made = cls.__new__(cls)
+        try:
+            cls.__pydantic_validator__.validate_python(dict(fields), self_instance=made)
+        except ConfigError as error:
+            return [("", str(error))]
+        except ValidationError as error:
+            problems = ((name, item) for name, item in _each_once(error) if all_given or item["type"] != "missing")
+            return [(name, _found_and_wanted(item)) for name, item in problems]
+        return []
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in type(self).model_fields:
+            super().__setattr__(name, value)
+        elif self._settled:
+            raise ConfigError(_cannot_be_set(type(self), name))
+        else:
+            vars(self).update(vars(_made_of(self, {name: value})))
+            self.__pydantic_fields_set__.add(name)
+
+    def __delattr__(self, name: str) -> None:
+        if name in type(self).model_fields:
+            raise ConfigError(_cannot_be_set(type(self), name))
+        super().__delattr__(name)
+
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __getattr__(self, name: str) -> Any:
@@ -123,23 +158,64 @@ def check_inputs(inputs: object) -> None:
         raise ConfigError(f"inputs is {inputs!r}; wanted names and values, such as {{'topic': 'tides'}}")
 
 
+def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
+    """The fields that were given, also those in a `config`, without settings that ask for nothing that is missing."""
+    if "config" in given and "config" in cls.model_fields:
+        given = _configured(cls, **given)
+    others = {name: value for name, value in given.items() if name not in cls.model_fields}
+    if not others:
+        return given
+    own = {name: value for name, value in given.items() if name not in others}
+    return own | without_accepted(_classes(cls), others)
+
+
+def _configured(cls: type[Described], config: object, **given: Any) -> dict[str, Any]:
+    if config is None:
+        return given
+    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+        raise ConfigError(f"{cls.__name__}: config is {an(type(config).__name__)}; wanted names of fields and values")
+    resolved = getattr(config, "resolved", None)
+    fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
+    return {**fields, **{name: value for name, value in given.items() if value is not None or name not in fields}}
+
+
+def _classes(cls: type[BaseModel]) -> list[str]:
+    """What a class and those that it is made of are called."""
+    return [base.__name__ for base in cls.__mro__]
+
+
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     kind = cls.__name__
     if name not in cls.model_fields:
         hint = meant(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
         return f"{kind} has no field {name!r}; {hint}"
+    copied = f".with_({name}=...)" if issubclass(cls, Definition) else f".model_copy(update={{{name!r}: ...}})"
+    when = "once a crew is made of it, or it is kicked off" if issubclass(cls, Definition) else "once it is made"
     return (
-        f"{name!r} of a {kind} cannot be set: a {kind} is frozen once it is made, as many runs may use it at once. "
-        f"Pass it to the constructor, {kind}({name}=...), or make a copy: .model_copy(update={{{name!r}: ...}})"
+        f"{name!r} of a {kind} cannot be set: a {kind} is frozen {when}, as many runs may use it at once. "
+        f"Pass it to the constructor, {kind}({name}=...), or make a copy: {kind.lower()}{copied}"
     )
+
+
+def _made_of(definition: D, changes: dict[str, Any]) -> D:
+    """Another of the same class, with these fields changed. Raises ConfigError for what cannot be."""
+    cls = type(definition)
+    given = {name: getattr(definition, name) for name in definition.model_fields_set} | changes
+    made = cls.__new__(cls)
+    try:  # not through the constructor, which may be one of the user's own
+        cls.__pydantic_validator__.validate_python(given, self_instance=made)
+    except ValidationError as error:
+        raise ConfigError(_readable(cls, error)) from None
+    return made
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     problems, unlike = [], list[str]()
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
-            hint = meant(name, cls.model_fields)
-            problems.append(f"it has no field {name!r}{f'; {hint}' if hint else ''}")
+            told, close = why_not(_classes(cls), name), meant(name, cls.model_fields)
+            hint = f": {told}" if told else f"; {close}" if close else ""
+            problems.append(f"it has no field {name!r}{hint}")
             unlike += [] if hint else [name]
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
@@ -164,7 +240,17 @@ def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]
             yield from ((".".join(map(str, item["loc"])), item) for item in same)
 
 
+def _found_and_wanted(item: Mapping[str, Any]) -> str:
+    """What is wrong with a value that may be shown."""
+    if item["type"] == "missing":
+        return "is missing"
+    if item["type"] == "union" or item["msg"].startswith("Value error, "):
+        return str(item["msg"].removeprefix("Value error, "))
+    return f"is {item['input']!r}; wanted {_wanted(item)}"
+
+
 def _wanted(item: Mapping[str, Any]) -> str:
     """Return the values that one of several types accepts, in words."""
     plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
+    plain |= dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number")
     return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ")

@@ -39,6 +39,11 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
     return _PLACEHOLDER.sub(one, text)
 
 
+def escaped(text: str) -> str:
+    """The text that `fill` gives back as this one, whatever it is filled with."""
+    return _PLACEHOLDER.sub(lambda match: f"{{{match.group(0)}}}", text)
+
+
 def placeholders(text: str) -> list[str]:
     """Return the names that `fill` replaces in a text, in order of appearance, with repetitions."""
     return [name for doubled, name in _PLACEHOLDER.findall(text) if not doubled]

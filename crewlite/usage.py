@@ -39,6 +39,16 @@ class Usage(BaseModel):
         """The sum of prompt and completion tokens."""
         return self.prompt_tokens + self.completion_tokens
 
+    @property
+    def successful_requests(self) -> int:
+        """`requests`, as CrewAI calls them."""
+        return self.requests
+
+    @property
+    def cached_prompt_tokens(self) -> int:
+        """`cached_tokens`, as CrewAI calls them."""
+        return self.cached_tokens
+
     def __add__(self, other: Usage) -> Usage:
         """Return the sum. Its cost is unknown only if both costs are."""
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]

@@ -15,6 +15,7 @@ from crewlite.errors import ConfigError, meant
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
+from crewlite.llm.foreign import as_model
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -24,6 +25,7 @@ from crewlite.tools.toolbox import as_tools
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
 
+alone = lazy("crewlite.crew.alone")  # the crew of one task that execute_task makes
 root = lazy("crewlite.agent.root")  # the engine and what is made with it: who only defines an agent need not wait
 
 
@@ -64,6 +66,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, True takes the defaults, False is off."""
 
+    config: Mapping[str, Any] | None = None
+    """Fields by name, such as `self.agents_config["research"]` of a YAML file; a field that is given itself wins."""
+
     _response_format: type[BaseModel] | None = PrivateAttr(default=None)
     """What the run it is bound to was started with."""
 
@@ -73,6 +78,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     @classmethod
     def _tools(cls, value: object) -> object:
         return as_tools(value)
+
+    @field_validator("llm", mode="before")
+    @classmethod
+    def _llm(cls, value: object) -> object:
+        return as_model(value)
 
     @property
     def run_name(self) -> str:
@@ -97,12 +107,20 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
             response_format = response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             self.check({})
+        self.settle()
         made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format)
         return made
 
     def as_result(self, finished: Finished[LiteAgentOutput]) -> LiteAgentOutput:
         """The output, with how far it was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
+
+    def execute_task(self, task: Any, context: str | None = None, tools: Sequence[Any] | None = None) -> str:
+        """Do a Task now, without a crew, and give its answer as text. `context` is a text to build on.
+
+        Raises what the kickoff of a crew raises.
+        """
+        return str(alone.done(task, self, context, tools))
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import EnumType, StrEnum
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -15,8 +16,10 @@ from crewlite.crew.output import CrewOutput
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
+from crewlite.last_kickoff import keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
+from crewlite.llm.foreign import as_model
 from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable
@@ -24,10 +27,12 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
 
+files = lazy("crewlite.project.crew_files")
 rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait
 root = lazy("crewlite.crew.root")
 
@@ -105,6 +110,11 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
             raise ConfigError(f"{info.field_name} is one function; wanted a list: {info.field_name}=[...]")
         return value
 
+    @field_validator("llm", mode="before")
+    @classmethod
+    def _llm(cls, value: object) -> object:
+        return as_model(value)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Crew:
         problems = list[str]()
@@ -124,6 +134,8 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
             problems.append("a task is listed twice; make a second Task")
         if problems:
             raise ConfigError("; ".join(problems))
+        for part in (*self.tasks, *self.people()):
+            part.settle()
         return self
 
     def _managed_by(self) -> Iterator[str]:
@@ -148,12 +160,44 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """What it is to the engine. Raises NoModel naming every agent without one."""
+        self.settle()
         made: Root[CrewOutput] = root.CrewRoot(self)
         return made
 
     def as_result(self, finished: Finished[CrewOutput]) -> CrewOutput:
         """The output, with how far it was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
+
+    def ended(self, result: CrewOutput) -> None:
+        """Lets `task.output` and `usage_metrics` tell of it."""
+        outputs = result.tasks_output if len(result.tasks_output) == len(self.tasks) else ()
+        keep({self: result.token_usage, **dict(zip(self.tasks, outputs, strict=False))})
+
+    @property
+    def usage_metrics(self) -> Usage | None:
+        """What the last kickoff in this context used; None before one. Its result has it too: `token_usage`."""
+        found: Usage | None = last(self)
+        return found
+
+    @classmethod
+    def from_yaml(
+        cls, agents: str | PathLike[str], tasks: str | PathLike[str] | None = None, *, bind: Bind = None, **fields: Any
+    ) -> Self:
+        """A crew from two YAML files, with CrewAI's keys: `Crew.from_yaml("config", bind=[search])`.
+
+        Args:
+            agents: The file of agents; or the folder that holds `agents.yaml` and `tasks.yaml`.
+            tasks: The file of tasks, which run in its order.
+            bind: What the files name and cannot hold: tools, models, callbacks and output classes, by name; a list of
+                tools binds each by its own.
+            fields: All others of a Crew.
+
+        Raises:
+            ConfigError: a file has unknown keys, keys that stand there twice, values of a wrong type, or names of
+                nothing; all of them are listed, each with its line.
+        """
+        crew: Self = files.crew_of(cls, agents, tasks, bind, fields)
+        return crew
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:

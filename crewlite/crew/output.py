@@ -8,13 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 from crewlite import codec
 from crewlite.durable import Durability
-from crewlite.task.output import TaskOutput
+from crewlite.task.output import TaskOutput, structured
 from crewlite.usage import Usage
 
 
 @codec.register
 class CrewOutput(BaseModel):
-    """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task."""
+    """A crew's result: the last task's answer, and every task's. `result["research"]` is the output of that task.
+
+    A name that no task has is looked up in the structured answer: `result["total"]`.
+    """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
@@ -35,9 +38,17 @@ class CrewOutput(BaseModel):
     def __str__(self) -> str:
         return self.raw
 
-    def __getitem__(self, name: str) -> TaskOutput:
+    def __getitem__(self, name: str) -> Any:
         for output in self.tasks_output:
             if output.name == name:
                 return output
+        fields = self.to_dict()
+        if name in fields:
+            return fields[name]
         names = ", ".join(output.name for output in self.tasks_output if output.name) or "none has a name"
-        raise KeyError(f"No task named {name!r} (tasks: {names})")
+        also = f"; its answer has {', '.join(fields)}" if fields else ""
+        raise KeyError(f"No task named {name!r} (tasks: {names}){also}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The structured answer of the last task as a dict; empty if none was asked for."""
+        return structured(self.pydantic, self.json_dict)

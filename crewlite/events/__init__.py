@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crewlite.coming_from import missing_import
+from crewlite.coming_from.modules import elsewhere
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import CheckpointEventType, EventType, find, load
 
 if TYPE_CHECKING:
+    from crewlite.events.listener import BaseEventListener as BaseEventListener
     from crewlite.events.types.agent_events import (
         AgentExecutionCompletedEvent as AgentExecutionCompletedEvent,
         AgentExecutionErrorEvent as AgentExecutionErrorEvent,
@@ -87,6 +89,8 @@ __all__ = ["BaseEvent", "CheckpointEventType", "EventType"]
 def __getattr__(name: str) -> Any:
     if name.endswith("Event") and (found := find(name)):
         globals()[name] = found
+        return found
+    if (found := elsewhere("crewlite.events", name)) is not None:
         return found
     raise missing_import("crewlite.events", name) or AttributeError(f"crewlite.events has no {name!r}")
 

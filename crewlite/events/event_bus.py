@@ -329,4 +329,4 @@ def _at_exit(bus: EventBus) -> None:
 event_bus = EventBus()
 """The central bus: crews, agents, models and tools of this process all speak here."""
 
-crewlite_event_bus = event_bus
+crewlite_event_bus = crewai_event_bus = event_bus

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite import background
-from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an
+from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, OnLoopThread, an, meant
 from crewlite.lazy import asyncio
 from crewlite.resources import Resource
 from crewlite.usage import Usage
@@ -107,6 +107,11 @@ class LLMReply(BaseModel):
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 
 
+_USUAL = frozenset(
+    {"api_key", "base_url", "max_tokens", "provider", "seed", "stop", "stream", "temperature", "timeout", "top_p"}
+)
+
+
 class BaseLLM(Resource):
     """Bring your own model: subclass, and write `call` or `acall`. Events, retries and journalling come by themselves.
 
@@ -139,9 +144,15 @@ class BaseLLM(Resource):
     """Decides on failed calls, those of the fallbacks included. None inherits; where nothing around the model has one
     either, `crewlite.recovery.DEFAULT` decides."""
 
-    def __init__(self, model: str | None = None) -> None:
+    def __init__(self, model: str | None = None, **settings: Any) -> None:
+        """Settings become attributes: those that the class names itself, and those that models usually have."""
         if model is not None:
             self.model = model
+        for name, value in settings.items():
+            if not hasattr(type(self), name) and name not in _USUAL | _annotated(type(self)):
+                hint = meant(name, ["model", *_USUAL, *_annotated(type(self))])
+                raise ConfigError(f"{type(self).__name__} has no setting {name!r}; {hint or 'name it in the class'}")
+            setattr(self, name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -171,6 +182,11 @@ class BaseLLM(Resource):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
+
+
+def _annotated(cls: type) -> frozenset[str]:
+    """The attributes that a class and those that it is made of name."""
+    return frozenset(name for base in cls.__mro__ for name in inspect.get_annotations(base))
 
 
 def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> LLMReply:

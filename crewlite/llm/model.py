@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
@@ -22,11 +21,12 @@ from crewlite.errors import (
     MissingKey,
     UnknownProvider,
     an,
-    meant,
 )
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
+from crewlite.llm.arguments import check, handed_on
 from crewlite.llm.base import OFFLINE, BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
+from crewlite.recovery.policy import model_calls
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.secrets import Secrets
 
@@ -40,9 +40,10 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")
 _PLAIN = (
     *("api_version", "temperature", "top_p", "max_tokens", "stop", "seed", "timeout", "idle_timeout"),
+    "max_retries",
     *("reasoning_effort", "stream"),
 )
-_NO_SETTINGS = ("self", "__class__", "unknown")  # in the frame of the constructor
+_NO_SETTINGS = ("self", "__class__", "others")  # in the frame of the constructor
 
 
 class LLM(BaseLLM):
@@ -68,7 +69,11 @@ class LLM(BaseLLM):
         tool_protocol: "native" (the provider's tool calls) or "text" (thought, action, observation); None takes
             "native" unless the model is known to have none.
         extra_headers: HTTP headers to send besides; their values are secrets.
-        extra: Any other argument of `litellm.acompletion`, but for those that are crewlite's.
+        max_retries: How often a call that failed for now is made again: a policy of `Retry` alone. None takes
+            `failure_policy`.
+        extra: Any other argument of `litellm.acompletion`, but for those that are crewlite's. The common ones, such as
+            `presence_penalty`, are taken by name as well; so are `api_base` for base_url and `default_headers` for
+            extra_headers.
 
     Raises:
         ConfigError: a setting that cannot be, or that there is not.
@@ -87,6 +92,7 @@ class LLM(BaseLLM):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         timeout: float | None = 600.0,
+        max_retries: int | None = None,
         idle_timeout: float | None = 120.0,
         response_format: type[BaseModel] | Mapping[str, Any] | None = None,
         reasoning_effort: ReasoningEffort | None = None,
@@ -96,10 +102,12 @@ class LLM(BaseLLM):
         tool_protocol: ToolProtocol | None = None,
         extra_headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
-        **unknown: object,
+        **others: Any,
     ) -> None:
-        base_url = base_url or None
-        _check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, unknown)
+        base_url = base_url or others.pop("api_base", None) or None
+        extra_headers = extra_headers or others.pop("default_headers", None)
+        extra, others = handed_on(extra, others)
+        check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)
         super().__init__(model)
         self.base_url = base_url
         self.api_key = keys.checked(api_key)
@@ -111,7 +119,8 @@ class LLM(BaseLLM):
         self.response_format = response_format
         self.reasoning_effort = reasoning_effort
         self.fallbacks = _models(fallbacks)
-        self.failure_policy = check_policy(failure_policy, "LLM")
+        self.max_retries = max_retries
+        self.failure_policy = check_policy(failure_policy, "LLM") if max_retries is None else model_calls(max_retries)
         self.stream = stream
         self.extra_headers = dict(extra_headers) if extra_headers else None
         self.extra = dict(extra or {})
@@ -143,7 +152,7 @@ class LLM(BaseLLM):
         ]
         if type(self) is not LLM or self.extra or self.extra_headers or self.response_format or None in spares:
             return None
-        if self.failure_policy is not None:  # code, which no record holds
+        if self.failure_policy is not None and self.max_retries is None:  # code, which no record holds
             return None
         if self.base_url and not keys.is_here(self.base_url):
             return None
@@ -319,55 +328,3 @@ def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:
         if not isinstance(item, BaseLLM | str):
             raise ConfigError(f"LLM: fallbacks holds {an(type(item).__name__)}; {wanted}")
     return tuple(LLM(item) if isinstance(item, str) else item for item in listed)
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _seconds(value: object) -> bool:
-    return _number(value) and cast(float, value) > 0
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(item, str) for item in value))
-
-
-def _headers(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
-
-
-_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "model": (lambda value: isinstance(value, str) and bool(value.strip()), "a name, such as 'openai/gpt-4o'"),
-    "base_url": (keys.is_address, "an address, such as http://127.0.0.1:8000/v1"),
-    "temperature": (_number, "a number"),
-    "top_p": (_number, "a number"),
-    "max_tokens": (_whole, "a whole number"),
-    "stop": (_texts, "a text, or a list of texts"),
-    "seed": (_whole, "a whole number"),
-    "timeout": (_seconds, "seconds, more than 0, or None"),
-    "idle_timeout": (_seconds, "seconds, more than 0, or None"),
-    "tool_protocol": (lambda value: value in get_args(ToolProtocol), "'native' or 'text'"),
-    "extra_headers": (_headers, "a dict of text to text"),
-    "extra": (lambda value: isinstance(value, Mapping), "a dict of arguments of litellm.acompletion"),
-}
-
-
-def _check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
-    """Raise ConfigError for what cannot be. Values are shown only where none is a secret."""
-    for name in unknown:
-        hint = meant(name, settings) or "for arguments of litellm.acompletion there is extra={...}"
-        raise ConfigError(f"LLM has no argument {name!r}: {hint}")
-    for name, (fits, wanted) in _WANTED.items():
-        value = settings[name]
-        if (value is not None or name == "model") and not fits(value):
-            shown = repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"
-            raise ConfigError(f"LLM: {name} is {shown}; wanted {wanted}")
-    for name in settings["extra"] or ():
-        if name in settings or name in provided.OWNED:
-            instead = provided.OWNED.get(name, f"{name}=")
-            raise ConfigError(f"LLM: extra holds {name!r}, which is crewlite's; use {instead}")

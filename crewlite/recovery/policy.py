@@ -94,10 +94,11 @@ def _delay(rule: Rule, failure: Failure, tries: int) -> float:
     return min(rule.base * 2.0 ** min(tries, 60), rule.cap) * (1 + chance) / 2
 
 
-DEFAULT = FailurePolicy(
-    (
-        Rule(frozenset({"unavailable", "timeout"}), retries=3),
-        Rule(frozenset({"empty"}), retries=1),
-    )
-)
+def model_calls(retries: int) -> FailurePolicy:
+    """The policy of a model that repeats a failed call up to `retries` times; an empty reply at most once."""
+    empty = Rule(frozenset({"empty"}), retries=min(retries, 1))
+    return FailurePolicy((Rule(frozenset({"unavailable", "timeout"}), retries=retries), empty))
+
+
+DEFAULT = model_calls(3)
 """The default policy of model calls: four attempts if the model is unavailable or too slow, two for empty replies."""

@@ -19,6 +19,7 @@ from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plan import Plan, check_one_store, plan
 from crewlite.runtime.preview import Preview, preview as foresee
+from crewlite.runtime.program import named
 from crewlite.runtime.request import Finished, Request
 from crewlite.runtime.resumption import (
     answers_given,
@@ -102,6 +103,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope = durable.scope()
     if not isinstance(scope, StepScope):
+        request = named(root, request)
         return await _run(root, request, plan(root, request))
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         check_one_store((root.setting, *root.inner), scope.run.config)

@@ -47,6 +47,9 @@ class Asked(Protocol[P, R_co]):
     def as_result(self, finished: Finished[Any]) -> R_co:
         """Build the value that a kickoff returns."""
 
+    def ended(self, result: Any) -> None:
+        """A kickoff by the code at work has ended."""
+
 
 class on_class_too(Generic[P]):  # noqa: N801 - a decorator
     """Makes a verb callable on a definition and on its class. The verb receives the one it is called on."""
@@ -86,6 +89,9 @@ class Runnable(ABC, Generic[R]):
     @abstractmethod
     def as_result(self, finished: Finished[Any]) -> R:
         """Build the value that a kickoff returns from the outcome of its run."""
+
+    def ended(self, result: Any) -> None:
+        """What is to be done in the context of whoever kicked it off, when that has ended."""
 
     @classmethod
     @abstractmethod
@@ -145,13 +151,17 @@ class Runnable(ABC, Generic[R]):
         """
         with shortened():
             result: R_co = engine.kickoff_here(self, self.as_request(*args, **kwargs))
+        self.ended(result)
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """`kickoff`, to await on a loop of your own."""
         with shortened():
             result: R_co = await engine.kickoff(self, self.as_request(*args, **kwargs))
+        self.ended(result)
         return result
+
+    kickoff_async = akickoff
 
     def submit(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunHandle[R_co]:
         """Begin a run and return its handle, without waiting for the run's end. Takes the arguments of `kickoff`.
@@ -291,6 +301,7 @@ class Runnable(ABC, Generic[R]):
         if asked := cls.__dict__.get("as_request"):
             for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview):
                 setattr(cls, verb.__name__, _signed(verb, inspect.signature(asked)))
+            cls.kickoff_async = cls.akickoff
 
 
 def _signed(verb: Any, signature: inspect.Signature) -> FunctionType:

@@ -37,6 +37,11 @@ class TaskOutput(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The structured answer as a dict; empty if none was asked for."""
-        if self.json_dict is not None:
-            return dict(self.json_dict)
-        return self.pydantic.model_dump() if isinstance(self.pydantic, BaseModel) else {}
+        return structured(self.pydantic, self.json_dict)
+
+
+def structured(pydantic: object, json_dict: dict[str, Any] | None) -> dict[str, Any]:
+    """A structured answer as a dict; empty if there is none."""
+    if json_dict is not None:
+        return dict(json_dict)
+    return pydantic.model_dump() if isinstance(pydantic, BaseModel) else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -12,11 +12,15 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.shape import Shape
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
+from crewlite.last_kickoff import last
+from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
+
+alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
 
 
 class Task(Definition):
@@ -51,6 +55,8 @@ class Task(Definition):
     """None inherits, False is off."""
     failure_policy: Policy | None = None
     """Decides on failures of this task and of what is inside it; None inherits."""
+    config: Mapping[str, Any] | None = None
+    """Fields by name, such as `self.tasks_config["research"]` of a YAML file; a field that is given itself wins."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -69,6 +75,22 @@ class Task(Definition):
         if self.output_pydantic and self.output_json:
             raise ConfigError("output_pydantic and output_json are two shapes for one answer: choose one")
         return self
+
+    @property
+    def output(self) -> TaskOutput | None:
+        """What it came to when the code at work last kicked off a crew with it; None if it has not."""
+        found: TaskOutput | None = last(self)
+        return found
+
+    def execute_sync(
+        self, agent: Agent | None = None, context: str | None = None, tools: Sequence[Any] | None = None
+    ) -> TaskOutput:
+        """Do it now, without a crew: by this agent, or its own. `context` is a text to build on.
+
+        Raises what the kickoff of a crew raises.
+        """
+        output: TaskOutput = alone.done(self, agent, context, tools)
+        return output
 
     @property
     def shape(self) -> Shape | None:

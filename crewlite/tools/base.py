@@ -8,15 +8,23 @@ import json
 from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from crewlite import background
 from crewlite.definition import Described
 from crewlite.durable import Effect
-from crewlite.errors import ConfigError, ends_run
-from crewlite.recovery.remedy import Policy
+from crewlite.errors import ConfigError, OnLoopThread, ends_run
+from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.resources import Resource
 from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
@@ -43,14 +51,14 @@ class BaseTool(Described, Resource):
     The schema of the arguments is taken from the signature, unless `args_schema` gives one. Whatever is returned goes
     to the model as text; an exception goes to it as an error it can react to.
 
-    Attributes of your own may be set, in `__init__` too: they live in this process and are not recorded. What stands
-    here is frozen.
+    A tool is an ordinary object: its attributes may be set, in `__init__` too. Those of your own live in this process
+    and are not recorded; what stands here is checked when it is set, and holds from the next call on.
 
     What calls need open, such as a connection, `async def ready(self)` makes before the first call of a run and
     `async def aclose(self)` lets go when the last run that uses it has ended.
     """
 
-    model_config = ConfigDict(ignored_types=(cached_property,))
+    model_config = ConfigDict(ignored_types=(cached_property,), frozen=False)
 
     name: str
     description: str
@@ -86,6 +94,11 @@ class BaseTool(Described, Resource):
 
     @model_validator(mode="after")
     def _can_work(self) -> BaseTool:
+        self._check_work()
+        return self
+
+    def _check_work(self) -> None:
+        """Raise ConfigError for settings that do not go together."""
         self._is_schema(self.args_schema)  # a default in the class is not validated as a field
         if type(self)._run is BaseTool._run and type(self)._arun is BaseTool._arun:
             raise ConfigError(f"tool {self.name!r} has no code: write _run or _arun in {type(self).__name__}")
@@ -101,7 +114,6 @@ class BaseTool(Described, Resource):
             )
         if self.cache_function and is_async(self.cache_function):
             raise ConfigError(f"tool {self.name!r}: cache_function is async; wanted a plain function that says a bool")
-        return self
 
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
 
@@ -111,14 +123,31 @@ class BaseTool(Described, Resource):
             self.__dict__.update(own)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if (
-            name.startswith("_")
-            or name in BaseTool.model_fields
-            or isinstance(getattr(type(self), name, None), property)
-        ):
+        if name.startswith("_") or isinstance(getattr(type(self), name, None), property):
             super().__setattr__(name, value)
+        elif name in BaseTool.model_fields and _is_made(self):
+            self._set(name, value)
         else:
-            self.__dict__[name] = value
+            vars(self)[name] = value
+
+    def _set(self, name: str, value: object) -> None:
+        """Set one of its settings. Raises ConfigError for what it cannot be, and leaves it as it was."""
+        before = vars(self)[name]
+        try:
+            vars(self)[name] = _checked(type(self), name, value)
+            self._check_work()
+        except ConfigError:
+            vars(self)[name] = before
+            raise
+        for made in ("arguments", "safe_name", "schema_for_model"):
+            vars(self).pop(made, None)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it from blocking code, outside of any run: `tool.run(query="tides")`. Its arguments are checked."""
+        if background.on_loop_thread():
+            raise OnLoopThread("run", "await arun(...)")
+        named = dict(zip(self.takes, args, strict=False)) | kwargs
+        return background.submit(self.arun(**named)).result()
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")
@@ -171,6 +200,22 @@ class BaseTool(Described, Resource):
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+def _is_made(tool: BaseTool) -> bool:
+    """Whether its constructor has ended; before, what it sets are values to begin with."""
+    return hasattr(tool, "__pydantic_fields_set__")
+
+
+def _checked(cls: type[BaseTool], name: str, value: object) -> Any:
+    if name == "failure_policy":
+        return check_policy(value)
+    field = cls.model_fields[name]
+    try:
+        hint: Any = Annotated[(field.annotation, "checked", *field.metadata)]
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{cls.__name__}: {name}: {error.errors()[0]['msg']}") from None
 
 
 def as_text(result: object) -> str:

@@ -106,9 +106,9 @@ def test_definitions_are_frozen_and_twins_are_two():
     one, two = (Task(description="same", expected_output="same", agent=who) for _ in range(2))
     assert one != two
     assert len({one, two}) == 2
+    assert Crew(agents=[who], tasks=[one]).process is Process.sequential
     with pytest.raises(ValueError, match="frozen"):
         one.description = "other"
-    assert Crew(agents=[who], tasks=[one]).process is Process.sequential
 
 
 def test_one_crew_runs_many_times_at_once_and_shares_nothing():

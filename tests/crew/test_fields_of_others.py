@@ -1,16 +1,22 @@
-"""Fields that other frameworks have and crewlite has not: accepted while they are off, refused once they ask."""
+"""Settings that CrewAI has and crewlite has not: accepted while they ask for nothing that is missing, else refused."""
+
+from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, Crew, Task
+from crewlite import LLM, Agent, Crew, Task
+from crewlite.coming_from.settings import ANY, SETTINGS
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 
-OFF = [
-    (cls, name)
-    for cls in (Agent, Task, Crew)
-    for name in sorted(cls.accepted_if_off - set(dir(cls)) - cls.model_fields.keys())
-]
+CLASSES = {"Agent": Agent, "Task": Task, "Crew": Crew}
+EACH = [(CLASSES[cls], one) for one in SETTINGS for cls in one.of.split() if cls in CLASSES]
+EACH = [(cls, one) for cls, one in EACH if one.name not in cls.model_fields]
+ASKING = [(cls, one) for cls, one in EACH if one.usual is not ANY]
+
+
+def named(pair):
+    return f"{pair[0].__name__}-{pair[1].name}"
 
 
 def made(cls, **more):
@@ -23,16 +29,47 @@ def made(cls, **more):
     return Crew(tasks=[Task(**task, agent=Agent(**agent))], **more)
 
 
-@pytest.mark.parametrize(("cls", "name"), OFF)
-@pytest.mark.parametrize("value", [False, None, []])
-def test_a_setting_that_is_off_is_accepted(cls, name, value):
-    assert not hasattr(made(cls, **{name: value}), name)
+@pytest.mark.parametrize("pair", EACH, ids=named)
+def test_a_setting_that_is_off_or_as_usual_is_accepted(pair):
+    cls, setting = pair
+    usual = "anything" if setting.usual is ANY else setting.usual
+    for value in (False, None, [], "", usual):
+        assert setting.name not in vars(made(cls, **{setting.name: value}))
 
 
-@pytest.mark.parametrize(("cls", "name"), OFF)
-def test_a_setting_that_asks_for_something_is_refused_by_name(cls, name):
-    with pytest.raises(ConfigError, match=f"no field '{name}'"):
-        made(cls, **{name: True})
+@pytest.mark.parametrize("pair", ASKING, ids=named)
+def test_a_setting_that_asks_for_something_is_refused_and_says_what_to_write(pair):
+    cls, setting = pair
+    asked = "something" if setting.usual is True else True
+    with pytest.raises(ConfigError) as caught:
+        made(cls, **{setting.name: asked})
+    told = str(caught.value)
+    assert f"no field {setting.name!r}: {setting.here}" in told
+    assert setting.instead in told
+
+
+def test_no_setting_is_listed_twice():
+    listed = [(cls, one.name) for one in SETTINGS for cls in one.of.split()]
+    assert len(listed) == len(set(listed))
+
+
+def test_a_setting_that_asks_for_something_and_does_nothing_is_logged(caplog):
+    made(Agent, allow_code_execution=True)
+    made(Task, dependencies=[made(Task)])
+    made(Agent, allow_code_execution=False)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Agent", "Task"]
+    assert "allow_code_execution has no effect: no code is run" in caplog.text
+
+
+def test_a_misspelt_setting_is_no_setting_of_others():
+    with pytest.raises(ConfigError, match="no field 'max_itr'; did you mean 'max_iter'"):
+        made(Agent, max_itr=3)
+
+
+def test_a_setting_of_a_model_is_accepted_or_refused_likewise():
+    LLM("openai/m", is_litellm=True, callbacks=[])
+    with pytest.raises(ConfigError, match="LLM has no argument 'callbacks': calls are events"):
+        LLM("openai/m", callbacks=[print])
 
 
 def test_a_field_of_that_name_in_a_class_of_ones_own_is_kept():
@@ -41,3 +78,5 @@ def test_a_field_of_that_name_in_a_class_of_ones_own_is_kept():
 
     assert made(Agent).kickoff("?").raw == "done"
     assert Remembering(role="R", goal="g", memory=False).memory is False
+    with pytest.raises(ConfigError, match="no field 'knowledge'"):
+        Remembering(role="R", goal="g", knowledge=True)

@@ -1,4 +1,4 @@
-"""What is made from the code: tables of docs/events.md, errors.md, definitions.md, checkpointing.md; help in cli.md.
+"""What is made from the code: tables of docs/events.md, errors.md, definitions.md, checkpointing.md, crewai.md; help in cli.md.
 
 Refresh it: python -m tests.docs.catalogue
 """
@@ -16,13 +16,14 @@ from pydantic import BaseModel
 from crewlite import Agent, BaseTool, CheckpointConfig, ConditionalTask, Crew, Task, errors
 from crewlite.cli.lazy_group import LazyGroup
 from crewlite.cli.main import main
+from crewlite.coming_from.settings import ANY, SETTINGS
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import checkpoint_event_types, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code by: python -m tests.docs.catalogue -->", "<!-- end of what is made -->"
-TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md")
+TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md", "crewai.md")
 
 
 def table_of(page: str) -> str:
@@ -33,6 +34,7 @@ def table_of(page: str) -> str:
         "definitions.md": _definitions,
         "checkpointing.md": _checkpointing,
         "cli.md": _help,
+        "crewai.md": _settings,
     }
     return made[page]()
 
@@ -113,6 +115,18 @@ def _checkpointing() -> str:
         pieces = command.collect_usage_pieces(click.Context(command, info_name=name, parent=ctx))
         words = " ".join(["crewlite checkpoint", name, *(piece for piece in pieces if piece != "[OPTIONS]")])
         lines.append(f"| `{words}` | {group.late[name][1]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _settings() -> str:
+    lines = ["| setting | of | accepted | what holds here | instead |", "|---|---|---|---|---|"]
+    fields = {cls.__name__: cls.model_fields for cls in (Agent, Task, Crew)}
+    for one in SETTINGS:
+        missing = [cls for cls in one.of.split() if one.name not in fields.get(cls, ())]
+        accepted = "always" if one.usual is ANY else "if off" if one.usual is None else f"`{one.usual!r}`, or off"
+        if missing:
+            instead = f"`{one.instead}`" if "(" in one.instead else one.instead
+            lines.append(f"| `{one.name}` | {', '.join(missing)} | {accepted} | {one.here} | {instead} |")
     return "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,9 @@ import pytest
 
 import crewlite
 from crewlite import Agent, CheckpointConfig, Crew, Task, coming_from
+from crewlite.coming_from import modules
 from crewlite.errors import ConfigError
+from crewlite.events import BaseEventListener, TaskCompletedEvent, ToolUsageStartedEvent
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.flow import flow
 
@@ -22,18 +24,10 @@ from crewlite.flow import flow
             "crewlite has no 'Flow': a flow is a function here: from crewlite.flow import flow",
         ),
         ("from crewlite.flow import Flow, start, listen", "crewlite.flow has no 'Flow': a flow is a function here"),
-        (
-            "from crewlite.project import CrewBase, agent",
-            "crewlite.project has no 'CrewBase': a crew is made in Python",
-        ),
-        ("from crewlite.project import agent", "a crew is made in Python"),
         ("from crewlite.flow.flow import Flow, start", "There is no module 'crewlite.flow.flow': a flow is a function"),
+        ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
+        ("from crewlite.tasks import Printer", "crewlite.tasks has no 'Printer': it has ConditionalTask, TaskOutput"),
         ("import crewlite.flow.persistence", "a flow is kept with @flow(checkpoint=True)"),
-        ("from crewlite.events import BaseEventListener", "handlers are functions: @event_bus.on(TaskCompletedEvent)"),
-        ("from crewlite.events import crewai_event_bus", "it is event_bus: from crewlite import event_bus"),
-        ("from crewlite.events.base_event_listener import BaseEventListener", "handlers are functions"),
-        ("from crewlite.utilities.events import crewai_event_bus", "the bus: from crewlite import event_bus"),
-        ("from crewlite.tools.base_tool import BaseTool", "from crewlite import BaseTool"),
     ],
 )
 def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
@@ -42,7 +36,7 @@ def test_an_import_of_what_is_not_here_says_what_to_write(line, told):
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["kickoff_async", "usage_metrics", "train", "test", "replay"])
+@pytest.mark.parametrize("name", ["train", "test", "replay"])
 def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
     agent = Agent(role="r", goal="g", llm="offline")
     crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)])
@@ -50,6 +44,56 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         getattr(crew, name)
     assert not hasattr(crew, "no_such_thing")
     assert crew.bound_to(None)._bound is None
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "same"),
+    [
+        ("crewlite.crew", "Crew", Crew),
+        ("crewlite.agent", "Agent", Agent),
+        ("crewlite.task", "Task", Task),
+        ("crewlite.llm", "LLM", crewlite.LLM),
+        ("crewlite.llms.base_llm", "BaseLLM", crewlite.BaseLLM),
+        ("crewlite.process", "Process", crewlite.Process),
+        ("crewlite.tools.base_tool", "BaseTool", crewlite.BaseTool),
+        ("crewlite.tools.base_tool", "tool", crewlite.tool),
+        ("crewlite.tasks.task_output", "TaskOutput", crewlite.TaskOutput),
+        ("crewlite.crews.crew_output", "CrewOutput", crewlite.CrewOutput),
+        ("crewlite.agents.agent_builder.base_agent", "BaseAgent", Agent),
+        ("crewlite.types.usage_metrics", "UsageMetrics", crewlite.Usage),
+        ("crewlite.events", "crewai_event_bus", crewlite.event_bus),
+        ("crewlite.events.event_bus", "crewai_event_bus", crewlite.event_bus),
+        ("crewlite.utilities.events", "crewai_event_bus", crewlite.event_bus),
+        ("crewlite.utilities.events", "TaskCompletedEvent", TaskCompletedEvent),
+        ("crewlite.events.types.tool_usage_events", "ToolUsageStartedEvent", ToolUsageStartedEvent),
+        ("crewlite.events.base_event_listener", "BaseEventListener", BaseEventListener),
+    ],
+)
+def test_a_path_of_crewai_leads_to_the_name_that_is_here(path, name, same):
+    space = {}
+    exec(f"from {path} import {name} as found", space)
+    assert space["found"] is same
+
+
+def test_every_name_on_a_path_of_crewai_is_there():
+    for path, names in (*modules._PATHS.items(), *modules._NAMES.items()):
+        for name in names:
+            assert name == "*" or getattr(importlib.import_module(path), name) is not None, f"{path}.{name}"
+
+
+def test_a_listener_hears_what_it_subscribed_to():
+    class Count(BaseEventListener):
+        tasks = 0
+
+        def setup_listeners(self, crewai_event_bus):
+            @crewai_event_bus.on(TaskCompletedEvent)
+            def count(source, event):
+                self.tasks += 1
+
+    count = Count()
+    agent = Agent(role="r", goal="g", llm="offline")
+    Crew(tasks=[Task(description="d", expected_output="x", agent=agent)]).kickoff()
+    assert count.tasks == 1
 
 
 def test_a_module_that_nobody_has_is_missing_as_ever():
@@ -62,7 +106,7 @@ def test_what_is_not_here_is_really_not_here():
     for name in coming_from._MODULE:
         assert name not in crewlite.__all__
         assert name not in importlib.import_module("crewlite.flow").__all__
-    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK), ("Agent", coming_from._AGENT)):
+    for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK)):
         assert not [name for name in names if name in dir(getattr(crewlite, kind))]
 
 
@@ -101,6 +145,7 @@ def test_a_wrong_definition_is_told_in_plain_words():
         Agent(role="r", goal="g", llm=ChatOpenAI(), max_rpm=10, foo=1)
     told = str(caught.value)
     assert "llm is a ChatOpenAI; wanted an instance of BaseLLM, or text" in told
+    assert "no field 'max_rpm': calls are not paced" in told
     assert told.count("it has role, goal") == 1
     assert "max_iter'" not in told
     with pytest.raises(ConfigError, match=r"tools\[0\] is an object; wanted"):

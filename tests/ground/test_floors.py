@@ -21,7 +21,17 @@ ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
     "ground": {"errors", "codec", "refs", "settings", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {"attempt_hooks", "background", "coming_from", "definition", "forked", "kinds", "permits", "project", "recovery"}
+    | {
+        "attempt_hooks",
+        "background",
+        "coming_from",
+        "definition",
+        "forked",
+        "kinds",
+        "last_kickoff",
+        "permits",
+        "recovery",
+    }
     | {"resources", "tracebacks", "usage"},
     "ports": {"events", "llm", "tools"},
     "what is recorded": {"state.format"},
@@ -34,7 +44,7 @@ FLOORS = {
     "engine": {"runtime"},
     "agents": {"agent"},
     "tasks": {"task"},
-    "crews": {"crew", "flow"},
+    "crews": {"crew", "flow", "project"},
     "roof": {"cli", "console", "testing", "__main__"},
 }
 ORDER = list(FLOORS)
@@ -147,6 +157,9 @@ AGAINST_THE_ORDER = {
     ("crewlite.runtime.runnable", "crewlite.runtime.engine"): "a definition loads without the engine",
     ("crewlite.runtime.runnable", "crewlite.runtime.fork"): "a definition loads without the engine",
     ("crewlite.agent.agent", "crewlite.agent.root"): "a definition loads without the engine",
+    ("crewlite.agent.agent", "crewlite.crew.alone"): "an agent that does one task makes a crew of it",
+    ("crewlite.task.task", "crewlite.crew.alone"): "a task that is done alone makes a crew of it",
+    ("crewlite.crew.crew", "crewlite.project.crew_files"): "a crew from files reads them",
     ("crewlite.crew.crew", "crewlite.crew.root"): "a definition loads without the engine",
     ("crewlite.crew.crew", "crewlite.crew.rebuild"): "a definition loads without the engine",
     ("crewlite.flow.function", "crewlite.flow.root"): "a definition loads without the engine",

@@ -15,31 +15,106 @@ def look(where: str) -> str:
     return where
 
 
-AGENT = Agent(role="Clerk", goal="answer", llm="offline")
-TASK = Task(description="Do", expected_output="x", agent=AGENT)
+def crew():
+    """A crew that was kicked off, and what it is made of."""
+    agent = Agent(role="Clerk", goal="answer", llm="offline")
+    task = Task(description="Do", expected_output="x", agent=agent)
+    made = Crew(agents=[agent], tasks=[task])
+    made.kickoff()
+    return made
 
 
 @pytest.mark.parametrize(
     ("thing", "name"),
     [
-        (AGENT, "role"),
-        (TASK, "context"),
-        (Crew(tasks=[TASK]), "tasks"),
-        (CheckpointConfig(), "location"),
-        (look, "description"),
+        (lambda: crew().agents[0], "role"),
+        (lambda: crew().tasks[0], "context"),
+        (crew, "tasks"),
+        (CheckpointConfig, "location"),
     ],
-    ids=["agent", "task", "crew", "config", "tool"],
+    ids=["agent", "task", "crew", "config"],
 )
-def test_a_frozen_field_says_what_to_do_instead(thing, name):
-    with pytest.raises(ConfigError, match=rf"{name!r} of a \w+ cannot be set.*{name}=.*model_copy"):
-        setattr(thing, name, "other")
+def test_what_is_in_use_says_what_to_do_instead(thing, name):
+    made = thing()
+    how = "model_copy" if isinstance(made, CheckpointConfig) else rf"{type(made).__name__.lower()}\.with_\({name}="
+    with pytest.raises(ConfigError, match=rf"{name!r} of a \w+ cannot be set.*{name}=.*{how}"):
+        setattr(made, name, "other")
     with pytest.raises(ConfigError, match="cannot be set"):
-        delattr(thing, name)
+        delattr(made, name)
+
+
+def test_a_definition_may_be_set_until_a_crew_is_made_of_it():
+    agent = Agent(role="Clerk", goal="answer")
+    research = Task(description="Research", expected_output="x")
+    write = Task(description="Write", expected_output="x", agent=agent)
+    agent.llm = "offline"
+    research.agent = agent
+    research.tools = [look]
+    write.context = [research]
+    assert write.context == (research,), "as the constructor would have it"
+    with pytest.raises(ConfigError, match="context is one Task; wanted a list"):
+        write.context = research
+    with pytest.raises(ConfigError, match="Task: description"):
+        write.description = ""
+    assert write.context == (research,), "what was refused has changed nothing"
+    Crew(tasks=[research, write]).kickoff()
+    with pytest.raises(ConfigError, match="cannot be set"):
+        write.context = []
+
+
+def test_a_copy_with_other_fields_is_checked_like_a_new_one():
+    task = crew().tasks[0]
+    other = task.with_(context=[], description="Do more")
+    assert (other.context, other.description, other.agent) == ((), "Do more", task.agent)
+    assert task.description == "Do"
+    other.description = "Do still more"
+    with pytest.raises(ConfigError, match="Task: it has no field 'contxt'; did you mean 'context'"):
+        task.with_(contxt=[])
+    with pytest.raises(ConfigError, match="'description' is missing|description"):
+        task.with_(description="")
+
+
+def test_a_crew_may_be_set_until_it_is_kicked_off():
+    agent = Agent(role="Clerk", goal="answer", llm="offline")
+    made = Crew(tasks=[Task(description="Do", expected_output="x", agent=agent)])
+    made.name = "other"
+    assert made.kickoff().raw
+    with pytest.raises(ConfigError, match="'name' of a Crew cannot be set"):
+        made.name = "third"
+
+
+def test_a_setting_of_a_tool_may_be_set_and_is_checked():
+    @tool
+    def find(what: str) -> str:
+        """Find something."""
+        return what
+
+    find.name, find.description, find.effect = "seek", "Seek it.", "once"
+    assert find.schema_for_model["function"]["name"] == "seek"
+    assert find.schema_for_model["function"]["description"] == "Seek it."
+    for name, value in (("effect", "twice"), ("timeout", 0), ("failure_policy", 3), ("args_schema", int)):
+        before = getattr(find, name)
+        with pytest.raises(ConfigError, match=name):
+            setattr(find, name, value)
+        assert getattr(find, name) == before
+    with pytest.raises(ConfigError, match="effect='once' and has a cache_function"):
+        find.cache_function = lambda arguments, result: True
+
+
+def test_a_tool_that_was_renamed_is_called_by_its_name_in_the_next_run():
+    llm = ScriptedLLM([ToolCall("seek", {"where": "here"}), "done"])
+    clerk = Agent(role="Clerk", goal="answer", llm=llm, tools=[look])
+    try:
+        look.name = "seek"
+        clerk.kickoff("Go")
+    finally:
+        look.name = "look"
+    assert llm.calls[-1][-1]["content"] == "here"
 
 
 def test_what_is_no_field_of_a_definition_is_told_with_what_was_meant():
     with pytest.raises(ConfigError, match="Task has no field 'contxt'; did you mean 'context'"):
-        TASK.contxt = []
+        Task(description="d", expected_output="x").contxt = []
 
 
 class Counter(BaseTool):

@@ -14,38 +14,25 @@ _MODULE: dict[str, str] = {
     "and_": "a flow is a function here: from crewlite.flow import flow, step",
     "persist": "a flow is kept with @flow(checkpoint=True): from crewlite.flow import flow",
     "human_feedback": "a flow asks people with ask: from crewlite.flow import ask",
-    "CrewBase": "a crew is made in Python, Crew(agents=[...], tasks=[...]); there are no YAML files",
-    "project": "a crew is made in Python, Crew(agents=[...], tasks=[...]); there are no decorators for it",
-    "crewai_event_bus": "it is event_bus: from crewlite import event_bus",
-    "BaseEventListener": "handlers are functions: @event_bus.on(TaskCompletedEvent)",
 }
 _FILES: dict[str, str] = {
     "crewlite.flow.flow": "a flow is a function here: from crewlite.flow import flow, step",
     "crewlite.flow.persistence": _MODULE["persist"],
     "crewlite.flow.human_feedback": _MODULE["human_feedback"],
-    "crewlite.events.base_event_listener": _MODULE["BaseEventListener"],
-    "crewlite.events.base_events": "from crewlite.events import BaseEvent",
     "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
-    "crewlite.tools.base_tool": "from crewlite import BaseTool",
-    "crewlite.tasks": "from crewlite import TaskOutput",
-    "crewlite.process": "from crewlite import Process",
+    "crewlite.knowledge": "what a run should know goes into its inputs, or is looked up by a tool",
+    "crewlite.memory": "what a run should know goes into its inputs, or is looked up by a tool",
+    "crewlite.mcp": "agents have tools: Agent(tools=[...])",
+    "crewlite.telemetry": "there is no telemetry, so there is nothing to switch off",
 }
 _RUN: dict[str, str] = {
-    "kickoff_async": "await akickoff(...)",
-    "usage_metrics": "the result has it: crew.kickoff(...).token_usage",
     "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
     "train": "there is no training",
     "test": "there is no evaluation",
 }
 _TASK: dict[str, str] = {
-    "execute": "a task runs in a crew: Crew(tasks=[task]).kickoff()",
-    "execute_sync": "a task runs in a crew: Crew(tasks=[task]).kickoff()",
+    "execute": "task.execute_sync(), or a crew: Crew(tasks=[task]).kickoff()",
     "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
-    "output": "the result has it: crew.kickoff(...).tasks_output",
-}
-_AGENT: dict[str, str] = {
-    "execute_task": "an agent answers with agent.kickoff('a question'), or runs a task in a crew",
-    "kickoff_async": "await akickoff(...)",
 }
 _EVENTS: dict[str, str] = {
     "method_execution_started": "step_started",
@@ -55,7 +42,7 @@ _EVENTS: dict[str, str] = {
     "flow_input_requested": "human_feedback_requested",
     "flow_input_received": "human_feedback_received",
 }
-_OF = {"Crew": _RUN, "Task": _TASK, "Agent": _AGENT}
+_OF = {"Crew": _RUN, "Task": _TASK}
 
 
 def missing_import(module: str, name: str) -> ImportError | None:
@@ -68,8 +55,9 @@ def missing_import(module: str, name: str) -> ImportError | None:
 
 def missing_module(name: str) -> ModuleNotFoundError | None:
     """Build the error for a module of CrewAI that crewlite lacks; None for any other module."""
-    if instead := _FILES.get(name):
-        return ModuleNotFoundError(f"There is no module {name!r}: {instead}", name=name)
+    for path, instead in _FILES.items():
+        if name == path or name.startswith(f"{path}."):
+            return ModuleNotFoundError(f"There is no module {name!r}: {instead}", name=name)
     return None
 
 

@@ -1,0 +1,92 @@
+"""Modules as CrewAI has them: an import keeps its path, and gets the names from where they live here.
+
+A path is a module only while somebody imports it; there are no files for them. Paths above one are packages.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_EVENTS = {"*": "crewlite.events"}
+_PATHS: dict[str, Mapping[str, str]] = {
+    "crewlite.agents.agent_builder.base_agent": {"BaseAgent": "crewlite.agent.agent:Agent"},
+    "crewlite.agents.parser": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
+    "crewlite.crews": {"CrewOutput": "crewlite.crew.output"},
+    "crewlite.crews.crew_output": {"CrewOutput": "crewlite.crew.output"},
+    "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.listener"},
+    "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
+    "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
+    "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
+    "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},
+    "crewlite.llms": {"BaseLLM": "crewlite.llm.base"},
+    "crewlite.llms.base_llm": {"BaseLLM": "crewlite.llm.base"},
+    "crewlite.process": {"Process": "crewlite.crew.crew"},
+    "crewlite.project.annotations": {"*": "crewlite.project"},
+    "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
+    "crewlite.tasks": {"ConditionalTask": "crewlite.task.conditional", "TaskOutput": "crewlite.task.output"},
+    "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.conditional"},
+    "crewlite.tasks.task_output": {"TaskOutput": "crewlite.task.output"},
+    "crewlite.tools.base_tool": {
+        "BaseTool": "crewlite.tools.base",
+        "Tool": "crewlite.tools.function:FunctionTool",
+        "tool": "crewlite.tools.function",
+    },
+    "crewlite.types.usage_metrics": {"UsageMetrics": "crewlite.usage:Usage"},
+    "crewlite.utilities.events": _EVENTS,
+    "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.listener"},
+    "crewlite.utilities.events.base_events": {"BaseEvent": "crewlite.events.base"},
+    "crewlite.utilities.events.crewai_event_bus": {"crewai_event_bus": "crewlite.events.event_bus:event_bus"},
+    "crewlite.utilities.types": {"LLMMessage": "crewlite.llm.base:Message"},
+}
+_NAMES: dict[str, Mapping[str, str]] = {
+    "crewlite.events": {
+        "BaseEventListener": "crewlite.events.listener",
+        "crewai_event_bus": "crewlite.events.event_bus:event_bus",
+    },
+    "crewlite.llm": {"LLM": "crewlite.llm.model"},
+}
+"""Names that modules of ours have in CrewAI, and live elsewhere here."""
+
+
+def elsewhere(module: str, name: str) -> Any:
+    """What CrewAI has under this name in a module that is ours too; None if there is nothing."""
+    home = _NAMES.get(module, {}).get(name)
+    return _from(home, name) if home else None
+
+
+def spec_of(name: str) -> ModuleSpec | None:
+    """How to import a path of CrewAI's; None if it is none."""
+    below = any(path.startswith(f"{name}.") for path in _PATHS)
+    return ModuleSpec(name, _Loader(), is_package=below) if below or name in _PATHS else None
+
+
+class _Loader(Loader):
+    """Makes the module."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Path(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing to run."""
+
+
+class _Path(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        names = _PATHS.get(self.__name__, {})
+        home = names.get(name) or names.get("*")
+        if home is None:
+            has = f"it has {', '.join(names)}" if names else "nothing of it is here"
+            raise ImportError(f"{self.__name__} has no {name!r}: {has}")
+        return _from(home, name)
+
+
+def _from(home: str, name: str) -> Any:
+    module, _, other = home.partition(":")
+    return getattr(importlib.import_module(module), other or name)

@@ -1,0 +1,158 @@
+"""Settings of CrewAI's that crewlite has not: those that are accepted, and what to write instead of the others.
+
+A setting that is off asks for nothing: False, None, or empty. So does one that says what CrewAI does anyway if it is
+left out (`usual`). What is a field here is not looked up here, whatever this table says.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+log = logging.getLogger("crewlite")
+ANY = object()
+"""Whatever it says, nothing comes of it: neither here, nor in CrewAI by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of CrewAI's, and what of it holds here."""
+
+    of: str
+    """The classes that have it."""
+    name: str
+    usual: object
+    """The value that is accepted beside those that are off; ANY for all."""
+    here: str
+    """What is done here, whether it is set or not."""
+    instead: str = ""
+    """What to write if one wants what it asks for."""
+    told: bool = False
+    """Whether it asks for something, so that leaving it out is worth a line in the log."""
+
+    def accepts(self, value: object) -> bool:
+        """Whether this value asks for nothing that is missing."""
+        if self.usual is ANY or value is None or value is False:
+            return True
+        if isinstance(value, str | list | tuple | dict | set) and not value:
+            return True
+        return self.usual is not None and type(value) is type(self.usual) and value == self.usual
+
+
+_NO_LEARNING = "a run knows its inputs and the outputs of its tasks"
+_GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
+_MADE_AGAIN = "failed model calls are made again as failure_policy says"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("Agent", "name", ANY, "an agent is known by its role"),
+    Setting("Agent Crew", "description", ANY, "the model is not shown it, as in CrewAI"),
+    Setting("Agent Crew", "memory", None, _NO_LEARNING, _GIVE_IT),
+    Setting("Agent Crew", "knowledge", None, _NO_LEARNING, _GIVE_IT),
+    Setting("Agent Crew", "knowledge_sources", None, _NO_LEARNING, _GIVE_IT),
+    Setting("Agent Crew", "knowledge_config", ANY, "it says how to search knowledge"),
+    Setting("Agent Crew", "embedder", ANY, "it serves memory and knowledge"),
+    Setting(
+        "Agent Crew",
+        "cache",
+        ANY,
+        "a result of a tool is used again where the tool's cache_function says so; what is recorded never runs again",
+    ),
+    Setting("Agent Crew", "max_rpm", None, "calls are not paced", "a model that is asked too often is asked again"),
+    Setting("Agent", "max_retry_limit", ANY, _MADE_AGAIN, "Task(failure_policy=...)"),
+    Setting("Agent", "max_tokens", None, "it belongs to the model", "LLM(max_tokens=...)"),
+    Setting(
+        "Agent",
+        "allow_code_execution",
+        ANY,
+        "no code is run, as in CrewAI 1.15",
+        "give the agent a tool that runs it",
+        told=True,
+    ),
+    Setting("Agent", "code_execution_mode", ANY, "no code is run, as in CrewAI 1.15"),
+    Setting("Agent", "respect_context_window", True, "a conversation that does not fit is an error, and can go on"),
+    Setting("Agent", "use_system_prompt", True, "an agent is told who it is in a system message"),
+    Setting(
+        "Agent Crew",
+        "function_calling_llm",
+        ANY,
+        "the agent's own model asks for its tools",
+        "Agent(llm=...)",
+        told=True,
+    ),
+    Setting("Agent", "multimodal", None, "messages are texts", "give the agent a tool that looks at pictures"),
+    Setting("Agent", "reasoning", None, "the model's own", "LLM(reasoning_effort=...)"),
+    Setting("Agent", "max_reasoning_attempts", ANY, "it limits reasoning"),
+    Setting("Agent Crew", "planning", None, "the tasks are the plan", "make a first task that plans"),
+    Setting("Agent", "planning_config", None, "the tasks are the plan", "make a first task that plans"),
+    Setting("Crew", "planning_llm", ANY, "it serves planning"),
+    Setting("Agent", "inject_date", None, "a text says what it is given", "write {date} and pass inputs"),
+    Setting("Agent", "date_format", ANY, "it serves inject_date"),
+    Setting("Agent", "system_template", None, "prompts are crewlite's", "say it in the backstory"),
+    Setting("Agent", "prompt_template", None, "prompts are crewlite's", "say it in the description of the task"),
+    Setting("Agent", "response_template", None, "prompts are crewlite's", "say it in expected_output"),
+    Setting("Agent Crew", "skills", None, "agents have tools", "tools=[...]"),
+    Setting("Agent", "mcps", None, "agents have tools", "tools=[...], which takes tools of LangChain too"),
+    Setting("Agent", "apps", None, "agents have tools", "tools=[...]"),
+    Setting("Agent", "a2a", None, "agents have tools", "tools=[...], one of which asks the other agent"),
+    Setting("Agent", "callbacks", None, "steps are events", "event_bus.on(...)"),
+    Setting("Agent Task", "guardrail", None, "an answer is checked by its shape", "Task(output_pydantic=...)"),
+    Setting("Task", "guardrails", None, "an answer is checked by its shape", "Task(output_pydantic=...)"),
+    Setting("Agent Task", "guardrail_max_retries", ANY, "it limits guardrails"),
+    Setting("Task", "max_retries", ANY, "it limits guardrails"),
+    Setting("Agent Task Crew", "tool_failure_policy", None, "the model is told", "BaseTool(failure_policy=...)"),
+    Setting("Agent Task Crew", "security_config", None, "secrets are never written"),
+    Setting("Task", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
+    Setting(
+        "Task",
+        "dependencies",
+        ANY,
+        "tasks run in the order of the list",
+        "context=[...]",
+        told=True,
+    ),
+    Setting("Task", "create_directory", True, "the directory of output_file is made"),
+    Setting("Task", "markdown", None, "an answer has the form that it is asked for", "say so in expected_output"),
+    Setting("Task", "converter_cls", None, "the model is told what does not fit", "Task(output_pydantic=...)"),
+    Setting("Task", "response_model", None, "an answer is checked by its shape", "Task(output_pydantic=...)"),
+    Setting("Task", "input_files", None, "messages are texts", "give the agent a tool that reads files"),
+    Setting("Task", "allow_crewai_trigger_context", ANY, "nothing triggers a run"),
+    Setting("Crew", "share_crew", None, "nothing is sent to anybody"),
+    Setting("Crew", "tracing", None, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)"),
+    Setting("Crew", "stream", None, "kickoff returns the result", "crew.stream(...)"),
+    Setting("Crew", "output_log_file", None, "the run is recorded", 'logging.FileHandler on the logger "crewlite"'),
+    Setting("Crew", "prompt_file", None, "prompts are crewlite's", "say it in the texts of tasks and agents"),
+    Setting("Crew", "chat_llm", ANY, "there is no chat with a crew"),
+    Setting("Crew", "full_output", ANY, "the result has every task's output"),
+    Setting("Crew", "language", ANY, "prompts are English; the model answers as it is asked to"),
+    Setting("LLM", "callbacks", None, "calls are events", "@event_bus.on(LLMCallCompletedEvent)"),
+    Setting("LLM", "is_litellm", ANY, "every provider is litellm's"),
+    Setting("LLM", "interceptor", None, "attempts can be wrapped", "crewlite.around(...)"),
+)
+
+_BY_NAME = {(cls, setting.name): setting for setting in SETTINGS for cls in setting.of.split()}
+
+
+def without_accepted(classes: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    """What was given to a class of one of these names, without the settings that are accepted."""
+    kept = {}
+    for name, value in given.items():
+        setting = setting_of(classes, name)
+        if setting is None or not setting.accepts(value):
+            kept[name] = value
+        elif setting.told and value:
+            log.warning("%s: %s has no effect: %s", classes[0], name, why_not(classes, name))
+    return kept
+
+
+def setting_of(classes: list[str], name: str) -> Setting | None:
+    """The setting of this name that one of the classes has in CrewAI."""
+    return next((found for cls in classes if (found := _BY_NAME.get((cls, name)))), None)
+
+
+def why_not(classes: list[str], name: str) -> str:
+    """For a message that there is no such field: what is done here, and what to write; "" if it is none of these."""
+    setting = setting_of(classes, name)
+    if setting is None:
+        return ""
+    return f"{setting.here}; instead: {setting.instead}" if setting.instead else setting.here

@@ -1,0 +1,30 @@
+"""One task done by one agent: a crew of these two, for programs that write none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crewlite import templates
+from crewlite.agent.agent import Agent
+from crewlite.crew.crew import Crew
+from crewlite.errors import ConfigError
+from crewlite.last_kickoff import keep
+from crewlite.task.output import TaskOutput
+from crewlite.task.task import Task
+
+
+def done(task: Task, agent: Agent | None, context: str | None, tools: Sequence[Any] | None) -> TaskOutput:
+    """The task's output. Its texts are taken as they are, as there are no inputs to fill in. Raises ConfigError."""
+    who = agent or task.agent
+    if who is None:
+        raise ConfigError(f"task {task.title!r} has no agent: agent.execute_task(task), or Task(..., agent=...)")
+    description = f"{task.description}\n\n{context}" if context else task.description
+    texts = {"description": description, "expected_output": task.expected_output, "output_file": task.output_file}
+    plain = {name: templates.escaped(text) for name, text in texts.items() if text}
+    people = {name: templates.escaped(getattr(who, name)) for name in ("role", "goal", "backstory")}
+    more = {} if tools is None else {"tools": tuple(tools)}
+    alone = task.with_(agent=who.with_(**people), context=[], **plain, **more)
+    [output] = Crew(tasks=[alone]).kickoff().tasks_output
+    keep({task: output})
+    return output

@@ -1,0 +1,85 @@
+"""The arguments of `LLM`: other names that they have, what each may be, and which are handed on to litellm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast, get_args
+
+from crewlite.coming_from.settings import why_not, without_accepted
+from crewlite.errors import ConfigError, an, meant
+from crewlite.llm import keys, library as provided
+from crewlite.llm.base import ToolProtocol
+
+_HANDED_ON = frozenset(
+    {"frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}
+    | {"organization", "parallel_tool_calls", "presence_penalty", "safety_settings", "service_tier", "thinking"}
+    | {"top_k", "top_logprobs", "user", "web_search_options"}
+)
+_OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
+_EXTRA = "for arguments of litellm.acompletion there is extra={...}"
+
+
+def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """`extra` with those of the other arguments that litellm takes by itself; and the rest, which nobody knows."""
+    if extra is not None and not isinstance(extra, Mapping):
+        return extra, {}  # told by `check`
+    asked = without_accepted(["LLM"], others)
+    own = {name: value for name, value in asked.items() if name in _HANDED_ON or name.startswith(_OF_SERVICES)}
+    left = {name: value for name, value in asked.items() if name not in own}
+    return {**(extra or {}), **{name: value for name, value in own.items() if value is not None}}, left
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _seconds(value: object) -> bool:
+    return _number(value) and cast(float, value) > 0
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, Sequence) and all(isinstance(item, str) for item in value))
+
+
+def _headers(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, str) for item in value.items() for part in item)
+
+
+_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model": (lambda value: isinstance(value, str) and bool(value.strip()), "a name, such as 'openai/gpt-4o'"),
+    "base_url": (keys.is_address, "an address, such as http://127.0.0.1:8000/v1"),
+    "temperature": (_number, "a number"),
+    "top_p": (_number, "a number"),
+    "max_tokens": (_whole, "a whole number"),
+    "stop": (_texts, "a text, or a list of texts"),
+    "seed": (_whole, "a whole number"),
+    "timeout": (_seconds, "seconds, more than 0, or None"),
+    "max_retries": (lambda value: _whole(value) and value >= 0, "a whole number, 0 or more"),
+    "idle_timeout": (_seconds, "seconds, more than 0, or None"),
+    "tool_protocol": (lambda value: value in get_args(ToolProtocol), "'native' or 'text'"),
+    "extra_headers": (_headers, "a dict of text to text"),
+    "extra": (lambda value: isinstance(value, Mapping), "a dict of arguments of litellm.acompletion"),
+}
+
+
+def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
+    """Raise ConfigError for what cannot be. Values are shown only where none is a secret."""
+    for name in unknown:
+        hint = why_not(["LLM"], name) or meant(name, settings) or _EXTRA
+        raise ConfigError(f"LLM has no argument {name!r}: {hint}")
+    if settings["max_retries"] is not None and settings["failure_policy"] is not None:
+        raise ConfigError("LLM: max_retries and failure_policy both say what follows a failed call; set one of the two")
+    for name, (fits, wanted) in _WANTED.items():
+        value = settings[name]
+        if (value is not None or name == "model") and not fits(value):
+            shown = repr(value) if isinstance(value, int | float) else f"{an(type(value).__name__)} that does not fit"
+            raise ConfigError(f"LLM: {name} is {shown}; wanted {wanted}")
+    for name in settings["extra"] or ():
+        if name in settings or name in provided.OWNED:
+            instead = provided.OWNED.get(name, f"{name}=")
+            raise ConfigError(f"LLM: extra holds {name!r}, which is crewlite's; use {instead}")

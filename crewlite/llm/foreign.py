@@ -1,0 +1,118 @@
+"""Chat models of other frameworks, known by their shape and never imported: LangChain's, and alike.
+
+A chat model is what has `ainvoke` or `invoke` and takes a list of messages. Tools go through its `bind_tools`; one
+without is told of them in writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crewlite import background
+from crewlite.errors import ConfigError, LLMUnavailable, an, text_of
+from crewlite.llm import wire
+from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
+from crewlite.usage import Usage
+
+_LATER = frozenset({408, 409, 425, 429})  # and everything from 500 on
+_LOST = frozenset({"APIConnectionError", "APITimeoutError", "TransportError"})
+
+
+class ForeignLLM(BaseLLM):
+    """A chat model of another framework. `original` is what was given."""
+
+    def __init__(self, original: Any) -> None:
+        super().__init__(_name_of(original))
+        self.original = original
+        self.tool_protocol = "native" if callable(getattr(original, "bind_tools", None)) else "text"
+
+    async def acall(
+        self, messages: list[Message], *, tools: Sequence[dict[str, Any]] = (), stop: Sequence[str] = (), **context: Any
+    ) -> LLMReply:
+        """Ask once; what else is known is not needed.
+
+        Raises LLMUnavailable for what may work later, and whatever else the model raises.
+        """
+        model = self.original.bind_tools([dict(tool) for tool in tools]) if tools else self.original
+        options = {"stop": list(stop)} if stop else {}
+        asked = wire.messages_for(messages, "")
+        try:
+            if callable(getattr(model, "ainvoke", None)):
+                said = await model.ainvoke(asked, **options)
+            else:
+                said = await background.blocking(model.invoke, asked, **options)
+        except Exception as error:  # the border: the errors of a model's own library
+            if _may_work_later(error):
+                raise LLMUnavailable(f"{self.model}: {text_of(error)}") from error
+            raise
+        return _reply(said)
+
+
+def as_model(value: object) -> object:
+    """What was given as `llm=`: a chat model of another framework becomes a model of ours. Raises ConfigError."""
+    if value is None or isinstance(value, BaseLLM | str | type):
+        return value
+    if any(callable(getattr(value, verb, None)) for verb in ("ainvoke", "invoke")):
+        return ForeignLLM(value)
+    if callable(getattr(value, "chat", None)) or callable(getattr(value, "complete", None)):
+        raise ConfigError(
+            f"llm is {an(type(value).__name__)}, which has no invoke(messages); wanted LLM('provider/model'), a "
+            f"BaseLLM, or a chat model of LangChain"
+        )
+    return value
+
+
+def _name_of(original: object) -> str:
+    names = (getattr(original, word, None) for word in ("model_name", "model", "model_id", "deployment_name"))
+    return next((name for name in names if isinstance(name, str) and name), type(original).__name__)
+
+
+def _may_work_later(error: Exception) -> bool:
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status in _LATER or status >= 500
+    return bool(_LOST.intersection(cls.__name__ for cls in type(error).__mro__))
+
+
+def _reply(said: Any) -> LLMReply:
+    if isinstance(said, str):
+        return LLMReply(text=wire.clean(said))
+    about = _mapping(getattr(said, "response_metadata", None))
+    reason = about.get("finish_reason") or about.get("stop_reason")
+    calls = [_mapping(call) for call in getattr(said, "tool_calls", None) or ()]
+    return LLMReply(
+        text=wire.clean(_text(getattr(said, "content", ""))),
+        tool_calls=tuple(ToolCall(str(call["name"]), call.get("args"), call.get("id")) for call in calls),
+        usage=_usage(_mapping(getattr(said, "usage_metadata", None)), _mapping(about.get("token_usage"))),
+        finish_reason=str(reason) if reason else None,
+        response_id=getattr(said, "id", None) if isinstance(getattr(said, "id", None), str) else None,
+    )
+
+
+def _text(content: object) -> str:
+    """The text of a content, which may be a list of parts."""
+    if isinstance(content, list | tuple):
+        parts = [part if isinstance(part, str) else _mapping(part).get("text") for part in content]
+        return "".join(part for part in parts if isinstance(part, str))
+    return str(content or "")
+
+
+def _usage(counted: Mapping[str, Any], told: Mapping[str, Any]) -> Usage:
+    """As the framework counts, else as the service told it."""
+    details = _mapping(counted.get("input_token_details"))
+    return Usage(
+        prompt_tokens=_count(counted.get("input_tokens", told.get("prompt_tokens"))),
+        completion_tokens=_count(counted.get("output_tokens", told.get("completion_tokens"))),
+        cached_tokens=_count(details.get("cache_read")),
+        reasoning_tokens=_count(_mapping(counted.get("output_token_details")).get("reasoning")),
+        requests=1,
+    )
+
+
+def _count(value: object) -> int:
+    return max(value, 0) if isinstance(value, int) else 0
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,72 @@
+"""A crew from two YAML files alone: what they name and cannot hold is passed by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crewlite.agent.agent import Agent
+from crewlite.crew.crew import Crew
+from crewlite.errors import ConfigError, an
+from crewlite.project.sections import AGENTS, TASKS, Make, Sections, check
+from crewlite.project.yaml_file import read
+from crewlite.runtime.request import Bind
+from crewlite.task.task import Task
+from crewlite.tools.toolbox import as_tools
+
+C = TypeVar("C", bound=Crew)
+PathText = str | os.PathLike[str]
+
+
+def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, fields: dict[str, Any]) -> C:
+    """See Crew.from_yaml."""
+    if tasks is None:
+        agents, tasks = Path(agents) / "agents.yaml", Path(agents) / "tasks.yaml"
+    files = {AGENTS: read(agents, Path()), TASKS: read(tasks, Path())}
+    names = _Bound(_bound(bind))
+    people, work = Sections(files[AGENTS], AGENTS, names), Sections(files[TASKS], TASKS, names)
+    names.makers["agent"] = {name: partial(names.once, Agent, name, section) for name, section in people.items()}
+    names.makers["task"] = {name: partial(names.once, Task, name, section) for name, section in work.items()}
+    check(files, names, all_given=True)
+    return cls(
+        agents=[make() for make in names.makers["agent"].values()],
+        tasks=[make() for make in names.makers["task"].values()],
+        **fields,
+    )
+
+
+class _Bound:
+    """The entries of the files and what was passed, as the names that the files use."""
+
+    owner = "Crew.from_yaml"
+
+    def __init__(self, bound: Mapping[str, Any]) -> None:
+        passed = {name: (lambda value=value: value) for name, value in bound.items()}
+        self.makers: dict[str, Mapping[str, Make]] = dict.fromkeys(("tool", "llm", "callback", "output"), passed)
+        self._made: dict[tuple[type, str], Any] = {}
+
+    def named(self, kind: str) -> Mapping[str, Make]:
+        return self.makers[kind]
+
+    def once(self, cls: type[Agent | Task], name: str, section: Mapping[str, Any]) -> Any:
+        """The agent or task of an entry, made when it is first asked for."""
+        key = (cls, name)
+        if key not in self._made:
+            self._made[key] = None  # while it is being made
+            named = {} if cls is Agent or "name" in section or not name.isascii() else {"name": name}
+            self._made[key] = cls(config=section, **named)
+        if self._made[key] is None:
+            raise ConfigError(f"{name} builds on itself: its context leads back to it")
+        return self._made[key]
+
+
+def _bound(bind: Bind) -> Mapping[str, Any]:
+    if isinstance(bind, list | tuple):
+        made: Any = as_tools(bind)
+        return {tool.name: tool for tool in made}
+    if not isinstance(bind, Mapping | None):
+        raise ConfigError(f"bind is {an(type(bind).__name__)}; wanted names and things, or a list of tools")
+    return bind or {}

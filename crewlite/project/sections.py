@@ -1,0 +1,174 @@
+"""What the files of a crew say of its agents and tasks: checked as a whole, and resolved when one of them is made.
+
+An entry names other parts (`agent: researcher`, `tools: [search]`). Who reads the file says what the names stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from crewlite.agent.agent import Agent
+from crewlite.coming_from.settings import setting_of, why_not
+from crewlite.definition import Definition
+from crewlite.errors import ConfigError, meant
+from crewlite.project.yaml_file import YamlFile
+from crewlite.task.task import Task
+
+Make = Callable[[], Any]
+
+
+class Names(Protocol):
+    """What the names in a file stand for."""
+
+    @property
+    def owner(self) -> str:
+        """Whose names they are, for errors."""
+
+    def named(self, kind: str) -> Mapping[str, Make]:
+        """All names of a kind (agent, task, tool, llm, callback, output), each with what gives the thing itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A key whose value names other parts."""
+
+    kind: str
+    many: bool = False
+    or_text: bool = False
+    """A text that names none is a value of its own: the name of a model."""
+
+
+_OF_AGENTS = {
+    "llm": Reference("llm", or_text=True),
+    "function_calling_llm": Reference("llm", or_text=True),
+    "tools": Reference("tool", many=True),
+    "step_callback": Reference("callback"),
+}
+_OF_TASKS = {
+    "agent": Reference("agent"),
+    "context": Reference("task", many=True),
+    "tools": Reference("tool", many=True),
+    "callback": Reference("callback"),
+    "output_pydantic": Reference("output"),
+    "output_json": Reference("output"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What the entries of one kind of file make, and which of their keys name other parts."""
+
+    makes: type[Definition]
+    noun: str
+    references: Mapping[str, Reference]
+
+    @property
+    def keys(self) -> Collection[str]:
+        """All keys that an entry may have, but for settings of CrewAI's that are accepted."""
+        return [name for name in self.makes.model_fields if name != "config"]
+
+
+AGENTS = Shape(Agent, "an agent", _OF_AGENTS)
+TASKS = Shape(Task, "a task", _OF_TASKS)
+
+
+class Section(dict[str, Any]):
+    """One entry of a file. `Agent(config=...)` and `Task(config=...)` ask it what its names stand for."""
+
+    def __init__(self, fields: Mapping[str, Any], shape: Shape, names: Names) -> None:
+        super().__init__(fields)
+        self._shape, self._names = shape, names
+
+    def resolved(self, given: Collection[str] = ()) -> dict[str, Any]:
+        """Its fields, with the things in place of their names; without those that are `given` otherwise."""
+        return {
+            key: _thing(self._shape.references[key], value, self._names) if key in self._shape.references else value
+            for key, value in self.items()
+            if key not in given and value is not None
+        }
+
+
+class Sections(dict[str, Section]):
+    """The entries of one file."""
+
+    def __init__(self, file: YamlFile, shape: Shape, names: Names) -> None:
+        super().__init__({name: Section(fields, shape, names) for name, fields in file.entries.items()})
+        self._path = file.path
+
+    def __missing__(self, name: str) -> Section:
+        hint = meant(name, self) or f"it has {', '.join(self) or 'nothing'}"
+        raise ConfigError(f"{self._path} has no {name!r}; {hint}")
+
+
+def check(files: Mapping[Shape, YamlFile], names: Names, *, all_given: bool = False) -> None:
+    """Raise one ConfigError for all that is wrong in the files: unknown keys, doubles, types, names of nothing.
+
+    What is missing may be given in code, unless the files are `all_given`.
+    """
+    broken = any(file.broken for file in files.values())
+    problems = [
+        f"{file.path}, line {line}: {problem}"
+        for shape, file in files.items()
+        for line, problem in sorted([*file.problems, *(() if broken else _problems(shape, file, names, all_given))])
+    ]
+    if len(problems) == 1:
+        raise ConfigError(problems[0])
+    if problems:
+        raise ConfigError(f"{len(problems)} mistakes in the files of {names.owner}:\n  " + "\n  ".join(problems))
+
+
+def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> Iterator[tuple[int, str]]:
+    for name, fields in file.entries.items():
+        plain: dict[str, Any] = {}
+        for key, value in fields.items():
+            line = file.line(name, key)
+            if value is None:
+                continue
+            if key in shape.references:
+                yield from ((line, problem) for problem in _misnamed(key, value, name, shape, names))
+            elif key in shape.keys:
+                plain[key] = value
+            elif problem := _unknown(key, value, name, shape):
+                yield line, problem
+        for key, message in shape.makes.problems_in(plain, all_given=all_given):
+            yield file.line(name, key), f"{key} of {name} {message}"
+
+
+def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
+    classes = [shape.makes.__name__]
+    setting = setting_of(classes, key)
+    if setting and setting.accepts(value):
+        return None
+    told, close = why_not(classes, key), meant(key, [*shape.keys, *shape.references])
+    hint = f": {told}" if told else f"; {close}" if close else f"; it has {', '.join(shape.keys)}"
+    return f"{name} has the key {key!r}, which {shape.noun} does not have{hint}"
+
+
+def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) -> Iterator[str]:
+    reference = shape.references[key]
+    if key not in shape.keys and not setting_of([shape.makes.__name__], key):
+        return
+    listed = value if reference.many and isinstance(value, list) else [value]
+    if any(not isinstance(item, str) for item in listed) or (reference.many and not isinstance(value, list)):
+        wanted = f"a list of names: {key}: [...]" if reference.many else "a name"
+        yield f"{key} of {name} is {value!r}; wanted {wanted}"
+        return
+    known = names.named(reference.kind)
+    for item in () if reference.or_text else map(str, listed):
+        if item not in known:
+            hint = meant(item, known) or (f"it has {', '.join(known)}" if known else "it has none")
+            lacks = f"{names.owner} has no {_SAID[reference.kind]} with that name"
+            yield f"{key} of {name} names {item!r}, but {lacks}; {hint}"
+
+
+_SAID = {"agent": "agent", "task": "task", "tool": "tool", "callback": "callback", "output": "output class"}
+
+
+def _thing(reference: Reference, value: Any, names: Names) -> Any:
+    known = names.named(reference.kind)
+    if not reference.many:
+        return known[value]() if value in known else value
+    things = [known[item]() for item in value]
+    return [one for thing in things for one in (thing if isinstance(thing, list | tuple) else [thing])]

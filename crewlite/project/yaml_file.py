@@ -1,0 +1,119 @@
+"""A YAML file of agents or tasks, read with the line of every key, so that errors can say where.
+
+Only plain data is read: texts, numbers, lists and mappings. No file makes an object or runs code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crewlite.errors import ConfigError
+from crewlite.lazy import lazy
+
+yaml = lazy("yaml")
+
+
+@dataclass(slots=True)
+class YamlFile:
+    """What a file says: names, each with keys and values."""
+
+    path: str
+    """As it was written by the user."""
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    """Line and what is wrong there."""
+    broken: bool = False
+    """It is no YAML, so there may be more in it than was read."""
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+    """Where an entry, or a key of one, stands."""
+
+    def line(self, *place: str) -> int:
+        """The line of an entry or of a key in it; that of the entry for a key it has not."""
+        return self.lines.get(place) or self.lines.get(place[:1], 1)
+
+
+def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
+    """The file, relative to a folder. Raises ConfigError if it cannot be read at all."""
+    shown = os.fspath(path)
+    try:
+        text = (folder / shown).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{folder / shown} cannot be read: {error}") from None
+    found = YamlFile(shown)
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is not None:
+            _Reading(loader, found).file(node)
+    except yaml.YAMLError as error:
+        found.broken = True
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        found.problems.append(
+            (mark.line + 1 if mark else 1, f"invalid YAML: {getattr(error, 'problem', None) or error}")
+        )
+    finally:
+        loader.dispose()
+    return found
+
+
+class _Reading:
+    """One pass over the nodes of a file. An anchor that is used often is read once."""
+
+    def __init__(self, loader: Any, file: YamlFile) -> None:
+        self._loader, self._file = loader, file
+        self._values: dict[int, Any] = {}
+        self._open: set[int] = set()
+
+    def file(self, node: Any) -> None:
+        if not isinstance(node, yaml.MappingNode):
+            self._problem(node, "wanted names, each with keys below it")
+            return
+        for name, line, below in self._pairs(node, ()):
+            if isinstance(below, yaml.MappingNode):
+                self._file.lines[(name,)] = line
+                self._file.entries[name] = {key: self._value(value) for key, _, value in self._pairs(below, (name,))}
+            else:
+                self._problem(below, f"{name} has no keys below it; wanted `key: value` lines, indented")
+
+    def _pairs(self, node: Any, place: tuple[str, ...]) -> Iterator[tuple[str, int, Any]]:
+        """Key, line and value; of a key that stands there twice, the last."""
+        own: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if key.tag.endswith(":merge"):
+                continue
+            if name in own:
+                what = f"{name} of {place[0]}" if place else name
+                self._file.problems.append((line, f"{what} is repeated; it was first set in line {own[name]}"))
+            own[name] = line
+            self._file.lines[(*place, name)] = line
+        self._loader.flatten_mapping(node)
+        last = {str(key.value): (key, value) for key, value in node.value}
+        for name, (key, value) in last.items():
+            yield name, key.start_mark.line + 1, value
+
+    def _value(self, node: Any) -> Any:
+        if id(node) in self._values:
+            return self._values[id(node)]
+        if id(node) in self._open:
+            self._problem(node, "holds itself")
+            return None
+        self._open.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            value: Any = [self._value(item) for item in node.value]
+        elif isinstance(node, yaml.MappingNode):
+            self._loader.flatten_mapping(node)
+            value = {str(key.value): self._value(item) for key, item in node.value}
+        else:
+            value = self._loader.construct_object(node)
+            value = value.strip() if isinstance(value, str) else value
+        self._open.discard(id(node))
+        self._values[id(node)] = value
+        return value
+
+    def _problem(self, node: Any, what: str) -> None:
+        self._file.problems.append((node.start_mark.line + 1, what))

@@ -1,0 +1,112 @@
+"""What programs written for CrewAI read from definitions after a kickoff: each context sees its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, Crew, Task
+from crewlite.errors import ConfigError
+from crewlite.testing import ScriptedLLM
+
+
+class Report(BaseModel):
+    title: str
+    total: int
+
+
+def crew_of(says, **fields):
+    agent = Agent(role="Clerk", goal="answer {x}", llm=ScriptedLLM(says))
+    return Crew(tasks=[Task(name="count", description="Count {x}", expected_output="n", agent=agent, **fields)])
+
+
+def echo(messages):
+    return messages[-1]["content"].split("Count ")[1][:1]
+
+
+def test_a_task_has_the_output_of_the_last_kickoff():
+    crew = crew_of(echo)
+    [task] = crew.tasks
+    assert task.output is None
+    assert crew.usage_metrics is None
+    result = crew.kickoff({"x": 1})
+    assert task.output is result.tasks_output[0]
+    assert crew.usage_metrics == result.token_usage
+    assert crew.usage_metrics.successful_requests == 1
+    crew.kickoff({"x": 2})
+    assert task.output.raw == "2"
+
+
+def test_threads_and_tasks_of_a_loop_see_what_they_kicked_off_themselves():
+    crew = crew_of(echo)
+    seen = {}
+
+    def one(x):
+        crew.kickoff({"x": x})
+        barrier.wait(30)
+        seen[x] = crew.tasks[0].output.raw
+
+    barrier = threading.Barrier(3)
+    threads = [threading.Thread(target=one, args=(x,)) for x in range(3)]
+    [thread.start() for thread in threads]
+    [thread.join(30) for thread in threads]
+    assert seen == {0: "0", 1: "1", 2: "2"}
+    assert crew.tasks[0].output is None
+
+    async def other(x):
+        await crew.kickoff_async({"x": x})
+        await asyncio.sleep(0.05)
+        return crew.tasks[0].output.raw
+
+    async def both():
+        return await asyncio.gather(other(3), other(4))
+
+    assert asyncio.run(both()) == ["3", "4"]
+
+
+def test_what_was_kept_goes_with_its_definition():
+    crew = crew_of(echo)
+    crew.kickoff({"x": 1})
+    gone = weakref.ref(crew)
+    del crew
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("shape", ["output_pydantic", "output_json"])
+def test_a_result_falls_back_to_its_structured_answer(shape):
+    result = crew_of(['{"title": "Tides", "total": 3}'], **{shape: Report}).kickoff({"x": 1})
+    assert result["title"] == "Tides"
+    assert result["count"] is result.tasks_output[0], "a task of that name comes first"
+    assert result.to_dict() == {"title": "Tides", "total": 3}
+    assert result["count"]["total"] == 3
+    with pytest.raises(KeyError, match="No task named .sum. .tasks: count.; its answer has title, total"):
+        result["sum"]
+
+
+def test_a_result_without_structure_has_its_tasks_alone():
+    result = crew_of(["x"]).kickoff({"x": 1})
+    assert result.to_dict() == {}
+    with pytest.raises(KeyError, match='No task named .sum. .tasks: count."$'):
+        result["sum"]
+
+
+def test_an_agent_does_a_task_without_a_crew():
+    llm = ScriptedLLM(["four", "five", "six"])
+    agent = Agent(role="Clerk {x}", goal="answer", llm=llm)
+    task = Task(description="Count {x} as {{y}}", expected_output="n")
+    assert agent.execute_task(task) == "four"
+    assert task.output.raw == "four"
+    assert "Count {x} as {{y}}" in llm.calls[0][-1]["content"], "nothing is filled in"
+    assert "Clerk {x}" in llm.calls[0][0]["content"]
+    assert agent.execute_task(task, context="Three so far.") == "five"
+    assert "Three so far." in llm.calls[1][-1]["content"]
+    output = task.execute_sync(agent=agent)
+    assert (output.raw, output.agent) == ("six", "Clerk {x}")
+    with pytest.raises(ConfigError, match="has no agent: agent.execute_task"):
+        task.execute_sync()

@@ -1,0 +1,77 @@
+"""Arguments of LLM that programs written for CrewAI pass: what they mean here, and which are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import LLM, Agent, BaseLLM, FailurePolicy
+from crewlite.errors import ConfigError, LLMUnavailable
+from crewlite.recovery import Abort, Failure, Retry
+
+
+def test_max_retries_is_how_often_a_call_is_made_again():
+    policy = LLM("openai/m", max_retries=2).failure_policy
+    lost = Failure("unavailable", "LLMUnavailable", "503")
+    past = []
+    while isinstance(remedy := policy.decide(lost, past), Retry):
+        past.append(remedy)
+    assert (len(past), remedy) == (2, Abort())
+    assert LLM("openai/m", max_retries=0).failure_policy.decide(lost, ()) == Abort()
+    assert LLM("openai/m").failure_policy is None, "inherits"
+    with pytest.raises(ConfigError, match="max_retries is -1; wanted a whole number, 0 or more"):
+        LLM("openai/m", max_retries=-1)
+    with pytest.raises(ConfigError, match="max_retries and failure_policy both say what follows"):
+        LLM("openai/m", max_retries=1, failure_policy=FailurePolicy())
+
+
+def test_max_retries_is_recorded_with_the_model_and_rebuilt(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    settings = LLM("openai/m", max_retries=5, temperature=0).plain_settings()
+    assert settings == {"model": "openai/m", "max_retries": 5, "temperature": 0}
+    assert LLM.of_settings(settings).max_retries == 5
+    assert LLM.of_settings(settings).failure_policy == LLM("openai/m", max_retries=5).failure_policy
+
+
+def test_other_names_of_arguments_are_taken():
+    llm = LLM("openai/m", api_base="http://127.0.0.1:1/v1", default_headers={"User-Agent": "curl/8.0"})
+    assert (llm.base_url, llm.extra_headers) == ("http://127.0.0.1:1/v1", {"User-Agent": "curl/8.0"})
+    assert LLM("openai/m", base_url=None, default_headers=None).base_url is None
+    with pytest.raises(ConfigError, match="extra_headers is an int|extra_headers is 3"):
+        LLM("openai/m", default_headers=3)
+
+
+def test_arguments_that_litellm_takes_are_handed_on_by_name():
+    llm = LLM("openai/m", presence_penalty=0.5, n=None, aws_region_name="eu", extra={"top_k": 4})
+    assert llm.extra == {"top_k": 4, "presence_penalty": 0.5, "aws_region_name": "eu"}
+    with pytest.raises(ConfigError, match="LLM has no argument 'temprature': did you mean 'temperature'"):
+        LLM("openai/m", temprature=1)
+    with pytest.raises(ConfigError, match="LLM has no argument 'foo': .*extra="):
+        LLM("openai/m", foo=1)
+    with pytest.raises(ConfigError, match="LLM: extra is a"):
+        LLM("openai/m", extra="x", presence_penalty=1)
+
+
+def test_max_retries_holds_in_a_run(serve):
+    server = serve(*([[b"HTTP/1.1 503 Busy\r\nretry-after: 0\r\nContent-Length: 0\r\n\r\n"]] * 4))
+    llm = LLM("openai/m", base_url=server.base_url, max_retries=1)
+    with pytest.raises(LLMUnavailable):
+        Agent(role="Clerk", goal="answer", llm=llm).kickoff("?")
+    assert len(server.requests) == 2
+
+
+class Own(BaseLLM):
+    endpoint: str = "here"
+    token: str
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None):
+        return f"{self.endpoint} {self.temperature}"
+
+
+def test_a_model_of_ones_own_takes_settings_as_attributes():
+    llm = Own("own-1", temperature=0.2, endpoint="there", token="t", stop=["x"])
+    assert Agent(role="Clerk", goal="answer", llm=llm).kickoff("?").raw == "there 0.2"
+    assert (llm.model, llm.token, llm.stop) == ("own-1", "t", ["x"])
+    with pytest.raises(ConfigError, match="Own has no setting 'endpont'; did you mean 'endpoint'"):
+        Own(endpont="x")
+    with pytest.raises(ConfigError, match="Own has no setting 'region'; name it in the class"):
+        Own(region="x")
