@@ -213,14 +213,27 @@ class Scope(Protocol):
     def past(self) -> Sequence[Remedy]:
         """The remedies for this step's failed attempts so far."""
 
+    @property
+    def state(self) -> Any:
+        """The state of the run as this step sees it; None where there is none."""
+
+    def start_inside(self) -> Any:
+        """What a step that is asked for now begins with, of the state."""
+
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in call order."""
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Request a step. It takes its address now, and executes when awaited."""
 
-    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
-        """Request a step and start it. The running step ends only after the spawned one. Call it on the run's loop."""
+    def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
+        """Request a step and start it. The running step ends only after the spawned one. Call it on the run's loop.
+
+        `start`: what `start_inside` returned when a thread requested the step; None takes it now.
+        """
+
+    def hand_over(self, task: asyncio.Task[Any]) -> None:
+        """Give the code the result of a spawned step: from here on it sees what that step changed of the state."""
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
@@ -254,7 +267,11 @@ class _Plain:
     dry = False
     loop = None
     idempotency_key = ""
+    state = None
     past: Sequence[Remedy] = ()
+
+    def start_inside(self) -> None:
+        return None
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         return f"{kind}:{name}" if name else kind
@@ -262,8 +279,11 @@ class _Plain:
     def step(self, step: Step[T]) -> Awaitable[T]:
         return step.work()
 
-    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+    def spawn(self, step: Step[T], start: Any = None) -> asyncio.Task[T]:
         return asyncio.ensure_future(step.work())
+
+    def hand_over(self, task: asyncio.Task[Any]) -> None:
+        return None
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         return None

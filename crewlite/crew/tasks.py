@@ -48,7 +48,8 @@ class TasksAtWork:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if any(task.cancelled() or task.exception() for task in done):
                 await _raise_first(scope, running)
-            for task in done:
+            for task in sorted(done, key=running.__getitem__):
+                scope.hand_over(task)
                 self._ended(running.pop(task), task.result())
         return [self.outputs[number] for number in range(len(self.filled))]
 

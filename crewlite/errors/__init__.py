@@ -12,7 +12,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, RunCancelled, RunEnded, CheckpointIsBehind, InDoubt, Suspended, OnLoopThread,
-    │   MaxIterations, Redacted, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
+    │   MaxIterations, Redacted, StateConflict, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
     │   NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
@@ -76,6 +76,7 @@ from crewlite.errors.run import (
     RunCancelled,
     RunEnded,
     RunMismatch,
+    StateConflict,
     StepCrashed,
     StepDeadlock,
     StepRaised,
@@ -127,6 +128,7 @@ __all__ = [
     "RunMismatch",
     "SchemaTooNew",
     "ScriptExhausted",
+    "StateConflict",
     "StepCrashed",
     "StepDeadlock",
     "StepRaised",

@@ -121,6 +121,20 @@ class TaskDrifted(RunMismatch):
         self.run_id, self.address = run_id, address
 
 
+class StateConflict(CrewliteError, RuntimeError):
+    """A step changed names of the state that others changed while it ran, with on_conflict="error"."""
+
+    code = "state_conflict"
+
+    def __init__(self, address: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"{address} has changed {', '.join(map(repr, names))} of the state, and so has another step that ran "
+            f"beside it. Give each step a name of its own in the state; or have the step tried again, on top of what "
+            f"the other has left; or set on_conflict='last', so that the later commit counts."
+        )
+        self.address, self.names = address, tuple(names)
+
+
 class NonDeterminism(RunMismatch):
     """A resumed flow asks for other steps than it did: what stands between its steps is not always the same."""
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         StepFailedEvent as StepFailedEvent,
         StepReplayedEvent as StepReplayedEvent,
         StepStartedEvent as StepStartedEvent,
+        StepStateConflictEvent as StepStateConflictEvent,
     )
     from crewlite.events.types.task_events import (
         TaskCompletedEvent as TaskCompletedEvent,

@@ -49,6 +49,7 @@ CheckpointEventType = Literal[
     "step_completed",
     "step_failed",
     "step_replayed",
+    "step_state_conflict",
     "SIGTERM",
     "SIGINT",
     "SIGHUP",

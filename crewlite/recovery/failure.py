@@ -10,6 +10,7 @@ from crewlite.errors import (
     DeadlineExceeded,
     LLMEmptyReply,
     LLMUnavailable,
+    StateConflict,
     StepCrashed,
     StepRaised,
     text_of,
@@ -48,7 +49,7 @@ class Failure:
 
 
 def _kind(error: BaseException) -> FailureKind:
-    if isinstance(error, LLMUnavailable):
+    if isinstance(error, LLMUnavailable | StateConflict):
         return "unavailable"
     if isinstance(error, TimeoutError) and not isinstance(error, DeadlineExceeded):
         return "timeout"

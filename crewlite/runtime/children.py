@@ -8,6 +8,9 @@ from typing import Any
 from crewlite.errors import AnswerRefused, Suspended
 from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.siblings import Siblings
+from crewlite.runtime.turns import Turns
+from crewlite.state.format.kept import Order
+from crewlite.state.journal.view import View
 
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
@@ -25,7 +28,9 @@ class Children:
         "spawned",
         "suspended",
         "texts",
+        "turns",
         "unasked",
+        "view",
     )
 
     def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
@@ -47,6 +52,10 @@ class Children:
         """Steps among and inside them whose answers were kept, though they are asked something else."""
         self.texts: dict[str, str] = {}
         """Long texts that they recorded, each with its address: what the parent's outcome refers to."""
+        self.view: View | None = None
+        """The state as this attempt sees it, with what they have changed."""
+        self.turns: Turns | None = None
+        """Recorded ones that have changed it, and are about to be handed over."""
         self.spawned: Siblings | None = None
         """Those that were begun and not awaited on the spot."""
 
@@ -61,6 +70,18 @@ class Children:
     def unobserved(self) -> list[str]:
         """Spawned steps whose failures nobody awaited."""
         return self.spawned.unobserved() if self.spawned else []
+
+    def is_alone(self, address: str) -> bool:
+        """Whether no other is under way, and the code was handed the results of all others."""
+        handed = self.view.handed if self.view else ()
+        return all(at == address or at in handed or at in self.failed for at in list(self.asked))
+
+    def enter_turn(self, address: str, order: Order) -> Turns:
+        """A recorded one, which has changed the state, is about to be handed over."""
+        if self.turns is None:
+            self.turns = Turns()
+        self.turns.enter(address, order)
+        return self.turns
 
     def siblings(self) -> Siblings:
         """The steps that go on side by side here."""

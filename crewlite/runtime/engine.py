@@ -194,6 +194,7 @@ async def _take_up(
     else:
         target, queue, record = await acquire_new_branch(branch_for(root, request, config))
     journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, config.durability, queue)
+    journal.on_conflict = config.on_conflict
     try:
         if found and (not record.seq or record.finished):
             raise _Over

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from crewlite import codec, durable, events, tracebacks
+from crewlite import codec, durable, events
 from crewlite.attempt_hooks import AttemptInfo, hooked
 from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
@@ -23,10 +23,8 @@ from crewlite.errors import (
     DeadlineExceeded,
     InDoubt,
     NotCodable,
-    Redacted,
-    StepRaised,
+    StateConflict,
     StepTimeout,
-    ends_run,
     text_of,
 )
 from crewlite.events.base import BaseEvent
@@ -34,15 +32,18 @@ from crewlite.ids import now
 from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
 from crewlite.runtime.attempts import next_attempt, was_decided
+from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
+from crewlite.state.format.operations import Operation
 from crewlite.state.format.references import by_reference
+from crewlite.state.journal.conflicts import Start
+from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
-_LONGEST_TRACEBACK = 4000  # characters
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Execution(Generic[T]):
     fingerprint: str
     slots: Slots
     """Held while an attempt runs; given up between two."""
+    start: Start
+    """The state that it begins with."""
     started: str | None = None
     """The event of its start."""
     settings: tuple[Setting, ...] = field(init=False)
@@ -67,11 +70,11 @@ class Execution(Generic[T]):
         run, step, address = self.outer.run, self.step, self.address
         if self.outer.in_doubt(address):
             if address in run.answers and step.answer:
-                return await self._succeed(step.answer(run.answers[address]), 1, 0.0)
+                return await self._succeed(step.answer(run.answers[address]), 1, 0.0, _Ended())
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache)):
-            return await self._succeed(found.value, 1, 0.0, reused=found.origin)
+            return await self._succeed(found.value, 1, 0.0, _Ended(found.changes), reused=found.origin)
         if step.effect == "once":
             if address not in run.record.intents:
                 await run.journal.save({"intents": [(address, step.effect)]}, now=True)
@@ -83,33 +86,57 @@ class Execution(Generic[T]):
         run, step, address = self.outer.run, self.step, self.address
         once = not address and not step.kind.begins_anew
         number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
+        states, journal = run.journal.states, run.journal
+        view = states.begin(address, self.start)  # handlers of the start may change it
         await self._begin()
+        opening = view.now() if states.shared.used else self.start.values
         while True:
             frame = self._frame(1 if once else number)
+            frame.children.view = view
             clock = time.perf_counter()
             frame.past = tuple(past)
             try:
                 with hooked(partial(self._info, number)), durable.entered(frame):
                     value = await self._attempt(frame)
+                told = step.failure(value) if step.failure else None
+                changes, conflicts = self._changes(view) if states.shared.used and told is None else ((), ())
+                if conflicts and journal.on_conflict == "error":
+                    raise StateConflict(address, conflicts)
             except durable.CONTROL_FLOW:
                 frame.cut()
+                states.end(view)
                 raise
             except Exception as error:  # noqa: BLE001 - the border: recorded, then raised unless a remedy is left
                 frame.cut()
+                states.end(view)
                 remedy = await self._failed(frame, error, number, _ms(clock), past)
+                if isinstance(error, StateConflict) and error.address == address and (around := self.outer.state):
+                    self.start = around.start_inside(newest=True)
+                    opening = self.start.values
             except BaseException:
                 frame.cut()  # what it has left behind begins nothing more
+                states.end(view)
                 raise
             else:
-                took, told = _ms(clock), step.failure(value) if step.failure else None
+                took = _ms(clock)
+                states.end(view, finished=told is None)
                 remedy = await self._failed(frame, told, number, took, past, told=True) if told else Abort()
                 if isinstance(remedy, Abort):
-                    return await self._succeed(value, number, took, frame)
+                    return await self._succeed(value, number, took, _Ended(changes, conflicts, frame))
             delay = remedy.after if isinstance(remedy, Retry) else 0.0
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
             number += 1
+            if not address:
+                self.start = states.beginning
+                opening = self.start.values
+            view = states.begin(address, self.start, opening)
+
+    def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
+        """What an attempt has changed of the state, and in which names others have beside it."""
+        changes, around = view.changes(), self.outer.state
+        return changes, around.conflicts(changes, self.start) if changes and around else ()
 
     def _frame(self, attempt: int) -> Frame:
         """The frame of one attempt."""
@@ -173,7 +200,7 @@ class Execution(Generic[T]):
         if policy is None:
             return "", Abort(), error
         left = self.step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
-        failure = Failure.of(_for_author(frame, error) or error, self.address, left)
+        failure = Failure.of(for_author(frame, error) or error, self.address, left)
         try:
             return failure.kind, remedy_for(policy, failure, past), error
         except ConfigError as misused:
@@ -183,7 +210,7 @@ class Execution(Generic[T]):
         """Whether a failure leaves open if a call took effect that must happen only once."""
         if self.step.effect == "once" and isinstance(error, StepTimeout) and error.what == _what(self.step):
             return True
-        return any(isinstance(one, InDoubt) for one, _ in _led_to(frame, error))
+        return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
     def _policy(self, frame: Frame, error: Exception) -> Policy | None:
         """What decides on a failure: the nearest policy, unless one inside has decided on it already.
@@ -193,7 +220,7 @@ class Execution(Generic[T]):
         step = self.step
         if step.failure_policy or not step.inherits:
             return step.failure_policy
-        if any(was_decided(self.outer.run.record.attempts, at) for at in _causes(frame, error)):
+        if any(was_decided(self.outer.run.record.attempts, at) for at in causes_of(frame, error)):
             return None
         return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
@@ -212,11 +239,13 @@ class Execution(Generic[T]):
         self.started = event.event_id
 
     async def _succeed(
-        self, value: T, attempt: int, milliseconds: float, inner: Frame | None = None, *, reused: str | None = None
+        self, value: T, attempt: int, milliseconds: float, ended: _Ended, *, reused: str | None = None
     ) -> T:
         """Commit an outcome, then let everybody hear of it. One that is `reused` was come to, and paid, elsewhere."""
-        run, step = self.outer.run, self.step
+        run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.state
         usage = step.usage(value) if step.usage and not reused else None
+        if around and ended.changes:
+            around.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
             data = step.encode(value)
         except NotCodable as error:
@@ -234,14 +263,21 @@ class Execution(Generic[T]):
         texts, drifted = (inner.children.texts, inner.children.drifted) if inner else ({}, [])
         said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
+        more["state"] = ended.changes if around else None
         commit: CommitParts = {"steps": [self._outcome(said, **more)]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
         await self._commit(commit, step.voice.completed(stamp, value))
         self.outer.children.record_child(self.address, digest if step.kind.heard else "", data, drifted)
+        if ended.conflicts and inner:
+            await inner.announce(
+                step.voice.source,
+                lambda stamp: events.StepStateConflictEvent(**stamp, names=tuple(ended.conflicts)),
+                step.checkpoint_settings,
+            )
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
-            run.cache.remember(step, step.cache, value, self.address)
+            run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
 
     def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
@@ -257,7 +293,7 @@ class Execution(Generic[T]):
         """Commit a failed attempt with its remedy, and announce it. Of the last one, raise the error."""
         final = isinstance(remedy, Abort)
         step, shown = self.step, self.outer.run.presentable(error)
-        causes = _causes(frame, error)
+        causes = causes_of(frame, error)
         attempted: StepRecord = {
             "address": self.address,
             "kind": step.kind.name,
@@ -266,7 +302,7 @@ class Execution(Generic[T]):
             "error": {
                 "type": type_of(shown),
                 "message": text_of(shown),
-                "traceback": "" if causes else frame.mask(_traceback(error)),
+                "traceback": "" if causes else frame.mask(traceback_of(error)),
                 "cause": causes[0] if causes else None,
                 "causes": [*causes, *frame.children.unobserved()],
                 "failure": failure,
@@ -275,7 +311,7 @@ class Execution(Generic[T]):
         }
         if failure:
             attempted["error"]["remedy"] = _recorded(remedy)
-        if _for_author(frame, error):
+        if for_author(frame, error):
             attempted["error"]["for_author"] = True
         if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
             attempted["fingerprint"] = self.fingerprint
@@ -313,6 +349,16 @@ class Execution(Generic[T]):
         return self.outer.stamp(self.address, self.step.title, seq=seq, started_event_id=self.started, **more)
 
 
+class _Ended(NamedTuple):
+    """What is known of an attempt that succeeded."""
+
+    changes: Sequence[Operation] = ()
+    """What it changed of the state."""
+    conflicts: Sequence[str] = ()
+    """The names in which others did beside it."""
+    frame: Frame | None = None
+
+
 async def _work_in_full(step: Step[T], frame: Frame) -> T:
     """The work of a step, and whatever it began and did not wait for."""
     try:
@@ -326,38 +372,9 @@ async def _work_in_full(step: Step[T], frame: Frame) -> T:
         raise
     frame.go_on()
     frame.complete()
+    if frame.run.journal.states.shared.used and (view := frame.state):
+        view.deliver_rest()
     return value
-
-
-def type_of(error: Exception) -> str:
-    """The name of an error's type, also where another stands for it."""
-    return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
-
-
-def _causes(frame: Frame, error: BaseException) -> list[str]:
-    """The child steps that a failure came from: theirs is this very error, or one that led to it."""
-    return list(dict.fromkeys(child for _, children in _led_to(frame, error) for child in children))
-
-
-def _for_author(frame: Frame, error: BaseException) -> BaseException | None:
-    """The error for the author of the program that a failure is, or came from, whatever the code around made of it."""
-    return next((one for one, _ in _led_to(frame, error) if ends_run(one)), None)
-
-
-def _led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
-    """This error and those that led to it, each with the child steps that failed with it."""
-    seen, todo = set[int](), [error]
-    while todo:
-        one = todo.pop(0)
-        if id(one) in seen:  # the error behind another is mostly told twice, as its cause and as its context
-            continue
-        seen.add(id(one))
-        children = [child for child, raised in frame.children.failed.items() if raised is one]
-        yield one, children
-        if children:
-            continue  # what was being handled when these were asked for led to no failure
-        inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
-        todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
 
 
 def _recorded(remedy: Remedy) -> RemedyRecord:
@@ -373,8 +390,3 @@ def _what(step: Step[Any]) -> str:
 
 def _ms(since: float) -> float:
     return round((time.perf_counter() - since) * 1000, 1)
-
-
-def _traceback(error: Exception) -> str:
-    text = tracebacks.text(error)
-    return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

@@ -18,6 +18,8 @@ from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.journal.conflicts import Start
+from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
 from crewlite.usage import Usage
 
@@ -75,6 +77,16 @@ class Frame(Scope):
     def idempotency_key(self) -> str:
         """The same for every try of this step, another for every other step."""
         return self.run.idempotency_key(self.address) if self.address else ""
+
+    @property
+    def state(self) -> View | None:
+        """The state as this attempt sees it."""
+        return self.children.view
+
+    def start_inside(self) -> Start:
+        """What a step that is asked for now begins with, of the state."""
+        view = self.children.view
+        return view.start_inside() if view else self.run.journal.states.beginning
 
     def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
         """The frame of an attempt at a child step."""

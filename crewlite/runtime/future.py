@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
-from crewlite import codec
+from crewlite import codec, durable
 from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.tracebacks import shortened
@@ -39,10 +39,11 @@ class StepFuture(Generic[T]):
         self._done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the step
         self._task: asyncio.Task[T] | None = None
         assert scope.loop
+        start = scope.start_inside()
         if on(scope.loop):
-            self._begin(step)
+            self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the calls
-            scope.loop.call_soon_threadsafe(self._begin, step, context=contextvars.copy_context())
+            scope.loop.call_soon_threadsafe(self._begin, step, start, context=contextvars.copy_context())
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the step to end and return its value.
@@ -58,6 +59,7 @@ class StepFuture(Generic[T]):
             with shortened():
                 return wait_for(self._done, timeout, self._name, "Wait longer with result()")
         finally:
+            self._hand_over()
             loop.call_soon_threadsafe(self._mark_awaited)
 
     def done(self) -> bool:
@@ -74,14 +76,15 @@ class StepFuture(Generic[T]):
             with shortened():
                 return await asyncio.shield(task or asyncio.wrap_future(self._done))
         finally:
+            self._hand_over()
             if loop and on(loop):
                 self._mark_awaited()
             elif loop:
                 loop.call_soon_threadsafe(self._mark_awaited)
 
-    def _begin(self, step: Step[T]) -> None:
+    def _begin(self, step: Step[T], start: Any) -> None:
         try:
-            self._task = self._scope.spawn(step)
+            self._task = self._scope.spawn(step, start)
         except Exception as error:  # noqa: BLE001 - raised where the future is awaited
             self._done.set_exception(error)
         else:
@@ -94,6 +97,11 @@ class StepFuture(Generic[T]):
             self._done.set_exception(error)
         else:
             self._done.set_result(task.result())
+
+    def _hand_over(self) -> None:
+        """The code that has begun it, and no other that it gave this to, sees now what it has changed of the state."""
+        if self._task and self._task.done() and durable.scope() is self._scope:
+            self._scope.hand_over(self._task)
 
     def _mark_awaited(self) -> None:
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""

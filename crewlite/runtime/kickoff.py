@@ -151,6 +151,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
         try:
             return await part
         finally:
+            scope.hand_over(part)
             scope.mark_awaited(part)
 
     journal = scope.run.journal

@@ -33,7 +33,7 @@ from crewlite.runtime.resumption import (
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.slots import Slots
-from crewlite.runtime.step_scope import StepScope
+from crewlite.runtime.step_scope import Asked, StepScope
 from crewlite.runtime.traces import Traces
 from crewlite.state.format.addresses import around, is_right_below, outers
 from crewlite.state.format.entry import Entry
@@ -176,9 +176,15 @@ class DryScope(StepScope):
         self.blind = False
         """Whether the requests made here depend on an outcome that is not known."""
 
-    async def _drive(
-        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
-    ) -> T:
+    async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
+        address = asked.address
+        try:
+            return await self._looked_at(step, address, asked.fingerprint)
+        finally:
+            if not own_task:
+                self._deliver(address)
+
+    async def _looked_at(self, step: Step[T], address: str, fingerprint: str) -> T:
         run, recorded = self.run, self.run.record.outcomes.get(address)
         source = run.traces.source(step.question)
         decision = self._decide(step, address, fingerprint)
@@ -208,6 +214,8 @@ class DryScope(StepScope):
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on one that is not known."""
         inner = self.child(step, address, (*step.checkpoint_settings, *self.inherited.settings))
         inner.slots, inner.fingerprint = Slots(self.run.pools, address, (), self.slots), fingerprint
+        states = self.run.journal.states
+        inner.children.view = view = states.begin(address, self.start_inside())
         lines = len(self.run.steps)
         try:
             with durable.entered(inner):
@@ -228,6 +236,10 @@ class DryScope(StepScope):
             self.blind = True
             raise _Unknown
         inner.complete()
+        view.deliver_rest()
+        if around := self.children.view:
+            around.commit(address, [(self.run.journal.next_order, view.changes())])
+        states.end(view)
         with contextlib.suppress(NotCodable):
             data = step.encode(value)
             if any(line.verdict in ("runs", "may run") for line in self.run.steps[lines:]):
@@ -275,6 +287,9 @@ class DryScope(StepScope):
         """Return the outcome that a step had in `record`, or a placeholder. Raises _Unknown if it has neither."""
         if address in record.outcomes:
             value = record.value(address)
+            outcome = record.outcomes[address]
+            if self.children.view:
+                self.children.view.commit(address, [(outcome.order, outcome.changes)])
             with contextlib.suppress(CrewliteError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
                 made = step.decode(value)  # fails if the outcome's type has changed
                 self.run.traces.add(address, step.kind, value, step.encode(made))

@@ -132,7 +132,9 @@ class Run:
     def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None) -> None:
         """Let the bus hear of an event, and handlers have the run as it was at that moment; without one, as it is."""
         if event_bus.hears(type(event)):
-            event_bus.emit(source, event, RuntimeState(self.journal, event.type, event.address or "", moment))
+            state = RuntimeState(self.journal, event.type, event.address or "", moment)
+            event_bus.emit(source, event, state)
+            self.journal.states.settle()  # while somebody holds the state
 
     async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
         """Commit: see `Journal.save`. Returns the run as this commit left it, though others came while it waited."""

@@ -21,6 +21,7 @@ class Siblings:
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
         """Have a step begin."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
+        task.set_name(address)  # by which it is known what its step has changed
         self._running[task] = address
         task.add_done_callback(self._ended)
         if self._over:  # a thread or a task that outlived its step goes on begging for more

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Collection
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, durable, events, tracebacks
 from crewlite.durable import Call, Step
@@ -31,8 +31,23 @@ from crewlite.runtime.questions import Drifted
 from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.journal.conflicts import Start
 
 T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """A step at the moment it was asked for."""
+
+    address: str
+    fingerprint: str
+    """The digest of the question."""
+    start: Start
+    """The state that it begins with."""
+    behind: Exception | None
+    """What it must not be begun behind."""
+
+
 _SHOWN = 200  # characters of plain JSON that an error shows
 
 
@@ -45,8 +60,8 @@ class StepScope(Frame):
         """The address of the next child step of this kind and name, in call order."""
         return self.children.numbering.next(kind, name)
 
-    def _asked(self, step: Step[Any]) -> tuple[str, str, Exception | None]:
-        """The address and the question of a step that is asked for now, and what it must not be begun behind."""
+    def _asked(self, step: Step[Any]) -> Asked:
+        """A step is asked for now."""
         fingerprint, children = self._question(step), self.children
         if step.address is not None:
             address = step.address
@@ -57,7 +72,7 @@ class StepScope(Frame):
         children.asked[address] = ""
         children.unasked.discard(address)
         self.run.unused.discard(address)
-        return address, fingerprint, None if step.kind.asks_person else children.blocked
+        return Asked(address, fingerprint, self.start_inside(), None if step.kind.asks_person else children.blocked)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
@@ -67,22 +82,37 @@ class StepScope(Frame):
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """The step with the address that it has when it is asked for next."""
-        return dataclasses.replace(step, address=self._asked(step)[0])
+        return dataclasses.replace(step, address=self._asked(step).address)
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Ask for a step. The address is taken now; the work happens when awaited."""
-        return self._drive(step, *self._asked(step))
+        return self._drive(step, self._asked(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The run's."""
         return self.run.journal.loop
 
-    def spawn(self, step: Step[T]) -> asyncio.Task[T]:
+    def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
         """Ask for a step and have it begin. The running step ends only when it has."""
-        address, fingerprint, behind = self._asked(step)
-        work = self._drive(step, address, fingerprint, behind, own_task=True)
-        return self.children.siblings().begin(work, address)
+        asked = self._asked(step)
+        work = self._drive(step, asked if start is None else asked._replace(start=start), own_task=True)
+        return self.children.siblings().begin(work, asked.address)
+
+    def hand_over(self, task: asyncio.Task[Any]) -> None:
+        """The code is handed the result of a spawned step now, and sees what that has changed of the state."""
+        if task.done():
+            self._deliver(task.get_name())
+
+    def _deliver(self, address: str) -> None:
+        """The code is handed the result of a step now."""
+        view = self.children.view
+        if view and not self.run.journal.states.shared.used:
+            view.handed.add(address)
+        elif view:
+            record = self.run.record
+            redone = record.voided or record.base  # what comes later may have been recorded before
+            view.deliver(address, alone=bool(view.pending and redone and self.children.is_alone(address)))
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
@@ -104,36 +134,40 @@ class StepScope(Frame):
         """Whether an event of this class would be heard by anybody, or name a checkpoint."""
         return self.run.hears(event, self.inherited.settings)
 
-    async def _drive(
-        self, step: Step[T], address: str, fingerprint: str, behind: Exception | None, *, own_task: bool = False
-    ) -> T:
+    async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         """Answer a step from the record, or do it."""
+        address, fingerprint = asked.address, asked.fingerprint
         if self.task is not None and not own_task and self.task is not asyncio.current_task():
-            return await self._beside(step, address, fingerprint, behind)
+            return await self._beside(step, asked)
         if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.driven.add(address)
         decision = self._decide(step, address, fingerprint)
         if isinstance(decision, Reuse):
-            value = self._reused(step, decision)
-            await self._announce_reused(step, decision, fingerprint)
-            return value
+            return await self._replayed(step, decision, fingerprint, own_task=own_task)
         if isinstance(decision, Reraise):
             await self._announce_failed(step, decision.failure)
+            self._commit_late(address)
+            if not own_task:
+                self._deliver(address)
             raise self._raised(step, decision.failure)
-        if behind:  # nothing is begun behind a question that waits
-            raise behind
+        if asked.behind:  # nothing is begun behind a question that waits
+            raise asked.behind
         if address in self.run.record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
+        else:  # earlier tries may have been heard of
+            self._commit_late(address)
         slots = Slots(self.run.pools, address, (*self.inherited.limits, *step.limits), self.slots)
         try:
             await slots.take()
-            return await Execution(self, step, address, fingerprint, slots).run()
+            return await Execution(self, step, address, fingerprint, slots, asked.start).run()
         except Exception as error:
             self._failed(error, address, told=not own_task)
             raise
         finally:
             slots.leave()
+            if not own_task:
+                self._deliver(address)
 
     def _failed(self, error: Exception, address: str, *, told: bool) -> None:
         """Note the failure of a child step, and whether the code of this one is told of it at once."""
@@ -146,14 +180,51 @@ class StepScope(Frame):
             if told:
                 self.children.blocked = error
 
-    async def _beside(self, step: Step[T], address: str, fingerprint: str, behind: Exception | None) -> T:
+    async def _beside(self, step: Step[T], asked: Asked) -> T:
         """Drive a step that another task than this step's own awaits: this step ends only when that has."""
-        work = self._drive(step, address, fingerprint, behind, own_task=True)
-        part = self.children.siblings().begin(work, address)
+        self._enter_turn(asked.address)
+        part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
-            return await part
+            value = await part
+            await self._deliver_recorded(asked.address)
+            return value
         finally:
+            if self.children.turns:
+                self.children.turns.leave(asked.address)
+            self.hand_over(part)
             self.mark_awaited(part)
+
+    async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
+        """Answer a step from the record."""
+        address, value = decision.outcome.address, self._reused(step, decision)
+        if own_task:  # whoever awaits that is handed the result
+            await self._announce_reused(step, decision, fingerprint)
+            return value
+        self._enter_turn(address)
+        try:
+            await self._announce_reused(step, decision, fingerprint)
+            await self._deliver_recorded(address)
+        finally:
+            if self.children.turns:
+                self.children.turns.leave(address)
+        return value
+
+    def _commit_late(self, address: str) -> None:
+        """Take note of what handlers in earlier lives have changed after the end of a step."""
+        if (view := self.children.view) and (late := self.run.record.late.get(address)):
+            view.commit(address, late, late=True)
+
+    def _enter_turn(self, address: str) -> None:
+        """Have a recorded step come in its turn, if it has changed the state and is answered from the record."""
+        if (outcome := self.run.record.outcomes.get(address)) and outcome.changes:
+            self.children.enter_turn(address, outcome.order)
+
+    async def _deliver_recorded(self, address: str) -> None:
+        """The code is handed a recorded result, behind those that were committed before and are asked for beside it."""
+        turns = self.children.turns
+        if turns and turns.has(address):
+            await turns.come(address)
+        self._deliver(address)
 
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
         """What becomes of a step that is asked for. Raises TaskDrifted and NonDeterminism."""
@@ -169,6 +240,8 @@ class StepScope(Frame):
         if isinstance(decision, replay.Run) and decision.diverges:
             mode = dataclasses.replace(self.inherited.mode, diverged=True)
             self.inherited = dataclasses.replace(self.inherited, mode=mode)
+        if children.turns and not isinstance(decision, Reuse):
+            children.turns.leave(address)
         return decision
 
     def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
@@ -197,6 +270,9 @@ class StepScope(Frame):
         """The recorded outcome of a step, as whoever asks is given it."""
         outcome = decision.outcome
         value = self.run.record.value(outcome.address)
+        if (view := self.children.view) and outcome.changes:
+            view.commit(outcome.address, [(outcome.order, outcome.changes)])
+        self._commit_late(outcome.address)
         heard = outcome.digest if step.kind.heard else ""
         self.children.record_child(outcome.address, heard, value, decision.drifted)
         return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from crewlite.codec import Json, digest
+from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Cached, Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.format.entry import Unsound, parse
+from crewlite.state.format.operations import Operation, check_operations
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import results_of
 
@@ -30,6 +32,8 @@ class Found(NamedTuple, Generic[T]):
     value: T
     origin: str
     """The step that produced it, as `run/branch@address`."""
+    changes: Sequence[Operation] = ()
+    """What the step changed of the state there."""
 
 
 class Cache:
@@ -62,7 +66,7 @@ class Cache:
             self._warn(f"cache=: the result kept of {step.name} under {key} is not reused: {_error_text(error)}")
             return None
 
-    def remember(self, step: Step[T], kept: Cached, value: T, address: str) -> None:
+    def remember(self, step: Step[T], kept: Cached, value: T, address: str, changes: Sequence[Operation] = ()) -> None:
         """Store the result of a step for other runs, without waiting for the write. Warns instead of raising."""
         queue, key = self._journal.queue, kept.key
         results = results_of(queue.store) if queue else None
@@ -70,7 +74,7 @@ class Cache:
             return
         origin = f"{self._journal.run_id}/{self._journal.branch}@{address}"
         try:
-            data = _sealed(key, step.name, step.encode(value), origin)
+            data = _sealed(key, step.name, step.encode(value), origin, changes)
             queue.ask(lambda _: results.remember(key, data)).add_done_callback(self._kept)
         except Exception as error:  # noqa: BLE001 - the run has recorded the outcome, and does not need this copy
             self._not_kept(error)
@@ -88,8 +92,8 @@ class Cache:
             self._journal.warn(message)
 
 
-def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:
-    entry = {
+def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Sequence[Operation]) -> bytes:
+    entry: JsonObject = {
         "schema": SCHEMA,
         "key": key,
         "step": step,
@@ -98,6 +102,8 @@ def _sealed(key: str, step: str | None, value: Json, origin: str) -> bytes:
         "value": value,
         "digest": digest(value),
     }
+    if changes:
+        entry["state"] = changes
     entry["check"] = digest(entry)
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in entry.items())
     return f"{{\n{lines}\n}}\n".encode()
@@ -116,8 +122,8 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] 
         return None
     value = step.decode(entry["value"])
     if digest(step.encode(value)) != entry["digest"]:
-        raise Unsound("the class of its value has changed since it was written")
-    return Found(value, entry["from"])
+        raise Unsound("its class is no longer what it was")
+    return Found(value, entry["from"], check_operations(entry.get("state", [])))
 
 
 def _error_text(error: BaseException) -> str:

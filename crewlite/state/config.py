@@ -48,6 +48,9 @@ class CheckpointConfig(Described):
     on_drift: Literal["keep", "rerun", "error"] | None = None
     """If the question of a finished task has changed: keep its answer, run it and its dependents again, or stop. None
     keeps the answers of an unfinished run, and refuses a finished run whose question has changed."""
+    on_conflict: Literal["last", "error"] = "last"
+    """If steps that run side by side change the same value of the state: "last" keeps the change that was committed
+    later and emits an event; "error" fails the later step with StateConflict, and its retries may mend that."""
     redact: tuple[str, ...] | None = None
     """Further texts that must not be stored or shown."""
 
@@ -66,6 +69,7 @@ class CheckpointConfig(Described):
             durability: Literal["sync", "async"] = "sync",
             on_save_error: Literal["warn", "raise"] = "warn",
             on_drift: Literal["keep", "rerun", "error"] | None = None,
+            on_conflict: Literal["last", "error"] = "last",
             redact: Iterable[str] | None = None,
         ) -> None: ...
 

@@ -32,7 +32,7 @@ from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.holder import holder
 from crewlite.state.journal.lineage import gone, trace
 from crewlite.state.providers import BaseProvider, CheckpointInfo, Store, exists, provider_for
-from crewlite.state.reading.checkpoint import Checkpoint, checkpoints
+from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, collections_in, values_in
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.reading.steps import StepView, attempts_of, steps_of
 from crewlite.state.verbs.answer import answer
@@ -127,19 +127,22 @@ class RunHistory:
     @property
     def definition(self) -> JsonObject:
         """Kind, name and tasks of the definition that ran."""
-        definition: JsonObject = self._record.run["definition"]
-        return definition
+        return dict(self._record.run["definition"])
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the kickoff."""
-        inputs: dict[str, Any] = decode(self._record.run["inputs"])
-        return inputs
+        return dict(decode(self._record.run["inputs"]))
 
     @property
     def values(self) -> dict[str, Any]:
         """The named values of the run after its newest commit, which may be later than its last checkpoint."""
-        return {name: decode(value) for name, value in self._record.values.items()}
+        return values_in(self._record.values)
+
+    @property
+    def collections(self) -> dict[str, dict[str, Any]]:
+        """The items of each collection by their ids, after the newest commit."""
+        return collections_in(self._record.values)
 
     @property
     def usage(self) -> Usage:

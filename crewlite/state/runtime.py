@@ -8,16 +8,19 @@ import time
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from crewlite import background
+from crewlite import background, durable
 from crewlite.codec import decode
+from crewlite.errors import ConfigError
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import SNAPSHOT, Record
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.view import View
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.bag import Bag
+from crewlite.state.values.current import StepState
 from crewlite.state.values.opened import opened, wait_for
 from crewlite.usage import Usage
 
@@ -64,6 +67,22 @@ class RuntimeState(Bag):
         """`open`, for coroutines. Use it with `async with`, or `aclose` it."""
         return cls._of(await background.on_loop(opened(name, location, provider)))
 
+    @staticmethod
+    def current() -> StepState:
+        """The state of the running step: in a flow, a `@step`, a task, a tool or a model of yours.
+
+        Raises ConfigError outside a run, and in a step that runs in a process of its own.
+        """
+        view = durable.scope().state
+        if not isinstance(view, View):
+            raise ConfigError(
+                "RuntimeState.current() was called outside the steps of a run: wanted a flow, a step, a task, a tool "
+                "or a model at work. A thread of yours calls bound(fn); a handler is given the state as its third "
+                "argument; a step with runtime='isolated' is given values as arguments; RuntimeState.open(name) is a "
+                "state without a run"
+            )
+        return StepState(view)
+
     @property
     def run_id(self) -> str:
         """The id of the run."""
@@ -88,7 +107,7 @@ class RuntimeState(Bag):
     @property
     def usage(self) -> Usage:
         """Tokens and cost of the run up to this commit, and what was added through this object since."""
-        return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.values.paid
+        return self._then.usage + self._paid if self._then else self._journal.record.usage + self._journal.states.paid
 
     def usage_of(self, address: str) -> Usage:
         """Return the tokens and cost so far of one step and all steps inside it, such as a crew in a flow.

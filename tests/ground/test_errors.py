@@ -36,6 +36,7 @@ MADE = [
     errors.QuestionsChanged("run", {"task:a": "answered 'About tides', and is asked 'About moons' now"}),
     errors.TaskGone("run", ["task:a"]),
     errors.TaskDrifted("run", "task:a"),
+    errors.StateConflict("step:count", ["total"]),
     errors.NonDeterminism("run", "", "step:a", "step:b, and no more"),
     errors.RunCancelled("run", "main"),
     errors.RunEnded("run", "main", "is finished"),

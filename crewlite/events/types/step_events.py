@@ -51,3 +51,10 @@ class StepReplayedEvent(_StepEvent):
     """What it answered with is its failure."""
     changed: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
+
+
+class StepStateConflictEvent(BaseEvent):
+    """A step and another beside it changed the same names of the state; those of this one count, as it ended later."""
+
+    type: Literal["step_state_conflict"] = "step_state_conflict"
+    names: tuple[str, ...]

@@ -11,8 +11,6 @@ What a run recorded as data (`value`, `inputs`, `metadata`) may be of any kind: 
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, NotRequired, cast
 
@@ -21,8 +19,6 @@ from pydantic import (
     ConfigDict,
     Field,
     GetPydanticSchema,
-    InstanceOf,
-    Strict,
     TypeAdapter,
     ValidationError,
     with_config,
@@ -31,11 +27,22 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from crewlite import kinds
 from crewlite.codec import JsonObject
-from crewlite.errors import ConfigError
-from crewlite.refs import check_name
+from crewlite.state.format.fields import (
+    BranchName,
+    Coded,
+    Drop,
+    Event,
+    Hex,
+    Inputs,
+    Intent,
+    Number,
+    Operations,
+    RunName,
+    Text,
+    Time,
+)
 from crewlite.usage import UsageRecord
 
-_HEX = re.compile("[0-9a-f]{32}")
 STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
@@ -103,6 +110,8 @@ class CommitParts(TypedDict, total=False):
     usage_inside: dict[Text, UsageRecord]
     """Of that, what was paid inside steps that it does show."""
     values: ValueChanges
+    late: list[LateChanges]
+    """What handlers have changed of the state of steps that had ended."""
 
 
 @with_config(STRICT)
@@ -193,6 +202,18 @@ class StepRecord(TypedDict):
     reused: NotRequired[Text]
     question: NotRequired[dict[Text, Text]]
     drifted: NotRequired[list[Text]]
+    state: NotRequired[Operations]
+    """What it changed of the state around it."""
+    order: NotRequired[list[int]]
+    """Where that stands among the changes of other steps, if not at this commit and this place in it."""
+
+
+class LateChanges(TypedDict):
+    """What handlers have changed of the state of a step after its end."""
+
+    address: Text
+    ops: Operations
+    order: NotRequired[list[int]]
 
 
 class AskedQuestion(TypedDict):
@@ -266,9 +287,16 @@ class CheckpointRecord(TypedDict):
 
 
 class ValueChanges(TypedDict, total=False):
-    """What has changed of the values beside the run: coded, or gone; how often, since ever; what was restored."""
+    """What has changed of the values beside the run, but by its steps; how often, since ever; what was restored."""
 
+    ops: Operations
+    """Of the run's own."""
+    seen: Operations
+    """What the run's code sees else than follows from that, before the steps of this commit have changed it."""
+    seen_after: Operations
+    """The same behind the steps, in a commit that stands for several."""
     set: dict[Text, Any]
+    """As earlier releases tell what has changed of the run's own: coded, or gone."""
     gone: list[Text]
     versions: dict[Text, Number]
     restored: Hex | None
@@ -279,55 +307,6 @@ class Compacted(TypedDict):
 
     first: Number
     sum: Hex
-
-
-def _hex(text: str) -> str:
-    if not _HEX.fullmatch(text):
-        raise ValueError("wanted 32 hexadecimal digits")
-    return text
-
-
-def _time(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("wanted a time with its zone")
-    return text
-
-
-def _run_name(text: str) -> str:
-    return _name("run_id", text)
-
-
-def _branch_name(text: str) -> str:
-    return _name("branch", text, slashes=True)
-
-
-def _name(kind: str, text: str, *, slashes: bool = False) -> str:
-    try:
-        return check_name(kind, text, slashes=slashes)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-
-
-def _coded(data: dict[str, Any]) -> dict[str, Any]:
-    """A dict as the codec writes it: as it is, or as pairs where it has unusual keys."""
-    if "$" in data and not (data["$"] == "dict" and _are_pairs(data.get("v"))):
-        raise ValueError("wanted names and values")
-    return data
-
-
-def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
-    """A coded dict whose keys are all text."""
-    pairs = _coded(data)["v"] if "$" in data else []
-    if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
-        raise ValueError("wanted names and values")
-    return data
-
-
-def _are_pairs(items: object) -> bool:
-    return isinstance(items, list) and all(
-        isinstance(item, list) and len(item) == 2 and isinstance(item[0], str | int | float | dict | None)
-        for item in items
-    )
 
 
 def _check_definition(definition: JsonObject) -> JsonObject:
@@ -365,18 +344,6 @@ def _check_commit(commit: Commit) -> Commit:
     return commit
 
 
-Text = InstanceOf[str]
-"""`str` itself refuses lone surrogates, and a recorded text may hold any."""
-Number = Annotated[int, Field(ge=1, lt=2**63)]
-Hex = Annotated[Text, AfterValidator(_hex)]
-Time = Annotated[Text, AfterValidator(_time)]
-RunName = Annotated[Text, AfterValidator(_run_name)]
-BranchName = Annotated[Text, AfterValidator(_branch_name)]
-Intent = Annotated[tuple[Text, Text], Strict(strict=False)]
-Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
-Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
-Coded = Annotated[dict[Text, Any], AfterValidator(_coded)]
-Inputs = Annotated[dict[Text, Any], AfterValidator(_text_keyed)]
 RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(Definition))]
 """Settings of a definition, read by name; `Definition` has those that every reader may rely on."""
 CheckedDefinition = Annotated[RecordedDefinition, AfterValidator(_check_definition)]

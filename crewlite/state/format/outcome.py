@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, remedy_of
 from crewlite.state.format.commit import ErrorRecord, RaisedError, StepRecord
+from crewlite.state.format.kept import Order
+from crewlite.state.format.operations import Operation
 from crewlite.usage import Usage, UsageRecord
 
 
@@ -36,6 +38,10 @@ class Outcome:
     """Texts of what it answers, such as the description of a task; none in what earlier releases recorded."""
     drifted: tuple[str, ...] = ()
     """Steps inside it whose answers were kept, though they had been asked something else."""
+    changes: Sequence[Operation] = ()
+    """What it changed of the state around it."""
+    order: Order = ()
+    """Where that stands among the changes of other steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,8 @@ def _remedy_of(error: ErrorRecord) -> Remedy | None:
     return remedy_of(recorded["do"], recorded.get("after", 0.0), error["failure"]) if recorded else None
 
 
-def outcome_of(step: StepRecord, seq: int, at: str) -> Outcome:
-    """An outcome, as an entry of this number and time tells it."""
+def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
+    """An outcome, as an entry of this number and time tells it, at this place among its steps."""
     return Outcome(
         step["address"],
         step["kind"],
@@ -128,4 +134,6 @@ def outcome_of(step: StepRecord, seq: int, at: str) -> Outcome:
         step.get("edited", False),
         step.get("question", {}),
         tuple(step.get("drifted", ())),
+        step.get("state", ()),
+        tuple(step.get("order", (seq, place))),
     )

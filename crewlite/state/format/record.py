@@ -24,6 +24,8 @@ from crewlite.state.format.commit import (
     StepRecord,
 )
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.kept import Kept, Order, changes_values
+from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, LightEvent, Outcome, attempt_of, outcome_of
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
@@ -57,10 +59,12 @@ class Record:
     """The checkpoint furthest along the branch."""
     named: int = 0
     """The number of the last checkpoint that was named, dropped ones counted."""
-    values: Mapping[str, Json] = field(default_factory=dict)
-    """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """How often each of these has changed, those that are gone included."""
+    kept: Kept = field(default_factory=Kept)
+    """The values beside the run."""
+    late: dict[str, list[tuple[Order, Sequence[Operation]]]] = field(default_factory=dict)
+    """What handlers changed of the state of steps after their end."""
+    voided: bool = False
+    """Some outcome has been taken back, or replaced by another."""
     restored: str | None = None
     """The checkpoint whose values were restored, until there is a snapshot after it."""
     events: list[LightEvent] = field(default_factory=list)
@@ -103,6 +107,16 @@ class Record:
     def head(self) -> tuple[int, str]:
         """The seq and the sum of the last entry."""
         return self.seq, self.sum
+
+    @property
+    def values(self) -> Mapping[str, Json]:
+        """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
+        return self.kept.values
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """How often each of these has changed, those that are gone included."""
+        return self.kept.versions
 
     @property
     def usage(self) -> Usage:
@@ -177,12 +191,14 @@ class Record:
         steps = commit.get("steps", ())
         if edited := {step["address"] for step in steps if step.get("edited")}:
             self._take_back(edited)
-        for step in steps:
-            self._step(step, step.get("at", commit["at"]))
+        for place, step in enumerate(steps):
+            self._step(step, step.get("at", commit["at"]), place)
         for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
         self._people(commit)
+        if changes_values(commit):
+            self._values(commit)
         self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
         if drops := commit.get("drops"):
             self.forget(dict(drops))
@@ -255,11 +271,14 @@ class Record:
             self.claim = commit.get("claim")
             self.cancelled = commit.get("cancelled", False)
         if changed := commit.get("values"):
-            gone = frozenset(changed.get("gone", ()))
-            kept = {name: value for name, value in self.values.items() if name not in gone}
-            self.values = kept | changed.get("set", {})
-            self.versions = {**self.versions, **changed.get("versions", {})}
             self.restored = changed.get("restored", self.restored)
+
+    def _values(self, commit: Commit) -> None:
+        """What an entry says of the values beside the run."""
+        self.kept = self.kept.after(commit)
+        for late in commit.get("late", ()):
+            order = tuple(late.get("order", (self.seq,)))
+            self.late.setdefault(late["address"], []).append((order, late["ops"]))
 
     def _begin(self, run: RunStart, at: str) -> None:
         """A new run; or a branch of the run that was read so far, up to its base."""
@@ -295,11 +314,12 @@ class Record:
         for answer in commit.get("answers", ()):
             self.answers[answer["address"]] = answer
 
-    def _step(self, step: StepRecord, at: str) -> None:
+    def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]
         if step.get("again"):
             self._replace(address)
             self.failures.pop(address, None)
+            self.late.pop(address, None)
             return
         if error := step.get("error"):
             attempt = attempt_of(step, self.seq, at)
@@ -315,7 +335,7 @@ class Record:
             self.tasks[address] = None
         self._replace(address)
         self.failures.pop(address, None)
-        self.outcomes[address] = outcome_of(step, self.seq, at)
+        self.outcomes[address] = outcome_of(step, self.seq, at, place)
         if kind.asks_person:
             self._bind(address)
 
@@ -332,10 +352,11 @@ class Record:
     def _take_back(self, edited: set[str]) -> None:
         """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
         self.edited |= edited
-        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers):
+        self.voided = True
+        for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers, self.late):
             for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
-            if known is not self.outcomes:  # which go with those around them
+            if known is not self.outcomes and known is not self.late:  # which go with those around them
                 for at in edited:
                     known.pop(at, None)
         for at in ("", *around(edited)):  # also where a prune has left out what was inside them
@@ -345,7 +366,7 @@ class Record:
     def _replace(self, address: str) -> None:
         """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
         while self.outcomes.pop(address, None):
-            address = outer(address)
+            self.voided, address = True, outer(address)
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:

@@ -12,13 +12,14 @@ from typing import cast
 
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import around
-from crewlite.state.format.commit import Commit, CommitParts, StepRecord, invalidated
+from crewlite.state.format.commit import Commit, CommitParts, LateChanges, StepRecord, ValueChanges, invalidated
 from crewlite.state.format.entry import SCHEMA, Entry, seal
+from crewlite.state.format.kept import Kept
+from crewlite.state.format.operations import difference
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.record import Record
 from crewlite.state.format.references import resolved
-from crewlite.state.journal.values import merged_changes
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
@@ -38,11 +39,11 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
     after = base["sum"] if base else ""
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        held, restored = _held(part, live), live.restored
+        held, restored, kept = _held(part, live), live.restored, live.kept
         for entry in part:
             live.apply(entry)
         commit = _merged(part, held, live, record)
-        if changed := merged_changes(part, restored, live):
+        if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         merged = seal(commit, after=after)
         compacted += [merged] if len(merged.line) < size(part) else part
@@ -133,6 +134,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
         "events": [event for commit in commits for event in commit.get("events", ())],
         "drops": [drop for commit in commits for drop in commit.get("drops", ())],
+        "late": [late for entry in part for late in _late(entry, live)],
     }
     return cast(CommitParts, {name: items for name, items in lists.items() if items})
 
@@ -140,8 +142,37 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
     """The steps of an entry, with their time where it is not that of the commit they go into."""
     steps = entry.commit.get("steps", [])
+    if entry is not last:
+        steps = [{"order": [entry.seq, n], **step} if "state" in step else step for n, step in enumerate(steps)]
     at = entry.commit["at"]
     return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
+
+
+def _late(entry: Entry, live: Record) -> list[LateChanges]:
+    """What handlers changed after the end of steps whose outcomes still count, and where that stands."""
+    return [
+        {"order": [entry.seq], **late}
+        for late in entry.commit.get("late", ())
+        if not live.is_inside(at := late["address"])
+        and any(operations is late["ops"] for _, operations in live.late.get(at, ()))
+    ]
+
+
+def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
+    """What the one commit that stands for several says of values; `before` and `restored` were so until then."""
+    changed: ValueChanges = {}
+    commit["values"] = changed  # what follows from the commit follows from this too
+    if own := difference(before.own, live.kept.own):
+        changed["ops"] = own
+    if seen := difference(before.after(commit).values, live.values):
+        changed["seen_after"] = seen
+    counted = before.after(commit).versions
+    if versions := {name: number for name, number in live.versions.items() if counted.get(name) != number}:
+        changed["versions"] = versions
+    if live.restored != restored:
+        changed["restored"] = live.restored
+    del commit["values"]
+    return changed
 
 
 def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:

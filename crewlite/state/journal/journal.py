@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,17 +21,18 @@ from crewlite import events
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import in_child, lock
+from crewlite.forked import in_child
 from crewlite.ids import now
 from crewlite.secrets import Secrets
-from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, Event, StepRecord, invalidated
+from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, StepRecord, invalidated
 from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal
+from crewlite.state.format.fields import Event
+from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.mailbox import Mailbox
-from crewlite.state.journal.values import Values
+from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import Done, WriteQueue
-from crewlite.usage import Usage
 
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
@@ -60,10 +60,10 @@ class Journal:
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
     """Kept only while there is no store, and without their bytes, to save memory."""
-    _values: Values | None = None
-    _first: threading.Lock = field(default_factory=lock)
-    _refused: str | None = None
-    """Why values could not be recorded the last time they were looked at."""
+    on_conflict: str = "last"
+    """"error": of two steps side by side that change one place of the state, the later fails."""
+    states: States = field(init=False)
+    """What is kept beside the run, as its running steps and others see it."""
     _buffered_events: list[Event] = field(default_factory=list)
     _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
@@ -78,6 +78,7 @@ class Journal:
 
     def __post_init__(self) -> None:
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
+        self.states = States(self.record, lambda: self.secrets, self._check)
         self.listen()
 
     @property
@@ -96,12 +97,9 @@ class Journal:
         return self.record.seq + 1
 
     @property
-    def values(self) -> Values:
-        """What is kept beside the run, as it is now. Runs that never ask for it pay nothing."""
-        with self._first:  # any thread may be the first to ask, and all are given the same
-            if self._values is None:
-                self._values = Values(self.record)
-        return self._values
+    def next_order(self) -> Order:
+        """Where the changes of the next outcome will stand."""
+        return self.next_seq, len(self._tombstones)
 
     def buffer_event(self, event: BaseEvent) -> None:
         """Buffer an event: the next commit records it."""
@@ -135,7 +133,8 @@ class Journal:
             whole["events"], self._buffered_events = [*self._buffered_events, *parts.get("events", ())], []
         if self._tombstones and _is_news(parts):
             whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
-        refused = self._with_values(whole) if self._values is not None else None
+        states = self.states
+        refused = states.add_to(whole, strict=self.on_save_error == "raise") if states.shared.used else ()
         entry = seal(whole, after=self.record.sum)
         self.record.apply(entry)
         if sealed:
@@ -147,15 +146,9 @@ class Journal:
             self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
         if checkpoint and queue:
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
-        if refused:
-            self.failed(refused)
+        for error in refused:
+            self.failed(error)
         return queue is not None
-
-    def _with_values(self, whole: Commit) -> NotCodable | None:
-        """Add the changed values to a commit. What to announce, if one of them cannot be recorded and that is news."""
-        refused = self.values.add_to(whole, self.secrets, strict=self.on_save_error == "raise")
-        before, self._refused = self._refused, str(refused) if refused else None
-        return refused if self._refused != before else None
 
     async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
@@ -270,6 +263,11 @@ class Journal:
         message = self.secrets.mask(str(error))
         self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
+    def _check(self) -> None:
+        """Raises StoreError if nothing more can be recorded."""
+        if self.closed:
+            raise self.ended()
+
     def ended(self) -> StoreError:
         """What to raise when somebody still asks something of a run that is over."""
         state = self.record.run.get("definition", {}).get("kind") == "state"
@@ -293,8 +291,8 @@ class Journal:
         """
         if self.closed:
             return
-        if last_values and self._values is not None and self.claim and not (self.queue and self.queue.fenced):
-            self._last_values(self._values)
+        if last_values and self.states.shared.used and self.claim and not (self.queue and self.queue.fenced):
+            self._last_values()
         self.closed = True
         self.mailbox.close()
         if not (queue := self.queue):
@@ -322,10 +320,10 @@ class Journal:
             _journals.pop(self.claim["id"], None)
             release(self.claim)
 
-    def _last_values(self, values: Values) -> None:
+    def _last_values(self) -> None:
         """Record what was done to the values after the last commit."""
         try:
-            if values.paid != Usage() or values.changes(self.secrets, []):
+            if self.states.waiting:
                 self.unsettled += self.commit({}, lambda error: None)
         except NotCodable as error:
             self.failed(error)

@@ -1,207 +1,284 @@
-"""The values beside a run: a small bag of names, which a program changes and commits record.
+"""Named values over coded ones, as programs hold them.
 
-A commit holds only what has changed since the one before, so values cost what their changes do. A value is decoded when
-it is first asked for; from then on every commit looks at it, as whoever was given it may have changed its inside. What
-nobody asks for is never looked at.
+A value is decoded when it is first asked for; from then on it is looked at whenever the values are settled, as whoever
+was given it may have changed its inside. What nobody asks for is never looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from itertools import takewhile
 from typing import Any
 
 from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.forked import rlock
 from crewlite.secrets import MASK, Secrets
-from crewlite.state.format.commit import Commit, ValueChanges
-from crewlite.state.format.entry import Entry
-from crewlite.state.format.record import Record
-from crewlite.usage import Usage
+from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
 
 log = logging.getLogger("crewlite.state")
-_NOTHING = object()
 _TRIES = 5
 
 
 class Values(MutableMapping[str, Any]):
-    """The values as they are now: those of the record, and what was done to them since. Any thread may use them."""
+    """Values that a program changes. Any thread may use them."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(
+        self,
+        coded: Mapping[str, Json],
+        secrets: Callable[[], Secrets],
+        check: Callable[[], None],
+        next_id: Callable[[], str],
+        *,
+        exact: bool,
+    ) -> None:
+        self._secrets = secrets
+        self._check = check
+        """Called before each change; raises where it would be recorded nowhere."""
+        self._next_id = next_id
+        """An id for an item."""
+        self._exact = exact
+        """Whether another order of the keys in a value is a change."""
+        self._coded = dict(coded)
+        """All, in their order, as they were when they were settled last; ABSENT for one that never was."""
+        self._handed_out = False
+        """Somebody else has `_coded`, so it is copied before it changes."""
         self._lent: dict[str, Any] = {}
         """What was set, or asked for."""
-        self._read: dict[str, tuple[Json, str | None]] = {}
-        """Those that came out of a record and may still be as they were: each as recorded, and the digest of what this
-        program makes of that, once it was looked at."""
-        self._gone: set[str] = set()
-        self._known: dict[str, tuple[Json, str, object]] = {}
-        """Recorded values that were looked at: each as recorded, its digest, and what it is now if that cannot change
-        inside."""
-        self._paid = Usage()
+        self._read: dict[str, tuple[Json, Json]] = {}
+        """Those that came out of a record and may still be as they were: each as recorded, and as this program writes
+        it, once that was looked at."""
+        self._fixed: dict[str, object] = {}
+        """Settled values that cannot change inside."""
+        self._added_to: dict[str, dict[str, Json]] = {}
+        """Collections that nobody else has, so that they need not be copied before they change."""
+        self._begun: dict[str, Json] = {}
+        """Names that `setdefault` gave an empty list or mapping, with that."""
+        self._written = set[str]()
+        """Names that the program has changed."""
         self._lock = rlock()
 
     def __getitem__(self, key: str) -> Any:
         with self._lock:
             if key not in self._lent:
-                if key in self._gone:
-                    raise KeyError(key)
-                self._lend(key, self._record.values[key])
+                self._lend(key, self._coded[key])
             return self._lent[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if type(key) is not str or not isinstance(encode(key), str):
+        self._check()
+        if type(key) is not str or not isinstance(encode(key), str) or key.startswith(ITEMS):
             raise ConfigError(f"{key!r} is no name for a value; wanted a text, such as state['progress']")
         declare(type(value))
         with self._lock:
+            self._forget(key)
             self._lent[key] = value
-            self._read.pop(key, None)
-            self._gone.discard(key)
+            self._written.add(key)
+            if key not in self._coded:
+                self._own()[key] = ABSENT
 
     def __delitem__(self, key: str) -> None:
+        self._check()
         with self._lock:
-            if key not in self:
-                raise KeyError(key)
-            self._lent.pop(key, None)
-            self._read.pop(key, None)
-            self._gone.add(key)
+            del self._own()[key]
+            self._forget(key)
+            self._written.add(key)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As of any mapping. What is then added to an empty list or mapping is recorded as added."""
+        with self._lock:
+            if key in self:
+                return self[key]
+            self[key] = default
+            if type(default) in (list, dict) and not default:
+                self._begun[key] = type(default)()
+            return default
 
     def __contains__(self, key: object) -> bool:
-        with self._lock:
-            return key in self._lent or (key in self._record.values and key not in self._gone)
+        return key in self._coded
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
-            recorded = self._record.values
-            return iter([*(k for k in recorded if k not in self._gone), *(k for k in self._lent if k not in recorded)])
+            return iter(without_items(self._coded))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def pay(self, usage: Usage) -> None:
-        """Let usage be recorded with the next commit."""
+    def add_item(self, collection: str, value: object) -> str:
+        """Add an item to a collection. Its id. Raises NotCodable."""
+        self._check()
+        declare(type(value))
+        coded = self._secrets().mask_data(_encoded(collection, value))
         with self._lock:
-            self._paid = self._paid + usage
+            identifier = self._next_id()
+            self._items(collection)[identifier] = coded
+        return identifier
 
-    @property
-    def paid(self) -> Usage:
-        """Usage that no commit has recorded yet."""
-        return self._paid
-
-    def add_to(self, commit: Commit, secrets: Secrets, *, strict: bool) -> NotCodable | None:
-        """Add what has changed, and was paid, to what a commit says, unless that says itself what has changed.
-
-        The first value that cannot be recorded, which stays as it was; if `strict`, that is raised.
-        """
-        refused: list[NotCodable] = []
-        changed = commit.pop("values", None)
-        if changed is None:
-            changed = self.changes(secrets, None if strict else refused)
+    def remove_item(self, collection: str, identifier: str) -> None:
+        """Remove an item. Raises KeyError."""
+        self._check()
         with self._lock:
-            paid, self._paid = self._paid.to_record(), Usage()
-        commit |= {"values": changed} if changed else {}
-        commit |= {"usage": paid} if paid else {}
-        return refused[0] if refused else None
+            if identifier not in self.items_of(collection):
+                raise KeyError(identifier)
+            del self._items(collection)[identifier]
 
-    def changes(self, secrets: Secrets, refused: list[NotCodable] | None = None) -> ValueChanges:
-        """What a commit has to say of the values; {} if nothing has changed.
+    def items_of(self, collection: str) -> Mapping[str, Json]:
+        """The items of a collection by their ids, coded."""
+        found: Mapping[str, Json] = self._coded.get(ITEMS + collection, {})
+        return found
+
+    def settle(self, refused: list[NotCodable] | None = None) -> Mapping[str, Json]:
+        """All of them coded, without configured secrets, as they are now.
 
         Raises NotCodable for a value that cannot be recorded; or leaves it as it was, where there is a list to tell of
         it.
         """
         with self._lock:
-            recorded, versions = self._record.values, self._record.versions
-            new: dict[str, Json] = {}
             for key, value in self._lent.items():
+                if self._fixed.get(key, ABSENT) is value:
+                    continue
+                before = self._coded[key]
                 try:
-                    coded = self._changed(key, value, secrets)
+                    coded = self._looked_at(key, value, before)
                 except NotCodable as error:
                     if refused is None:
                         raise
                     refused.append(error)
                     continue
-                if coded is not _NOTHING:
-                    new[key] = coded
-            gone = [key for key in recorded if key in self._gone]
-            if not new and not gone:
-                return {}
-            facts: ValueChanges = {"versions": {key: versions.get(key, 0) + 1 for key in (*new, *gone)}}
-            return facts | ({"set": new} if new else {}) | ({"gone": gone} if gone else {})
+                if coded is not before:
+                    self._own()[key] = coded
+                    self._written.add(key)
+                if type(value) in IMMUTABLE:
+                    self._fixed[key] = value
+            self._handed_out, self._added_to = True, {}
+            if ABSENT in self._coded.values():
+                return {key: coded for key, coded in self._coded.items() if coded is not ABSENT}
+            return self._coded
+
+    def since(self, before: Mapping[str, Json], refused: list[NotCodable] | None = None) -> list[Operation]:
+        """What was done to the values, which were these before. Raises NotCodable as `settle`."""
+        found = list[Operation]()
+        for operation in difference(before, self.settle(refused)):
+            verb, [name, *inner], *rest = operation
+            empty = self._begun.get(name) if verb == "set" and not inner and name not in before and rest[0] else None
+            if empty is None:
+                found.append(operation)
+            else:  # others may have begun it too
+                found += difference({name: empty}, {name: rest[0]})
+        return found
 
     def coded(self) -> dict[str, Json]:
         """All of them, as `put_back` takes them. Raises NotCodable."""
         with self._lock:
-            kept = {key: coded for key, coded in self._record.values.items() if key not in self._gone}
-            return kept | {key: self._coded(key, value) for key, value in self._lent.items()}
+            self._added_to = {}
+            lent = {key: self._plain(key, value) for key, value in self._lent.items()}
+            return {key: lent.get(key, coded) for key, coded in self._coded.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
         """Make these the values, and nothing else. Whatever was handed out before is no part of them any more."""
         with self._lock:
-            recorded = self._record.values
-            self._gone = {key for key in recorded if key not in coded}
-            self._lent, self._read = {}, {}
+            before, self._coded, self._handed_out = self._coded, {}, False
+            self._written |= before.keys() | coded.keys()
+            self._lent, self._read, self._fixed, self._begun, self._added_to = {}, {}, {}, {}, {}
             for key, value in coded.items():
-                if key not in recorded or digest(value) != self._digest(key):
+                if key.startswith(ITEMS):
+                    self._coded[key] = value
+                    continue
+                self._coded[key] = was = before.get(key, ABSENT)
+                if not self._same(was, value):
                     self._lend(key, value)
+
+    def place(self, key: str, behind: Callable[[str], bool]) -> None:
+        """Give a name its place, if it has none, before the last names that have to be `behind`; `replace` follows."""
+        with self._lock:
+            if key not in self._coded:
+                own = self._own()
+                later = list(takewhile(behind, reversed(own)))
+                own[key] = ABSENT
+                for name in reversed(later):
+                    own[name] = own.pop(name)
+
+    @property
+    def names(self) -> Collection[str]:
+        """All names, those of collections too."""
+        return self._coded.keys()
+
+    def take_written(self) -> set[str]:
+        """The names that the program has changed since this was asked last, as far as it is settled."""
+        with self._lock:
+            found, self._written = self._written, set()
+            return found
+
+    def replace(self, key: str, coded: Json, *, begun: bool = False) -> None:
+        """Make a value another one, as something else than the program has changed it; ABSENT takes it away.
+
+        `begun`: it was begun as by `setdefault`.
+        """
+        with self._lock:
+            for known in (self._lent, self._read, self._fixed, self._added_to):
+                known.pop(key, None)
+            if begun and type(coded) in (list, dict):
+                self._begun[key] = type(coded)()
+            if coded is not ABSENT:
+                self._own()[key] = coded
+            elif key in self._coded:
+                del self._own()[key]
+
+    def _own(self) -> dict[str, Json]:
+        if self._handed_out:
+            self._coded, self._handed_out = dict(self._coded), False
+        return self._coded
+
+    def _items(self, collection: str) -> dict[str, Json]:
+        """The items of a collection, to change them."""
+        name = ITEMS + collection
+        self._written.add(name)
+        if name not in self._added_to:
+            self._added_to[name] = self._own()[name] = dict(self._coded.get(name, {}))
+        return self._added_to[name]
+
+    def _forget(self, key: str) -> None:
+        for known in (self._lent, self._read, self._fixed, self._begun):
+            known.pop(key, None)
 
     def _lend(self, key: str, coded: Json) -> None:
         self._lent[key] = decode(coded)
-        self._read[key] = coded, None
+        self._read[key] = coded, ABSENT
 
-    def _coded(self, key: str, value: Any) -> Json:
+    def _plain(self, key: str, value: Any) -> Json:
         """The value coded. One that was read, and is as it was, keeps its form, though its class is not known here."""
         coded = _encoded(key, value)
         if key not in self._read:
             return coded
         source, as_read = self._read[key]
-        if coded == source:
-            return coded
-        as_read = as_read or digest(_encoded(key, decode(source)))
-        if digest(coded) == as_read:
+        if alike(coded, source):
+            return source
+        if as_read is ABSENT:
+            as_read = _encoded(key, decode(source))
             self._read[key] = source, as_read
+        if self._same(coded, as_read):
             return source
         del self._read[key]
         return coded
 
-    def _changed(self, key: str, value: Any, secrets: Secrets) -> Json:
-        """The value as it is to be recorded; nothing if that is how it is recorded already."""
-        recorded = self._record.values.get(key, _NOTHING)
-        known = self._known.get(key)
-        if known and known[0] is recorded and known[2] is value:
-            return _NOTHING
+    def _looked_at(self, key: str, value: Any, before: Json) -> Json:
+        """The value as it is to be recorded: the very object that was known before, if it has not changed."""
+        secrets = self._secrets()
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
-        plain = self._coded(key, value)
-        coded = secrets.mask_data(plain)
-        total, fixed = digest(coded), value if type(value) in IMMUTABLE else _NOTHING
-        if recorded is not _NOTHING and total == self._digest(key):
-            self._known[key] = recorded, total, fixed
-            return _NOTHING
+        plain = self._plain(key, value)
+        coded: Json = secrets.mask_data(plain)
+        if self._same(before, coded):
+            return before
         if coded != plain:
             log.warning("%s held a configured secret, which was masked", _path(key))
-        self._known[key] = coded, total, fixed  # counts once this very object is what is recorded
         return coded
 
-    def _digest(self, key: str) -> str:
-        """Of the value as it is recorded."""
-        recorded = self._record.values[key]
-        known = self._known.get(key)
-        if known is None or known[0] is not recorded:
-            known = self._known[key] = recorded, digest(recorded), _NOTHING
-        return known[1]
-
-
-def merged_changes(part: Sequence[Entry], before: str | None, live: Record) -> ValueChanges:
-    """What the one commit that stands for several says of values; `before` was restored then, `live` is their end."""
-    said = [entry.commit["values"] for entry in part if "values" in entry.commit]
-    names = {name: None for changed in said for name in changed.get("versions", ())}
-    new = {name: live.values[name] for name in names if name in live.values}
-    facts: ValueChanges = {"versions": {name: live.versions[name] for name in names}} if names else {}
-    facts |= {"set": new} if new else {}
-    facts |= {"gone": gone} if (gone := [name for name in names if name not in new]) else {}
-    return facts | ({"restored": live.restored} if live.restored != before else {})
+    def _same(self, one: Json, other: Json) -> bool:
+        if alike(one, other):
+            return True
+        return not (self._exact or one is ABSENT or other is ABSENT) and digest(one) == digest(other)
 
 
 def _encoded(key: str, value: Any) -> Json:

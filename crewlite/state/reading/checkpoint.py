@@ -12,6 +12,7 @@ from crewlite.codec import Json, JsonObject, decode, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
+from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.format.record import Record, replay
 from crewlite.state.reading import written
@@ -76,7 +77,12 @@ class Checkpoint:
     @property
     def values(self) -> dict[str, Any]:
         """The named values of the run. Every access decodes new copies: changing them does not change a checkpoint."""
-        return {name: decode(value) for name, value in self._kept[0].items()}
+        return values_in(self._kept[0])
+
+    @property
+    def collections(self) -> dict[str, dict[str, Any]]:
+        """The items of each collection by their ids."""
+        return collections_in(self._kept[0])
 
     @property
     def versions(self) -> dict[str, int]:
@@ -84,7 +90,7 @@ class Checkpoint:
 
         Setting a value to what it was already is no change.
         """
-        return dict(self._kept[1])
+        return without_items(self._kept[1])
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -104,7 +110,7 @@ class Checkpoint:
         """
         if not isinstance(other, Checkpoint):
             raise no_checkpoint(other, "a Checkpoint")
-        return diff(self._kept[0], other._kept[0], (self.usage, other.usage))
+        return diff(without_items(self._kept[0]), without_items(other._kept[0]), (self.usage, other.usage))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the checkpoint as a dict that `json.dump` accepts and `Checkpoint.from_dict` reads."""
@@ -142,6 +148,17 @@ class Checkpoint:
     def coded_values(self) -> Mapping[str, Json]:
         """Return the values as the codec recorded them."""
         return self._kept[0]
+
+
+def values_in(values: Mapping[str, Json]) -> dict[str, Any]:
+    """The named ones among coded values, decoded."""
+    return {name: decode(value) for name, value in without_items(values).items()}
+
+
+def collections_in(values: Mapping[str, Json]) -> dict[str, dict[str, Any]]:
+    """The collections among coded values, with their items decoded."""
+    found = items_in(values).items()
+    return {name: {identifier: decode(item) for identifier, item in items.items()} for name, items in found}
 
 
 def no_checkpoint(found: object, wanted: str) -> ConfigError:

@@ -9,7 +9,7 @@ from pydantic import Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite.errors import ConfigError, SchemaTooNew, an
-from crewlite.state.format import commit
+from crewlite.state.format import commit, fields
 from crewlite.usage import UsageRecord
 
 SCHEMA = 1
@@ -22,24 +22,24 @@ PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "ad
 class Written(TypedDict):
     """The keys of `Checkpoint.to_dict()` besides `HEAD`."""
 
-    id: commit.Hex
-    run_id: commit.RunName
-    branch: commit.BranchName
-    parent_id: commit.Hex | None
-    seq: commit.Number
-    version: commit.Number
-    trigger: commit.Text
-    address: commit.Text
-    created_at: commit.Time
-    label: commit.Text | None
-    metadata: commit.Coded
-    inputs: commit.Inputs
-    definition: dict[commit.Text, Any]
+    id: fields.Hex
+    run_id: fields.RunName
+    branch: fields.BranchName
+    parent_id: fields.Hex | None
+    seq: fields.Number
+    version: fields.Number
+    trigger: fields.Text
+    address: fields.Text
+    created_at: fields.Time
+    label: fields.Text | None
+    metadata: fields.Coded
+    inputs: fields.Inputs
+    definition: dict[fields.Text, Any]
     usage: UsageRecord
-    ref: commit.Text
-    values: dict[commit.Text, Any]
-    versions: dict[commit.Text, commit.Number]
-    tasks: list[commit.Text]
+    ref: fields.Text
+    values: dict[fields.Text, Any]
+    versions: dict[fields.Text, fields.Number]
+    tasks: list[fields.Text]
     events: list[Heard]
 
 
@@ -60,7 +60,7 @@ def misfit(problem: str) -> ConfigError:
     return ConfigError(f"This is not a checkpoint: {problem}. Pass a dict that Checkpoint.to_dict() returned.")
 
 
-Heard = Annotated[tuple[commit.Text, commit.Text, commit.Text, commit.Text, commit.Number], Strict(strict=False)]
+Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
 
 
 @cache

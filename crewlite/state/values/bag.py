@@ -18,42 +18,68 @@ from crewlite.state.format.record import SNAPSHOT
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace
+from crewlite.state.journal.states import Late
+from crewlite.state.journal.values import Values
+from crewlite.state.journal.view import View
 from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.reading.choose import chosen
 from crewlite.state.subscriber import new_checkpoint
+from crewlite.state.values.collection import Collection
 from crewlite.usage import Usage
 
 
 class Bag(MutableMapping[str, Any]):
     """A mapping of names to the current values of a run. All objects of one run share the same values."""
 
-    __slots__ = ("_address", "_journal", "_paid")
+    __slots__ = ("__weakref__", "_address", "_journal", "_late", "_paid")
 
     def __init__(self, journal: Journal, address: str) -> None:
-        self._journal, self._address = journal, address
+        self._journal = journal
+        self._address = address
+        """The step that its changes belong to; "" for the run itself."""
+        self._late: Late | None = None
         self._paid = Usage()
         """The usage added through this object."""
 
     def __getitem__(self, key: str) -> Any:
-        return self._journal.values[key]
+        return self._values[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._open().values[key] = value
+        self._open()
+        self._values[key] = value
 
     def __delitem__(self, key: str) -> None:
-        del self._open().values[key]
+        self._open()
+        del self._values[key]
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As of any mapping. Two that begin one list or mapping so, and add to it, are not in each other's way."""
+        return self._values.setdefault(key, default)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._journal.values
+        return key in self._values
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._journal.values)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._journal.values)
+        return len(self._values)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._journal.run_id}/{self._journal.branch}: {dict(self)!r}>"
+
+    @property
+    def _values(self) -> Values:
+        """The values as they are now: those of the running step, or what holds around it since it has ended."""
+        states = self._journal.states
+        with states.shared.lock:  # any thread may be the first to ask
+            if self._late is None:
+                found = states.given(self._address, self)
+                if isinstance(found, View):
+                    return found.values
+                self._late = found
+            states.follow(self._late)
+            return self._late.values
 
     def add_usage(
         self,
@@ -84,7 +110,7 @@ class Bag(MutableMapping[str, Any]):
         for given in (more, usage.__dict__ if usage else {}):
             _check_counts(given)
         paid = Usage(**more) + (usage or Usage())
-        self._open().values.pay(paid)
+        self._open().states.pay(paid)
         self._paid = self._paid + paid
 
     def snapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
@@ -139,6 +165,10 @@ class Bag(MutableMapping[str, Any]):
         found = target if isinstance(target, Checkpoint) else chosen(self.checkpoints(), target)
         self._put_back(found.coded_values(), found)
 
+    def collection(self, name: str) -> Collection:
+        """The collection of this name: items by their ids, which are added and removed, and never changed."""
+        return Collection(name, lambda: self._values)
+
     @contextlib.contextmanager
     def rollback_on_error(self) -> Iterator[Self]:
         """Restore all values, nested data included, if the block raises; the exception then propagates.
@@ -146,12 +176,12 @@ class Bag(MutableMapping[str, Any]):
         Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
         """
         journal = self._journal
-        before, recorded = journal.values.coded(), journal.record.values
+        before, recorded = self._values.coded(), journal.record.kept
         try:
             yield self
         except BaseException as error:
-            if journal.closed or journal.record.values is recorded:
-                journal.values.put_back(before)
+            if journal.closed or journal.record.kept is recorded:
+                self._values.put_back(before)
             else:
                 try:
                     self._put_back(before)
@@ -168,12 +198,12 @@ class Bag(MutableMapping[str, Any]):
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """Build the commit that records the changed values and names a checkpoint at itself."""
         journal, record = self._journal, self._journal.record
-        usage = record.usage + journal.values.paid
+        usage = record.usage + journal.states.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}
         checkpoint = new_checkpoint(
             record, journal.next_seq, SNAPSHOT, self._address, about=about, **self._label_and_metadata(label, metadata)
         )
-        return {"values": journal.values.changes(journal.secrets), "place": checkpoint}
+        return {"values": journal.states.shown(self._values), "place": checkpoint}
 
     def _label_and_metadata(self, label: str | None, metadata: dict[str, Any] | None) -> dict[str, Any]:
         """Check and encode the label and the metadata of a checkpoint. Raises ConfigError, RefError."""
@@ -205,8 +235,9 @@ class Bag(MutableMapping[str, Any]):
         journal = self._journal
 
         def parts() -> CommitParts:
-            journal.values.put_back(coded)
-            changed = journal.values.changes(journal.secrets)
+            values = self._values
+            values.put_back(coded)
+            changed = journal.states.shown(values)
             ours = origin and (origin.id in journal.record.checkpoints or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 

@@ -1,0 +1,79 @@
+"""The fields of commits that any part may have: each a type, with the check that what is read is of it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, InstanceOf, Strict
+
+from crewlite.errors import ConfigError
+from crewlite.refs import check_name
+from crewlite.state.format.operations import check_operations
+
+_HEX = re.compile("[0-9a-f]{32}")
+
+
+def _hex(text: str) -> str:
+    if not _HEX.fullmatch(text):
+        raise ValueError("wanted 32 hexadecimal digits")
+    return text
+
+
+def _time(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("wanted a time with its zone")
+    return text
+
+
+def _run_name(text: str) -> str:
+    return _name("run_id", text)
+
+
+def _branch_name(text: str) -> str:
+    return _name("branch", text, slashes=True)
+
+
+def _name(kind: str, text: str, *, slashes: bool = False) -> str:
+    try:
+        return check_name(kind, text, slashes=slashes)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _coded(data: dict[str, Any]) -> dict[str, Any]:
+    """A dict as the codec writes it: as it is, or as pairs where it has unusual keys."""
+    if "$" in data and not (data["$"] == "dict" and _are_pairs(data.get("v"))):
+        raise ValueError("wanted names and values")
+    return data
+
+
+def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
+    """A coded dict whose keys are all text."""
+    pairs = _coded(data)["v"] if "$" in data else []
+    if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
+        raise ValueError("wanted names and values")
+    return data
+
+
+def _are_pairs(items: object) -> bool:
+    return isinstance(items, list) and all(
+        isinstance(item, list) and len(item) == 2 and isinstance(item[0], str | int | float | dict | None)
+        for item in items
+    )
+
+
+Text = InstanceOf[str]
+"""`str` itself refuses lone surrogates, and a recorded text may hold any."""
+Number = Annotated[int, Field(ge=1, lt=2**63)]
+Hex = Annotated[Text, AfterValidator(_hex)]
+Time = Annotated[Text, AfterValidator(_time)]
+RunName = Annotated[Text, AfterValidator(_run_name)]
+BranchName = Annotated[Text, AfterValidator(_branch_name)]
+Intent = Annotated[tuple[Text, Text], Strict(strict=False)]
+Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
+Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
+Operations = Annotated[list[list[Any]], AfterValidator(check_operations)]
+Coded = Annotated[dict[Text, Any], AfterValidator(_coded)]
+Inputs = Annotated[dict[Text, Any], AfterValidator(_text_keyed)]

@@ -1,0 +1,45 @@
+"""Collections of items beside a run: each item stays as it was added, under an id of its own, until it is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from crewlite.codec import decode
+from crewlite.refs import check_name
+from crewlite.state.journal.values import Values
+
+
+class Collection(Mapping[str, Any]):
+    """Items by their ids, in the order of their adding. To add one costs what it is, however many there are."""
+
+    __slots__ = ("_name", "_values")
+
+    def __init__(self, name: str, values: Callable[[], Values]) -> None:
+        self._name, self._values = check_name("collection", name), values
+
+    def add(self, value: Any) -> str:
+        """Add an item. Its id is the same in every life of a run, and no other item's.
+
+        What is done to `value` later does not change the item. Raises NotCodable for what cannot be recorded.
+        """
+        return self._values().add_item(self._name, value)
+
+    def remove(self, identifier: str) -> None:
+        """Remove an item. Raises KeyError if there is none of this id."""
+        self._values().remove_item(self._name, identifier)
+
+    def __getitem__(self, identifier: str) -> Any:
+        return decode(self._values().items_of(self._name)[identifier])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values().items_of(self._name))
+
+    def __len__(self) -> int:
+        return len(self._values().items_of(self._name))
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self._values().items_of(self._name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}: {len(self)} items>"
