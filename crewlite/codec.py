@@ -188,10 +188,10 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
         return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
     if _is_named_tuple(kind):
         return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
-    if kind is type(Path()):
-        return {"$": "path", "v": str(value)}
-    if kind in (PurePosixPath, PureWindowsPath):
-        return {"$": kind.__name__, "v": str(value)}
+    if kind in (type(Path()), PurePosixPath, PureWindowsPath):
+        return {"$": "path" if kind is type(Path()) else kind.__name__, "v": str(value)}
+    if getattr(kind, "recorded_as_text", False):
+        return _encode(str(value), path, depth)
     raise NotCodable(path, value)
 
 

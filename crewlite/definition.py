@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
@@ -72,7 +73,9 @@ class Definition(Described):
             raise ConfigError(f"{info.field_name} is one {kind}; wanted a list: {info.field_name}=[...]")
         return value
 
-    @field_validator("role", "goal", "backstory", "description", "expected_output", mode="before", check_fields=False)
+    @field_validator(
+        *("role", "goal", "backstory", "description", "expected_output", "name"), mode="before", check_fields=False
+    )
     @classmethod
     def _is_text(cls, value: object) -> object:
         """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
@@ -163,10 +166,20 @@ def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     if "config" in given and "config" in cls.model_fields:
         given = _configured(cls, **given)
     others = {name: value for name, value in given.items() if name not in cls.model_fields}
+    own = {
+        name: value
+        for name, value in given.items()
+        if name not in others and not (value is None and _means_default(cls, name))
+    }
     if not others:
-        return given
-    own = {name: value for name, value in given.items() if name not in others}
+        return own
     return own | without_accepted(_classes(cls), others)
+
+
+def _means_default(cls: type[Described], name: str) -> bool:
+    """Whether None for this field asks for its default, as it is no value of its own: `human_input=None`."""
+    field = cls.model_fields[name]
+    return issubclass(cls, Definition) and not field.is_required() and NoneType not in get_args(field.annotation)
 
 
 def _configured(cls: type[Described], config: object, **given: Any) -> dict[str, Any]:

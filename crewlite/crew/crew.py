@@ -110,7 +110,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
             raise ConfigError(f"{info.field_name} is one function; wanted a list: {info.field_name}=[...]")
         return value
 
-    @field_validator("llm", mode="before")
+    @field_validator("llm", "manager_llm", mode="before")
     @classmethod
     def _llm(cls, value: object) -> object:
         return as_model(value)

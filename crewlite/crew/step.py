@@ -59,7 +59,7 @@ class Kickoff:
         if not scope.dry:
             await self._ready(addresses)
         filled = self.fill(await callbacks.prepared(self.crew, self.inputs))
-        addresses = addresses or [scope.reserve_address("task", one.task.name) for one in filled]
+        addresses = addresses or [scope.reserve_address("task", one.task.address_name) for one in filled]
         needs = needs_of(self.crew.tasks)
         changed, inner = self._changed(filled, addresses), self.run is None
         tasks = TasksAtWork(filled, addresses, needs, self.crew.max_concurrency, changed, inner)

@@ -104,6 +104,30 @@ class LLMReply(BaseModel):
         return message
 
 
+class ReplyText(str):
+    """The text of a reply, as a str. The rest of the reply is at hand as its attributes: `.usage`, `.tool_calls`.
+
+    A record, a copy and a pickle of it hold the text alone.
+    """
+
+    recorded_as_text = True
+    reply: LLMReply
+
+    def __new__(cls, reply: LLMReply) -> ReplyText:
+        """Make it of a whole reply."""
+        made = super().__new__(cls, reply.text)
+        made.reply = reply
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "reply" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.reply, name)
+
+
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]
 
 
@@ -189,7 +213,7 @@ def _annotated(cls: type) -> frozenset[str]:
     return frozenset(name for base in cls.__mro__ for name in inspect.get_annotations(base))
 
 
-def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> LLMReply:
+def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> ReplyText:
     """Await `acall` from blocking code. Not part of a run: nothing is recorded, retried or told. A text is a question.
 
     Raises OnLoopThread, LLMEmptyReply, and what the model raises.
@@ -198,7 +222,7 @@ def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, 
         raise OnLoopThread("call", "await acall(messages)")
     asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     reply = background.submit(_acall(llm, asked, context)).result()
-    return whole_reply(reply, llm.model)
+    return ReplyText(whole_reply(reply, llm.model))
 
 
 async def _acall(llm: BaseLLM, messages: list[Message], context: dict[str, Any]) -> Reply:
@@ -234,7 +258,9 @@ def context_for(fn: Any, context: dict[str, Any]) -> dict[str, Any]:
 
 def whole_reply(reply: object, model: str) -> LLMReply:
     """Whatever a model returned, as an LLMReply. Raises LLMEmptyReply, LLMError."""
-    if isinstance(reply, str):
+    if isinstance(reply, ReplyText):
+        reply = reply.reply
+    elif isinstance(reply, str):
         reply = LLMReply(text=reply)
     elif isinstance(reply, ToolCall):
         reply = LLMReply(tool_calls=(reply,))

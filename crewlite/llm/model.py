@@ -25,7 +25,17 @@ from crewlite.errors import (
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, handed_on
-from crewlite.llm.base import OFFLINE, BaseLLM, LLMReply, Message, OnChunk, ToolProtocol, ask_outside, whole_reply
+from crewlite.llm.base import (
+    OFFLINE,
+    BaseLLM,
+    LLMReply,
+    Message,
+    OnChunk,
+    ReplyText,
+    ToolProtocol,
+    ask_outside,
+    whole_reply,
+)
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.secrets import Secrets
@@ -131,7 +141,7 @@ class LLM(BaseLLM):
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
-    def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
+    def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
         """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
         return ask_outside(self, messages, context)
 

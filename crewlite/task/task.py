@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,10 @@ from crewlite.recovery.remedy import Policy
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.tools.base import BaseTool
+from crewlite.tools.naming import safe_name
 from crewlite.tools.toolbox import as_tools
 
+_FITS_ADDRESSES = re.compile(r"[A-Za-z0-9._ -]{1,100}")
 alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
 
 
@@ -32,7 +35,7 @@ class Task(Definition):
     description: str = Field(min_length=1)
     expected_output: str = Field(min_length=1)
     agent: Agent | None = None
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._ -]{1,100}$")
+    name: str | None = Field(default=None, min_length=1, max_length=100)
     """What it is called in addresses (`task:research`), results (`result["research"]`) and on resume."""
     tools: tuple[BaseTool, ...] = ()
     """Beside the agent's own, and instead of one of the same name. As for Agent, also functions and others' tools."""
@@ -63,6 +66,13 @@ class Task(Definition):
     def _tools(cls, value: object) -> object:
         return as_tools(value)
 
+    @field_validator("name", mode="after")
+    @classmethod
+    def _is_seen(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
+        return value
+
     @field_validator("callback", mode="after")
     @classmethod
     def _callback(cls, value: Callable[..., Any] | None) -> Callable[..., Any] | None:
@@ -91,6 +101,13 @@ class Task(Definition):
         """
         output: TaskOutput = alone.done(self, agent, context, tools)
         return output
+
+    @property
+    def address_name(self) -> str | None:
+        """Its name as it stands in addresses: as it is, if they take it, else a plain one made of it."""
+        if self.name is None or _FITS_ADDRESSES.fullmatch(self.name):
+            return self.name
+        return safe_name(self.name, "task")
 
     @property
     def shape(self) -> Shape | None:

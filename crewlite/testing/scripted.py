@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite.errors import ScriptExhausted
 from crewlite.forked import lock
-from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ask_outside, context_for
+from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply, ReplyText, ask_outside, context_for
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -34,7 +34,7 @@ class ScriptedLLM(BaseLLM):
         self._script = replies if callable(replies) else list(replies)
         self._lock = lock()
 
-    def call(self, messages: str | list[Message], **context: Any) -> LLMReply:
+    def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
         """Answer with the next line, outside a run."""
         return ask_outside(self, messages, context)
 

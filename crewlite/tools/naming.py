@@ -16,13 +16,14 @@ _LONGEST = 64
 _OF_ADDRESSES = re.compile(r"[/#!]")
 
 
-def safe_name(name: str) -> str:
+def safe_name(name: str, otherwise: str = "tool") -> str:
     """The name to offer a tool under.
 
     >>> safe_name("search"), safe_name("Search the web!"), safe_name("Marée à Brest")
     ('search', 'Search_the_web', 'Maree_a_Brest')
 
-    Where letters would be lost, or the name is too long, a digest of it keeps it apart from others.
+    Where letters would be lost, or the name is too long, a digest of it keeps it apart from others. `otherwise` is what
+    one begins with of which nothing is left.
 
     >>> safe_name("潮汐 tide")
     'tide_2b716e'
@@ -34,7 +35,7 @@ def safe_name(name: str) -> str:
     lost = any(letter.isalnum() and not letter.isascii() for letter in plain)
     if safe and len(safe) <= _LONGEST and not lost:
         return safe
-    return _cut(safe or "tool", name)
+    return _cut(safe or otherwise, name)
 
 
 def address_name(name: str) -> str:

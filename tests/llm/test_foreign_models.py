@@ -161,3 +161,11 @@ def test_other_objects_are_refused_by_name():
 
 def test_nothing_of_langchain_is_imported():
     assert not [name for name in sys.modules if name.startswith("langchain")]
+
+
+def test_a_manager_may_be_such_a_model():
+    clerk = Agent(role="Clerk", goal="answer", llm="offline")
+    tasks = [Task(description="Do", expected_output="x", agent=clerk)]
+    crew = Crew(agents=[clerk], tasks=tasks, process="hierarchical", manager_llm=ChatModel(Message("Managed.")))
+    assert isinstance(crew.manager_llm, ForeignLLM)
+    assert crew.kickoff().raw

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+
 import pytest
 
-from crewlite import BaseLLM
+from crewlite import Agent, BaseLLM, LLMReply, Usage, codec, tool
 from crewlite.errors import ConfigError, OnLoopThread, ScriptExhausted
 from crewlite.testing import RecordedLLM, ScriptedLLM, ToolCall
 
@@ -16,6 +20,38 @@ def test_a_scripted_model_can_be_called_in_blocking_code():
     assert llm.call([{"role": "user", "content": "Look."}]).tool_calls[0].name == "look"
     with pytest.raises(ScriptExhausted):
         llm.call("More?")
+
+
+def test_what_a_call_returns_is_the_text_and_has_the_rest():
+    reply = LLMReply(text='{"a": 1}', usage=Usage(prompt_tokens=3, requests=1), tool_calls=(ToolCall("look"),))
+    said = ScriptedLLM([reply]).call("Say it.")
+    assert json.loads(said) == {"a": 1}
+    assert (f"{said}", said.usage.prompt_tokens, said.tool_calls[0].name) == ('{"a": 1}', 3, "look")
+    assert said.strip() == said.text
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = said.nothing
+    for plain in (copy.deepcopy(said), pickle.loads(pickle.dumps(said)), codec.decode(codec.encode(said))):
+        assert (type(plain), plain) == (str, '{"a": 1}')
+
+
+def test_a_model_that_asks_another_hands_on_the_whole_reply():
+    class Around(BaseLLM):
+        def __init__(self, inner):
+            super().__init__("around")
+            self.inner = inner
+
+        def call(self, messages, tools=None):
+            return self.inner.call(messages, tools=tools)
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    inner = ScriptedLLM([LLMReply(tool_calls=(ToolCall("look"),), usage=Usage(requests=1, prompt_tokens=5)), "done"])
+    result = Agent(role="Clerk", goal="answer", llm=Around(inner), tools=[look]).kickoff("Look.")
+    assert result.raw == "done"
+    assert result.token_usage.prompt_tokens >= 5
 
 
 def test_any_model_that_answers_asynchronously_can_be(tmp_path):

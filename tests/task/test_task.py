@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import ConfigError
 from crewlite.events import StepCompletedEvent, TaskCompletedEvent
+from crewlite.flow import flow
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 
@@ -91,3 +92,40 @@ def test_answers_of_any_characters_survive():
     crew = run({"name": "t", "output_file": "out.md"}, odd, checkpoint=True)
     assert crew.kickoff(run_id="r").raw == odd
     assert crew.kickoff(run_id="r").raw == odd
+
+
+def test_a_task_may_have_any_name_and_its_address_a_plain_one(memory):
+    config, names = memory(), ["Synthèse & Co: 1", "潮汐", "a/b#2!", "a_b_2", "plain one"]
+    clerk = Agent(role="Clerk", goal="g", llm="offline")
+
+    def crew():
+        tasks = [Task(name=name, description=name, expected_output="x", agent=clerk) for name in names]
+        return Crew(tasks=tasks, checkpoint=config)
+
+    result = crew().kickoff(run_id="r")
+    assert [output.name for output in result.tasks_output] == names
+    assert result["潮汐"] is result.tasks_output[1]
+    with History(config.location, provider=config.provider) as history:
+        addresses = [checkpoint.address for checkpoint in history.run("r").checkpoints()]
+    assert addresses[0] == "task:Synthese_Co_1"
+    assert addresses[1].startswith("task:task_")
+    assert addresses[2:] == ["task:a_b_2", "task:a_b_2#2", "task:plain one"]
+    edited = crew().fork(f"r/main@{addresses[1]}", edits={addresses[1]: "other"}).kickoff()
+    assert edited["潮汐"].raw == "other"
+
+    @flow
+    def inside():
+        return crew().with_(checkpoint=None).kickoff()["a/b#2!"].raw
+
+    assert inside.kickoff()
+    with pytest.raises(ConfigError, match="wanted one line of characters that can be seen"):
+        Task(name="a\nb", description="d", expected_output="x")
+
+
+def test_none_asks_for_the_default():
+    task = Task(description="d", expected_output="x", human_input=None, tools=None, name=None)
+    assert (task.human_input, task.tools, task.name) == (False, (), None)
+    agent = Agent(role="Clerk", goal="g", verbose=None, max_iter=None, max_tool_output=None)
+    assert (agent.verbose, agent.max_iter, agent.max_tool_output) == (False, 25, None), "where None says nothing itself"
+    with pytest.raises(ConfigError, match="role"):
+        Agent(role=None, goal="g")
