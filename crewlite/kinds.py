@@ -60,12 +60,14 @@ CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 FLOW = Kind("flow", "flow", enters=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model")
+PLAN = Kind("plan", "plan", holds_value=True, heard=False)
 STEP = Kind("step", "step", holds_value=True)
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 
-_KNOWN = {kind.name: kind for kind in (AGENT, CALLBACK, CONDITION, CREW, FLOW, HUMAN, LLM, STEP, TASK, TIMER, TOOL)}
+_ALL = (AGENT, CALLBACK, CONDITION, CREW, FLOW, HUMAN, LLM, PLAN, STEP, TASK, TIMER, TOOL)
+_KNOWN = {kind.name: kind for kind in _ALL}
 
 
 def of(name: str) -> Kind:

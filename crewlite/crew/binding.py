@@ -13,6 +13,7 @@ from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.codec import JsonObject
 from crewlite.crew.order import needs_of
+from crewlite.crew.planning import planned, recorded_plan
 from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.facts import facts_of
 from crewlite.runtime.questions import Comparison, Drifted, drifted, have_in_common
@@ -100,9 +101,10 @@ def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequ
 
 def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Task, str]) -> Iterator[Drifted]:
     done: list[ContextItem] = []
-    for filled, needs in zip(tasks, needs_of([one.task for one in tasks]), strict=True):
+    plan = recorded_plan(record)
+    for number, (filled, needs) in enumerate(zip(tasks, needs_of([one.task for one in tasks]), strict=True)):
         address = addresses.get(filled.task, "")
-        sources = [done[number] for number in needs.sources]
+        sources = [*(done[source] for source in needs.sources), *planned(plan, number)]
         if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""

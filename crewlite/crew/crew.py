@@ -84,6 +84,10 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
     """The model of the manager of a hierarchical crew, unless manager_agent has one."""
     manager_agent: Agent | None = None
     """The manager of a hierarchical crew, in the place of one that is made. It has no tools of its own."""
+    planning: bool = False
+    """A plan is made before the first task, in one recorded step, and its text is given to each task."""
+    planning_llm: BaseLLM | str | None = None
+    """Makes the plan; None takes the crew's model, else that of the first task."""
     before_kickoff_callbacks: tuple[Callable[..., Any], ...] = ()
     """Called in order with the inputs, before the first task; each returns the inputs to go on with, or changes those
     that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
@@ -220,7 +224,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
 
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for, itself first."""
-        own = (self.llm, self.manager_llm)
+        own = (self.llm, self.manager_llm, self.planning_llm)
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]
@@ -246,4 +250,5 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
         agents = tuple(people[agent] for agent in self.agents)
         manager = people[self.manager_agent] if self.manager_agent else None
         changed = {"llm": llm, "agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager}
-        return self.model_copy(update=changed | ({"manager_llm": llm} if self.manager_llm else {}))
+        changed |= {name: llm for name in ("manager_llm", "planning_llm") if getattr(self, name)}
+        return self.model_copy(update=changed)

@@ -12,7 +12,8 @@ from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, rebound, shares
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.staff import assignments
+from crewlite.crew.planning import Planner
+from crewlite.crew.staff import assignments, planning_model
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
 from crewlite.events.registry import checkpoint_event_types
@@ -37,8 +38,10 @@ class CrewRoot(Root[CrewOutput]):
         super().__init__(crew)
         self._crew, self._assignments = crew, assignments(crew)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
+        self._planner = Planner(crew, planning_model(crew, self._assignments)) if crew.planning else None
         workers = [worker for one in self._assignments for worker in (one.worker, *one.coworkers)]
         self.secret_sources += tuple(worker.llm for worker in workers)
+        self.secret_sources += (self._planner.llm,) if self._planner else ()
         people = [worker.agent for worker in workers]
         tools = [agent.tools for agent in people] + [task.tools for task in crew.tasks]
         careful = any(tool.requires_approval for given in tools for tool in given)
@@ -73,7 +76,8 @@ class CrewRoot(Root[CrewOutput]):
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
         """Its tasks in order."""
-        return Kickoff(self._crew, self._assignments, self._with, inputs, run).step(self.question(inputs))
+        kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._planner, run)
+        return kickoff.step(self.question(inputs))
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Task by task."""

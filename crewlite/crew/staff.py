@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crewlite.agent.agent import Agent
 from crewlite.agent.worker import Worker
 from crewlite.crew.crew import Crew, Process
 from crewlite.errors import NoModel
+from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import resolve_llm
 from crewlite.task.assignment import Assignment
 
@@ -29,6 +32,11 @@ def assignments(crew: Crew) -> list[Assignment]:
     if staff.without:
         raise NoModel(list(dict.fromkeys(staff.without)))
     return [one for one in made if one]
+
+
+def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:
+    """The model that plans for it."""
+    return resolve_llm([crew.planning_llm, crew.llm, made[0].worker.llm], agent="Crew Planner")
 
 
 class _Staff:

@@ -12,7 +12,8 @@ from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import needs_of
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.tasks import TasksAtWork, answered, unlike
+from crewlite.crew.planning import NAME as PLAN, Planner
+from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Stamp, Step
 from crewlite.errors import MissingInput
 from crewlite.llm.base import with_fallbacks
@@ -35,6 +36,7 @@ class Kickoff:
     """The tasks with inputs filled in. Raises MissingInput."""
     inputs: dict[str, Any]
     """As the kickoff was given them; callbacks may prepare them."""
+    planner: Planner | None
     run: Run | None
     """None if the crew is a step of somebody else's run."""
 
@@ -62,12 +64,23 @@ class Kickoff:
         addresses = addresses or [scope.reserve_address("task", one.task.address_name) for one in filled]
         needs = needs_of(self.crew.tasks)
         changed, inner = self._changed(filled, addresses), self.run is None
-        tasks = TasksAtWork(filled, addresses, needs, self.crew.max_concurrency, changed, inner)
+        plan = await self._plan(filled, changed) if self.planner else []
+        tasks = TasksAtWork(filled, addresses, needs, self.crew.max_concurrency, changed, inner, plan)
         outputs = await tasks.work()
         drifted = scope.children.drifted if isinstance(scope, StepScope) else ()
         own = [address for address in addresses if address in drifted]
         result = self._result(outputs, [*own, *(at for at in drifted if at not in own)])
         return await self._finished(result) if self.crew.after_kickoff_callbacks else result
+
+    async def _plan(self, filled: Sequence[FilledTask], changed: set[int]) -> list[str]:
+        """The plan for the tasks. Where a fork has changed it, or any task, each may be told something else."""
+        assert self.planner
+        scope = durable.scope()
+        address = scope.reserve_address("plan")
+        if changed or (self.run and address in self.run.record.edited | around(self.run.record.edited)):
+            changed |= set(range(len(filled)))
+        drift = drift_of(scope, address, changed=bool(changed) or self.run is None)
+        return await scope.step(self.planner.step(filled, address=address, drift=drift))
 
     def _changed(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> set[int]:
         """The tasks that were edited, or ask something else than with the inputs that the run had before."""
@@ -104,6 +117,7 @@ class Kickoff:
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
         models = [worker.llm for one in left for worker in (one.worker, *one.coworkers)]
+        models += [self.planner.llm] if self.planner and PLAN not in done else []
         for model in {id(model): model for llm in models for model in with_fallbacks(llm)}.values():
             await resources.ready(model)
 

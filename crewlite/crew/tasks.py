@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from crewlite import durable
 from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, ready
+from crewlite.crew.planning import planned
 from crewlite.durable import Drift, Scope, Step
 from crewlite.runtime.questions import Drifted
 from crewlite.runtime.step_scope import StepScope
@@ -33,6 +34,8 @@ class TasksAtWork:
     """Those that a fork's inputs or edits have changed; what builds on them joins them."""
     inner: bool
     """The crew is a step of somebody else's run, and nobody knows what changed in it."""
+    plan: Sequence[str] = ()
+    """How each should be gone about; empty without a plan."""
     outputs: dict[int, TaskOutput] = field(default_factory=dict)
 
     async def work(self) -> list[TaskOutput]:
@@ -60,19 +63,24 @@ class TasksAtWork:
             self.changed.add(number)
         given = Given(
             [self._item(source) for source in needs.context],
-            [self._item(source) for source in needs.sources],
+            self._sources(number),
             None if needs.previous is None else self.outputs[needs.previous],
+            self.plan[number] if self.plan else "",
         )
-        drift = _drift(scope, address, changed=self.inner or number in self.changed)
+        drift = drift_of(scope, address, changed=self.inner or number in self.changed)
         return task_step(self.filled[number], given, address=address, drift=drift)
 
     def _ended(self, number: int, output: TaskOutput) -> None:
         """Note an output. One that is kept though the task is asked something else has the texts that it answers."""
         scope, address, was = durable.scope(), self.addresses[number], None
         if isinstance(scope, StepScope) and address in scope.children.drifted:
-            sources = [self._item(source) for source in self.needs[number].sources]
-            was = drifted_task(scope.run.record, address, self.filled[number], sources)
+            was = drifted_task(scope.run.record, address, self.filled[number], self._sources(number))
         self.outputs[number] = answered(output, was)
+
+    def _sources(self, number: int) -> list[ContextItem]:
+        """All that a task's outcome follows from."""
+        sources = [self._item(source) for source in self.needs[number].sources]
+        return [*sources, *planned(self.plan, number)]
 
     def _item(self, number: int) -> ContextItem:
         output = self.outputs[number]
@@ -101,8 +109,8 @@ async def _raise_first(scope: Scope, running: Mapping[asyncio.Task[TaskOutput], 
             task.result()
 
 
-def _drift(scope: Scope, address: str, *, changed: bool) -> Drift:
-    """What a finished task does that is asked something else: because of a fork's edits or inputs, it runs again.
+def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
+    """What a finished step does that is asked something else: because of a fork's edits or inputs, it runs again.
 
     Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
     """

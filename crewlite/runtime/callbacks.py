@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewlite import background, durable, events, kinds
+from crewlite import background, durable, kinds
 from crewlite.codec import Json
-from crewlite.durable import Drift, Stamp, Step
+from crewlite.durable import Drift, Step
 from crewlite.kinds import Kind
+from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.tools.base import is_async
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def callback_step(
         name=name or title,
         work=work,
         question=question,
-        voice=_Voice(callback, kind, name or title, label),
+        voice=PlainVoice(callback, kind, name or title, label),
         encode=encode,
         decode=decode,
         round_trip=round_trip,
@@ -67,24 +67,3 @@ def callback_step(
 def name_of(function: object) -> str:
     """What a function is called: `lambda` if it has no name, its class if it is an object that can be called."""
     return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: object
-    kind: Kind
-    name: str
-    label: str | None
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        return {"kind": self.kind.name, "name": self.name, "step_type": self.label}
-
-    def started(self, stamp: Stamp) -> events.StepStartedEvent:
-        return events.StepStartedEvent(**stamp, **self._about)
-
-    def completed(self, stamp: Stamp, value: object) -> events.StepCompletedEvent:
-        return events.StepCompletedEvent(**stamp, **self._about)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return events.StepFailedEvent(**stamp, **self._about, error=error, error_type=error_type)

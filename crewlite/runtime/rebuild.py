@@ -32,6 +32,7 @@ _UNSET = object()
 _WANTED = {
     "llm": "the model {!r}",
     "manager_llm": "the model {!r}",
+    "planning_llm": "the model {!r}",
     "tools": "the tool {!r}",
     "callback": "the function {!r}",
     "condition": "the function {!r}",

@@ -8,10 +8,12 @@ from typing import Any
 
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.loop import Answer
 from crewlite.agent.worker import Persona, Worker
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+from crewlite.tools.base import BaseTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ class FilledTask:
     def role(self) -> str:
         """What that one is told it is."""
         return self.persona.role
+
+    @property
+    def tools(self) -> tuple[BaseTool, ...]:
+        """All that the agent may use for it."""
+        return (*self.agent.tools, *self.task.tools, *delegation_tools(self.coworkers))
 
     def asked(self) -> list[Any]:
         """What is asked of whom, and in which shape, as plain JSON."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from crewlite import background, codec, disk, durable, events, kinds, templates
 from crewlite.agent.approval import feedback
-from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.loop import Answer, Work, system_prompt, work
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
@@ -32,6 +31,8 @@ class Given:
     """What its outcome follows from."""
     previous: TaskOutput | None = None
     """What its condition is asked about."""
+    plan: str = ""
+    """How its agent should go about it."""
 
 
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
@@ -43,7 +44,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
             return filled.skipped()
         if filled.output_file:  # before the model is paid
             await background.in_thread(_check_file, Path(filled.output_file), f"Task {task.title!r}")
-        output = filled.output(await _agent(filled, context))
+        output = filled.output(await _agent(filled, context, given.plan))
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
         for callback in _callbacks(filled):
@@ -89,16 +90,17 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
     return verdict
 
 
-async def _agent(filled: FilledTask, context: Sequence[ContextItem]) -> Answer:
+async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) -> Answer:
     """Let the agent answer, and say so."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
-    tools = (*agent.tools, *task.tools, *delegation_tools(filled.coworkers))
+    tools = filled.tools
     prompt = templates.render(
         PROMPTS,
         "task.j2",
         description=filled.description,
         expected_output=filled.expected_output,
         context=context,
+        plan=plan,
         shape=wanted(task.shape),
     )
     system = system_prompt(filled.role, filled.persona.goal, filled.persona.backstory, tools=bool(tools))

@@ -147,6 +147,7 @@ def _is_reply(value: Any) -> bool:
 
 _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.STEP: _value,
+    kinds.PLAN: _value,
     kinds.CONDITION: lambda outcome, value: _value(outcome, bool(value)),
     kinds.TASK: _done,
     kinds.LLM: _reply,

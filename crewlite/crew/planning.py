@@ -1,0 +1,88 @@
+"""A plan for the tasks of a crew: made once, before the first of them, and given to each as text.
+
+It is a step, so a resume makes no other, and the definitions of the tasks stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field
+
+from crewlite import codec, kinds, templates
+from crewlite.agent.loop import Work, work
+from crewlite.agent.shape import Shape, wanted
+from crewlite.crew.crew import Crew
+from crewlite.durable import Drift, Step
+from crewlite.llm.base import BaseLLM
+from crewlite.runtime.plain_voice import PlainVoice
+from crewlite.state.format.record import Record
+from crewlite.task.assignment import ContextItem, FilledTask
+
+_PROMPTS = "crewlite.crew"
+_TURNS = 5  # replies that a plan may take
+NAME = "plan#1"
+"""What its address ends in: a crew makes one plan."""
+
+
+class TaskPlan(BaseModel):
+    """The plan for one task."""
+
+    task: int = Field(description="The number of the task")
+    plan: str = Field(description="Step by step, how its agent should go about it")
+
+
+class CrewPlan(BaseModel):
+    """The plans for all tasks."""
+
+    plans: list[TaskPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Who plans, and for which crew."""
+
+    crew: Crew
+    llm: BaseLLM
+
+    def step(self, tasks: Sequence[FilledTask], *, address: str, drift: Drift) -> Step[list[str]]:
+        """The step. It comes to a text for each task; "" for one that the plan leaves out."""
+
+        async def act() -> list[str]:
+            answer = await work(self._work(tasks))
+            assert isinstance(answer.value, CrewPlan)
+            made = {one.task: one.plan for one in answer.value.plans}
+            return [made.get(number, "") for number in range(1, len(tasks) + 1)]
+
+        return Step(
+            kind=kinds.PLAN,
+            name=None,
+            work=act,
+            question=[one.asked() for one in tasks],
+            voice=PlainVoice(self.crew, kinds.PLAN, kinds.PLAN.name),
+            encode=codec.encode,
+            decode=codec.decode,
+            placeholder=lambda: [""] * len(tasks),
+            address=address,
+            inherits=True,
+            drift=drift,
+        )
+
+    def _work(self, tasks: Sequence[FilledTask]) -> Work:
+        shape = Shape(CrewPlan)
+        told = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
+        asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
+        opening = ({"role": "system", "content": "\n\n".join(told)}, {"role": "user", "content": asked})
+        title = f"plan of crew {self.crew.name!r}"
+        return Work(self.crew, "Crew Planner", self.llm, (), opening, _TURNS, self.crew.verbose, shape, title)
+
+
+def planned(texts: Sequence[str], number: int) -> list[ContextItem]:
+    """What a task builds on of a plan, if there is one."""
+    return [ContextItem(NAME, kinds.PLAN.name, texts[number])] if number < len(texts) else []
+
+
+def recorded_plan(record: Record) -> list[str]:
+    """The plan that a run has made; empty if it has not."""
+    return list(codec.decode(record.value(NAME))) if NAME in record.outcomes else []
