@@ -220,6 +220,10 @@ class Scope(Protocol):
     def start_inside(self) -> Any:
         """What a step that is asked for now begins with, of the state."""
 
+    @property
+    def usage(self) -> Usage:
+        """What this step and everything in it has paid so far, in all lives of the run."""
+
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in call order."""
 
@@ -269,6 +273,7 @@ class _Plain:
     idempotency_key = ""
     state = None
     past: Sequence[Remedy] = ()
+    usage = Usage()
 
     def start_inside(self) -> None:
         return None

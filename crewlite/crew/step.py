@@ -107,9 +107,8 @@ class Kickoff:
 
     async def _finished(self, result: CrewOutput) -> CrewOutput:
         """The result as the after_kickoff_callbacks make it; they are told what has been paid."""
-        scope = durable.scope()
-        paid = scope.run.record.paid.inside(scope.address) if isinstance(scope, StepScope) else Usage()
-        changed = await callbacks.finished(self.crew, result.model_copy(update={"token_usage": paid}))
+        told = result.model_copy(update={"token_usage": durable.scope().usage})
+        changed = await callbacks.finished(self.crew, told)
         return result.model_copy(update=changed)
 
     async def _ready(self, addresses: Sequence[str]) -> None:
@@ -153,6 +152,8 @@ class Kickoff:
                 others[str(number)] = other
         skipped = [number for number, output in enumerate(result.tasks_output) if output.skipped]
         data |= {"skipped": skipped} if skipped else {}
+        paid = [output.token_usage.to_record() for output in result.tasks_output]
+        data |= {"paid": paid} if any(paid) else {}
         return data | ({"drifted": list(result.drifted), "answered": others} if result.drifted or others else {})
 
     def _unprepared(self) -> list[FilledTask]:
@@ -168,12 +169,12 @@ class Kickoff:
 
     def _decode_part(self, data: Any) -> CrewOutput:
         """The result of a crew that is a step of somebody else's run."""
-        made = [
-            filled.output_of({"raw": raw, "skipped": number in data.get("skipped", ())}).model_copy(
-                update=data.get("answered", {}).get(str(number), {})
-            )
-            for number, (filled, raw) in enumerate(zip(self._unprepared(), data["outputs"], strict=True))
-        ]
+        skipped, others, paid = data.get("skipped", ()), data.get("answered", {}), data.get("paid")
+        made = []
+        for number, (filled, raw) in enumerate(zip(self._unprepared(), data["outputs"], strict=True)):
+            usage = {"token_usage": Usage(**paid[number])} if paid else {}
+            output = filled.output_of({"raw": raw, "skipped": number in skipped})
+            made.append(output.model_copy(update=usage | others.get(str(number), {})))
         return self._result(made, data.get("drifted", ()))
 
     def _recorded(self, run: Run, record: Record) -> CrewOutput:
@@ -185,13 +186,15 @@ class Kickoff:
         live = {address: filled[task] for task, address in match(recorded, list(filled)).items()}
         outputs = []
         for fact in recorded:
-            value, one = record.value(fact["address"]), live.get(fact["address"])
+            address = fact["address"]
+            value, one = record.value(address), live.get(address)
             if one:
-                outputs.append(answered(one.output_of(value), others.get(fact["address"])))
+                output = answered(one.output_of(value), others.get(address))
             else:
                 about = {"name": fact.get("name"), "description": fact["description"], "expected_output": ""}
                 skipped = value.get("skipped", False)
-                outputs.append(TaskOutput(**about, raw=value["raw"], agent=value["agent"], skipped=skipped))
+                output = TaskOutput(**about, raw=value["raw"], agent=value["agent"], skipped=skipped)
+            outputs.append(output.model_copy(update={"token_usage": record.paid.inside(address)}))
         inner = [at for fact in recorded for at in record.outcomes[fact["address"]].drifted]
         return self._result(outputs, [*others, *inner])
 

@@ -88,6 +88,11 @@ class Frame(Scope):
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
 
+    @property
+    def usage(self) -> Usage:
+        """What this step and everything in it has paid so far, in all lives of the run."""
+        return self.run.record.paid.inside(self.address)
+
     def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
         """The frame of an attempt at a child step."""
         own = self.inherited

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
+from crewlite.usage import Usage
 
 
 @codec.register
@@ -26,6 +27,8 @@ class TaskOutput(BaseModel):
     """The answer as `Task.output_json` asked for."""
     agent: str
     """The role of who did it."""
+    token_usage: Usage = Field(default_factory=Usage)
+    """Of this task and all that it led to, delegations and crews in tools included, in all lives of the run."""
     skipped: bool = False
     """It is a ConditionalTask whose condition said no; `raw` is empty."""
 

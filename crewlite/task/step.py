@@ -19,6 +19,7 @@ from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+from crewlite.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         output = filled.output(await _agent(filled, context, given.plan))
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
+        output = _with_usage(output, durable.scope().usage)
         for callback in _callbacks(filled):
             await call_back(callback, output, [codec.digest(output.raw)])
         return output
@@ -60,6 +62,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
         encode=_encoded,
         decode=filled.output_of,
+        with_usage=_with_usage,
         placeholder=lambda: filled.output(Answer("")),
         address=address,
         timeout=filled.agent.max_execution_time,
@@ -68,6 +71,10 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         drift=drift,
         checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )
+
+
+def _with_usage(output: TaskOutput, usage: Usage) -> TaskOutput:
+    return output.model_copy(update={"token_usage": usage})
 
 
 def _encoded(output: TaskOutput) -> Any:
