@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 
-from crewlite.coming_from import instead_of
+from crewlite.coming_from import PAGE, instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, an, meant
 from crewlite.recovery.remedy import check_policy
@@ -223,10 +223,11 @@ def _made_of(definition: D, changes: dict[str, Any]) -> D:
 
 
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:
-    problems, unlike = [], list[str]()
+    problems, unlike, of_others = [], list[str](), False
     for name, item in _each_once(error):
         if item["type"] == "extra_forbidden":
             told, close = why_not(_classes(cls), name), meant(name, cls.model_fields)
+            of_others = of_others or bool(told)
             hint = f": {told}" if told else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")
             unlike += [] if hint else [name]
@@ -237,7 +238,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
-    return f"{cls.__name__}: " + "; ".join(problems)
+    return f"{cls.__name__}: " + "; ".join(problems) + (f" ({PAGE})" if of_others else "")
 
 
 def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -5,6 +5,8 @@ Each line states a fact about this release. If crewlite has nothing in place of 
 
 from __future__ import annotations
 
+PAGE = "docs/crewai.md"
+"""The page of the documentation that tells it in full."""
 _MODULE: dict[str, str] = {
     "Flow": "a flow is a function here: from crewlite.flow import flow, step",
     "start": "a flow is a function here, which calls its steps: from crewlite.flow import flow, step",
@@ -50,20 +52,21 @@ def missing_import(module: str, name: str) -> ImportError | None:
 
     It is an ImportError, because `from crewlite import ...` replaces the text of an AttributeError.
     """
-    return ImportError(f"{module} has no {name!r}: {instead}") if (instead := _MODULE.get(name)) else None
+    return ImportError(f"{module} has no {name!r}: {instead} ({PAGE})") if (instead := _MODULE.get(name)) else None
 
 
 def missing_module(name: str) -> ModuleNotFoundError | None:
     """Build the error for a module of CrewAI that crewlite lacks; None for any other module."""
     for path, instead in _FILES.items():
         if name == path or name.startswith(f"{path}."):
-            return ModuleNotFoundError(f"There is no module {name!r}: {instead}", name=name)
+            return ModuleNotFoundError(f"There is no module {name!r}: {instead} ({PAGE})", name=name)
     return None
 
 
 def instead_of(kind: type, attribute: str) -> str | None:
     """Return what to write instead of a method or field of CrewAI; None for any other attribute."""
-    return next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
+    told = next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
+    return f"{told} ({PAGE})" if told else None
 
 
 def event(name: str) -> str | None:
