@@ -1,4 +1,4 @@
-"""The base classes of definitions: frozen, compared by identity, with one readable error for all invalid fields."""
+"""The base classes of definitions: frozen from their first use, with one readable error for all invalid fields."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Definition(Described):
     """A description of work. It holds no state of runs, so several runs may use it at the same time.
 
     Two definitions are equal only if they are the same object, even if all their fields are equal. Fields may be set
-    until the definition is settled: until a crew is made of it, or it is kicked off.
+    until the definition is settled, which happens when it becomes part of a crew or is kicked off.
     """
 
     model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
@@ -96,7 +96,7 @@ class Definition(Described):
         return value
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed: `task.with_(context=[research])`. Raises ConfigError as for a new one."""
+        """Return a copy with these fields changed: `task.with_(context=[research])`. Raises ConfigError if invalid."""
         made = _made_of(self, changes)
         kept = {name: value for name, value in (self.__pydantic_private__ or {}).items() if name != "_settled"}
         made.__pydantic_private__ = (made.__pydantic_private__ or {}) | kept
@@ -104,16 +104,16 @@ class Definition(Described):
 
     @property
     def settled(self) -> bool:
-        """Whether it stays as it is: other code relies on it."""
+        """Whether its fields can no longer be set, because a crew or a run relies on them."""
         return self._settled
 
     def settle(self) -> None:
-        """From now on it stays as it is."""
+        """Refuse to set fields from now on."""
         self._settled = True
 
     @classmethod
     def problems_in(cls, fields: Mapping[str, Any], *, all_given: bool) -> list[tuple[str, str]]:
-        """What is wrong with these fields, each with its name; what is missing beside them only if they are all."""
+        """Return the problems with these fields, as (field, text). Missing fields count only if `all_given`."""
         made = cls.__new__(cls)
         try:
             cls.__pydantic_validator__.validate_python(dict(fields), self_instance=made)
@@ -162,7 +162,7 @@ def check_inputs(inputs: object) -> None:
 
 
 def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
-    """The fields that were given, also those in a `config`, without settings that ask for nothing that is missing."""
+    """Return the given fields, those in a `config` included, without accepted settings of CrewAI that do nothing."""
     if "config" in given and "config" in cls.model_fields:
         given = _configured(cls, **given)
     others = {name: value for name, value in given.items() if name not in cls.model_fields}
@@ -193,7 +193,7 @@ def _configured(cls: type[Described], config: object, **given: Any) -> dict[str,
 
 
 def _classes(cls: type[BaseModel]) -> list[str]:
-    """What a class and those that it is made of are called."""
+    """Return the names of a class and of its base classes."""
     return [base.__name__ for base in cls.__mro__]
 
 
@@ -211,11 +211,11 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
 
 
 def _made_of(definition: D, changes: dict[str, Any]) -> D:
-    """Another of the same class, with these fields changed. Raises ConfigError for what cannot be."""
+    """Build a copy of a definition with these fields changed. Raises ConfigError for bad values."""
     cls = type(definition)
     given = {name: getattr(definition, name) for name in definition.model_fields_set} | changes
     made = cls.__new__(cls)
-    try:  # not through the constructor, which may be one of the user's own
+    try:  # not through the constructor, which a subclass of the user may have changed
         cls.__pydantic_validator__.validate_python(given, self_instance=made)
     except ValidationError as error:
         raise ConfigError(_readable(cls, error)) from None
@@ -255,7 +255,7 @@ def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def _found_and_wanted(item: Mapping[str, Any]) -> str:
-    """What is wrong with a value that may be shown."""
+    """Return a problem as text, with the value, which must not be a secret."""
     if item["type"] == "missing":
         return "is missing"
     if item["type"] == "union" or item["msg"].startswith("Value error, "):

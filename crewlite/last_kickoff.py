@@ -1,7 +1,7 @@
-"""What the last kickoff of a definition came to, for the code that kicked it off: `task.output`, `crew.usage_metrics`.
+"""The result of the last kickoff of a definition, for the code that kicked it off: `task.output`, `crew.usage_metrics`.
 
-It is kept by the context of that code, not by the definition, which may run many times at once: a thread or a task of a
-loop sees what it kicked off itself.
+It belongs to the context of that code, not to the definition, which may run several times at once: a thread or an
+asyncio task sees the results of its own kickoffs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _LAST: ContextVar[WeakKeyDictionary[Any, Any] | None] = ContextVar("crewlite_las
 
 
 def keep(values: Mapping[Any, Any]) -> None:
-    """What definitions came to, as this context sees it from now on."""
-    known = WeakKeyDictionary(_LAST.get() or {})  # another context may go on with the one that is there
+    """Set the results of definitions for this context. `values` maps definitions to results."""
+    known = WeakKeyDictionary(_LAST.get() or {})  # a copy, as other contexts may share the old one
     known.update(values)
     _LAST.set(known)
 
 
 def last(definition: object) -> Any:
-    """What it came to when this context last kicked it off; None if it has not."""
+    """Return the result of a definition's last kickoff in this context; None if there was none."""
     known = _LAST.get()
     return None if known is None else known.get(definition)

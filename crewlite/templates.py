@@ -40,7 +40,7 @@ def fill(text: str, values: Mapping[str, Any], *, where: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text that `fill` gives back as this one, whatever it is filled with."""
+    """Return `text` with its placeholders escaped, so that `fill` returns `text` for any values."""
     return _PLACEHOLDER.sub(lambda match: f"{{{match.group(0)}}}", text)
 
 

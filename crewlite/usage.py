@@ -41,12 +41,12 @@ class Usage(BaseModel):
 
     @property
     def successful_requests(self) -> int:
-        """`requests`, as CrewAI calls them."""
+        """The same as `requests`, under CrewAI's name."""
         return self.requests
 
     @property
     def cached_prompt_tokens(self) -> int:
-        """`cached_tokens`, as CrewAI calls them."""
+        """The same as `cached_tokens`, under CrewAI's name."""
         return self.cached_tokens
 
     def __add__(self, other: Usage) -> Usage:

@@ -1,6 +1,6 @@
-"""Modules as CrewAI has them: an import keeps its path, and gets the names from where they live here.
+"""Import paths of CrewAI: a program keeps its import paths, and gets the names from their modules in crewlite.
 
-A path is a module only while somebody imports it; there are no files for them. Paths above one are packages.
+There are no files for these paths. A module is created when a program imports it; the paths above it are packages.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ _NAMES: dict[str, Mapping[str, str]] = {
     },
     "crewlite.llm": {"LLM": "crewlite.llm.model"},
 }
-"""Names that modules of ours have in CrewAI, and live elsewhere here."""
+"""Names that CrewAI has in a module which exists here too, but which crewlite defines in another module."""
 
 
 def elsewhere(module: str, name: str) -> Any:
-    """What CrewAI has under this name in a module that is ours too; None if there is nothing."""
+    """Return the object that CrewAI has under this name in an existing module of crewlite; None if there is none."""
     home = _NAMES.get(module, {}).get(name)
     return _from(home, name) if home else None
 
 
 def spec_of(name: str) -> ModuleSpec | None:
-    """How to import a path of CrewAI's; None if it is none."""
+    """Return the spec of a module for an import path of CrewAI; None for any other path."""
     below = any(path.startswith(f"{name}.") for path in _PATHS)
     return ModuleSpec(name, _Loader(), is_package=below) if below or name in _PATHS else None
 
 
 class _Loader(Loader):
-    """Makes the module."""
+    """Creates the module of an import path."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Path(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Do nothing, as the module has no code."""
 
 
 class _Path(ModuleType):

@@ -1,7 +1,7 @@
-"""Settings of CrewAI's that crewlite has not: those that are accepted, and what to write instead of the others.
+"""Settings of CrewAI that crewlite lacks: which values are accepted, and what to write instead of the others.
 
-A setting that is off asks for nothing: False, None, or empty. So does one that says what CrewAI does anyway if it is
-left out (`usual`). What is a field here is not looked up here, whatever this table says.
+A value is accepted if ignoring it changes nothing: False, None, an empty value, or the default of CrewAI (`usual`).
+Fields that crewlite has are not looked up in this table.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Any
 
 log = logging.getLogger("crewlite")
 ANY = object()
-"""Whatever it says, nothing comes of it: neither here, nor in CrewAI by itself."""
+"""Stands for any value: the `usual` one of a setting that has no effect of its own in CrewAI either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of CrewAI's, and what of it holds here."""
+    """A setting of CrewAI that crewlite lacks."""
 
     of: str
-    """The classes that have it."""
+    """The names of the classes that have it, separated by spaces."""
     name: str
     usual: object
-    """The value that is accepted beside those that are off; ANY for all."""
+    """The value that is accepted besides False, None and empty ones; ANY to accept all."""
     here: str
-    """What is done here, whether it is set or not."""
+    """The behaviour of crewlite, whether it is set or not."""
     instead: str = ""
-    """What to write if one wants what it asks for."""
+    """The code to write for the effect of the setting."""
     told: bool = False
-    """Whether it asks for something, so that leaving it out is worth a line in the log."""
+    """Whether to log a warning when a value that is accepted asks for something."""
 
     def accepts(self, value: object) -> bool:
-        """Whether this value asks for nothing that is missing."""
+        """Return whether this value can be ignored."""
         if self.usual is ANY or value is None or value is False:
             return True
         if isinstance(value, str | list | tuple | dict | set) and not value:
@@ -133,7 +133,10 @@ _BY_NAME = {(cls, setting.name): setting for setting in SETTINGS for cls in sett
 
 
 def without_accepted(classes: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """What was given to a class of one of these names, without the settings that are accepted."""
+    """Return the given settings without those that are accepted and ignored.
+
+    `classes` are the names of a class and its bases. Logs a warning for an ignored setting that asks for something.
+    """
     kept = {}
     for name, value in given.items():
         setting = setting_of(classes, name)
@@ -145,12 +148,12 @@ def without_accepted(classes: list[str], given: dict[str, Any]) -> dict[str, Any
 
 
 def setting_of(classes: list[str], name: str) -> Setting | None:
-    """The setting of this name that one of the classes has in CrewAI."""
+    """Return the setting of this name that one of the classes has in CrewAI; None if there is none."""
     return next((found for cls in classes if (found := _BY_NAME.get((cls, name)))), None)
 
 
 def why_not(classes: list[str], name: str) -> str:
-    """For a message that there is no such field: what is done here, and what to write; "" if it is none of these."""
+    """Return the text for an error about such a field: what crewlite does, and what to write; "" for other fields."""
     setting = setting_of(classes, name)
     if setting is None:
         return ""

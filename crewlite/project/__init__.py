@@ -1,6 +1,6 @@
 """Crews from YAML files and classes, as programs written for CrewAI have them.
 
-What comes of it are ordinary agents, tasks and crews: they are saved, resumed, forked and rebuilt like any.
+They build ordinary agents, tasks and crews, which are saved, resumed, forked and rebuilt like any other.
 """
 
 from crewlite.project.crew_class import CrewBase

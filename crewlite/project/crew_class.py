@@ -1,4 +1,4 @@
-"""`@CrewBase`: a class whose methods make the agents, tasks and crew, with the texts in YAML files beside it."""
+"""`@CrewBase`: a class whose methods build the agents, tasks and crew, with the texts in YAML files next to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, chec
 from crewlite.project.yaml_file import YamlFile, read
 
 C = TypeVar("C", bound=type)
-_GIVEN_AS_THEY_ARE = ("callback",)  # methods that are not called when a file names them
+_GIVEN_AS_THEY_ARE = ("callback",)  # kinds of methods that a file passes on instead of calling them
 _FILES: Mapping[str, tuple[Shape, str]] = {
     "agents_config": (AGENTS, "config/agents.yaml"),
     "tasks_config": (TASKS, "config/tasks.yaml"),
@@ -23,15 +23,14 @@ _FILES: Mapping[str, tuple[Shape, str]] = {
 
 
 def CrewBase(cls: C) -> C:  # noqa: N802 - its name
-    """Give a class `self.agents_config`, `self.tasks_config`, `self.agents` and `self.tasks`.
+    """Give the instances of a class `self.agents_config`, `self.tasks_config`, `self.agents` and `self.tasks`.
 
-    The first two are read from the files that the class names under these names, relative to its own file, when one of
-    them is first asked for: `config/agents.yaml` and `config/tasks.yaml` unless it says otherwise. `self.agents` and
-    `self.tasks` are what its `@agent` and `@task` methods return, in the order of the class.
+    The first two are the entries of the files that class attributes with these names set, relative to the file of the
+    class; `config/agents.yaml` and `config/tasks.yaml` by default. `self.agents` and `self.tasks` are lists of what the
+    `@agent` and `@task` methods return, in the order of the class.
 
-    Raises, at that time:
-        ConfigError: a file has unknown keys, keys that stand there twice, values of a wrong type, or names of nothing;
-            all of them are listed, each with its line.
+    The files are read at the first access. That raises ConfigError if a file has unknown or repeated keys, values of a
+    wrong type, or names that stand for nothing. It lists all of these mistakes with their lines.
     """
     if not isinstance(cls, type):
         raise ConfigError(f"@CrewBase is put on {an(type(cls).__name__)}; wanted a class")
@@ -46,7 +45,7 @@ def CrewBase(cls: C) -> C:  # noqa: N802 - its name
 
 
 class _All:
-    """What all methods of a kind return, as an attribute."""
+    """An attribute: the list of what all methods of a kind return."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -58,7 +57,7 @@ class _All:
 
 
 class _Config:
-    """The entries of a file, as an attribute that is read when first asked for."""
+    """An attribute: the entries of a file, which is read at the first access."""
 
     def __init__(self, name: str, given: Any, folder: Path) -> None:
         self._name, self._given, self._folder = name, given, folder
@@ -89,7 +88,7 @@ class _Config:
 
 
 class _Methods:
-    """The methods of an instance, as the names that its files use."""
+    """The names that the files of a class may use: the decorated methods of the instance."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
@@ -109,7 +108,7 @@ class _Methods:
 
 
 def _folder(cls: type, decorated_in: str) -> Path:
-    """Where the file of a class is; the working directory for one that has none."""
+    """Return the directory of the file of a class; the working directory if it has no file."""
     for file in (getattr(sys.modules.get(cls.__module__), "__file__", None), decorated_in):
         if file and Path(file).is_file():
             return Path(file).resolve().parent

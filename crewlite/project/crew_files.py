@@ -1,4 +1,4 @@
-"""A crew from two YAML files alone: what they name and cannot hold is passed by name."""
+"""A crew from two YAML files alone. Tools and other objects that the files name are passed by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PathText = str | os.PathLike[str]
 
 
 def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, fields: dict[str, Any]) -> C:
-    """See Crew.from_yaml."""
+    """Build a crew from two YAML files. See Crew.from_yaml."""
     if tasks is None:
         agents, tasks = Path(agents) / "agents.yaml", Path(agents) / "tasks.yaml"
     files = {AGENTS: read(agents, Path()), TASKS: read(tasks, Path())}
@@ -39,7 +39,7 @@ def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, 
 
 
 class _Bound:
-    """The entries of the files and what was passed, as the names that the files use."""
+    """The names that the files may use: their own entries, and the objects that were passed."""
 
     owner = "Crew.from_yaml"
 
@@ -52,14 +52,14 @@ class _Bound:
         return self.makers[kind]
 
     def once(self, cls: type[Agent | Task], name: str, section: Mapping[str, Any]) -> Any:
-        """The agent or task of an entry, made when it is first asked for."""
+        """Return the agent or task of an entry. The first call builds it. Raises ConfigError for a circular context."""
         key = (cls, name)
         if key not in self._made:
-            self._made[key] = None  # while it is being made
+            self._made[key] = None  # marks it as being built
             named = {} if cls is Agent or "name" in section else {"name": name}
             self._made[key] = cls(config=section, **named)
         if self._made[key] is None:
-            raise ConfigError(f"{name} builds on itself: its context leads back to it")
+            raise ConfigError(f"{name} depends on itself: its context leads back to it. Remove it from one context")
         return self._made[key]
 
 
@@ -68,5 +68,5 @@ def _bound(bind: Bind) -> Mapping[str, Any]:
         made: Any = as_tools(bind)
         return {tool.name: tool for tool in made}
     if not isinstance(bind, Mapping | None):
-        raise ConfigError(f"bind is {an(type(bind).__name__)}; wanted names and things, or a list of tools")
+        raise ConfigError(f"bind is {an(type(bind).__name__)}; wanted a dict of names and objects, or a list of tools")
     return bind or {}

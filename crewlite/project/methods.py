@@ -1,4 +1,4 @@
-"""Methods of a crew's class that make its parts: each is called once for an instance, and what it made is kept."""
+"""Methods of a crew's class that build its parts. Each is called once per instance, which keeps the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHAPE = "_crewlite_shape"
 
 
 class Method:
-    """A method of a crew's class under one of the decorators below."""
+    """A method of a crew's class with one of the decorators below."""
 
     def __init__(self, kind: str, function: Callable[..., Any]) -> None:
         self.__doc__, self.__wrapped__ = function.__doc__, function
@@ -75,18 +75,18 @@ after_kickoff = _decorator("after_kickoff", "A method that is given the result a
 
 
 def output_pydantic(cls: C) -> C:
-    """A pydantic class in a crew's class that YAML files name as `output_pydantic:`."""
+    """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_pydantic:`."""
     setattr(cls, _SHAPE, True)
     return cls
 
 
 def output_json(cls: C) -> C:
-    """A pydantic class in a crew's class that YAML files name as `output_json:`."""
+    """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_json:`."""
     return output_pydantic(cls)
 
 
 def methods_of(cls: type, kind: str) -> dict[str, Method]:
-    """The methods of this kind, by name, in the order in which they are written; those of base classes first."""
+    """Return the methods of this kind by name, in the order of their definition, those of base classes first."""
     found: dict[str, Method] = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
@@ -98,13 +98,13 @@ def methods_of(cls: type, kind: str) -> dict[str, Method]:
 
 
 def shapes_of(cls: type) -> dict[str, type]:
-    """The pydantic classes in it that are marked as outputs, by name."""
+    """Return the pydantic classes inside a class that are marked as outputs, by name."""
     inside = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
     return {name: value for name, value in inside.items() if isinstance(value, type) and hasattr(value, _SHAPE)}
 
 
 def _with_callbacks(instance: object, made: Crew) -> Crew:
-    """The crew with the methods that are called before and after it, and named after its class."""
+    """Return the crew with the class's callbacks before and after the kickoff added, named after the class."""
     changes: dict[str, Any] = {} if "name" in made.model_fields_set else {"name": type(instance).__name__}
     for kind in ("before_kickoff", "after_kickoff"):
         if found := [getattr(instance, name) for name in methods_of(type(instance), kind)]:

@@ -1,6 +1,6 @@
-"""What the files of a crew say of its agents and tasks: checked as a whole, and resolved when one of them is made.
+"""The entries of the files of a crew: all are checked together, and each is resolved when its agent or task is built.
 
-An entry names other parts (`agent: researcher`, `tools: [search]`). Who reads the file says what the names stand for.
+An entry names other parts (`agent: researcher`, `tools: [search]`). The reader of the file supplies their objects.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ Make = Callable[[], Any]
 
 
 class Names(Protocol):
-    """What the names in a file stand for."""
+    """The objects that the names in a file stand for."""
 
     @property
     def owner(self) -> str:
-        """Whose names they are, for errors."""
+        """The class or function that supplies the names, for error messages."""
 
     def named(self, kind: str) -> Mapping[str, Make]:
-        """All names of a kind (agent, task, tool, llm, callback, output), each with what gives the thing itself."""
+        """Return all names of a kind, each with a call that returns its object.
+
+        The kinds are agent, task, tool, llm, callback and output.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Reference:
     kind: str
     many: bool = False
     or_text: bool = False
-    """A text that names none is a value of its own: the name of a model."""
+    """Whether a text that is not a name is used as it is, such as the name of a model."""
 
 
 _OF_AGENTS = {
@@ -58,7 +61,7 @@ _OF_TASKS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """What the entries of one kind of file make, and which of their keys name other parts."""
+    """The class that the entries of one kind of file build, and the keys that name other parts."""
 
     makes: type[Definition]
     noun: str
@@ -66,7 +69,7 @@ class Shape:
 
     @property
     def keys(self) -> Collection[str]:
-        """All keys that an entry may have, but for settings of CrewAI's that are accepted."""
+        """All keys that an entry may have, besides accepted settings of CrewAI."""
         return [name for name in self.makes.model_fields if name != "config"]
 
 
@@ -75,14 +78,14 @@ TASKS = Shape(Task, "a task", _OF_TASKS)
 
 
 class Section(dict[str, Any]):
-    """One entry of a file. `Agent(config=...)` and `Task(config=...)` ask it what its names stand for."""
+    """One entry of a file. `Agent(config=...)` and `Task(config=...)` call `resolved` to replace its names."""
 
     def __init__(self, fields: Mapping[str, Any], shape: Shape, names: Names) -> None:
         super().__init__(fields)
         self._shape, self._names = shape, names
 
     def resolved(self, given: Collection[str] = ()) -> dict[str, Any]:
-        """Its fields, with the things in place of their names; without those that are `given` otherwise."""
+        """Return its fields with names replaced by their objects, without the fields in `given`."""
         return {
             key: _thing(self._shape.references[key], value, self._names) if key in self._shape.references else value
             for key, value in self.items()
@@ -103,9 +106,9 @@ class Sections(dict[str, Section]):
 
 
 def check(files: Mapping[Shape, YamlFile], names: Names, *, all_given: bool = False) -> None:
-    """Raise one ConfigError for all that is wrong in the files: unknown keys, doubles, types, names of nothing.
+    """Raise one ConfigError for all mistakes in the files: unknown and repeated keys, wrong types, unknown names.
 
-    What is missing may be given in code, unless the files are `all_given`.
+    Missing fields are a mistake only if `all_given`; otherwise code may supply them.
     """
     broken = any(file.broken for file in files.values())
     problems = [

@@ -1,6 +1,6 @@
-"""A YAML file of agents or tasks, read with the line of every key, so that errors can say where.
+"""A YAML file of agents or tasks, read with the line of every key, so that errors can name it.
 
-Only plain data is read: texts, numbers, lists and mappings. No file makes an object or runs code.
+Only plain data is read: texts, numbers, lists and mappings. A file cannot create objects or run code.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ yaml = lazy("yaml")
 
 @dataclass(slots=True)
 class YamlFile:
-    """What a file says: names, each with keys and values."""
+    """The content of a file: entries by name, each with keys and values."""
 
     path: str
-    """As it was written by the user."""
+    """The path as the user wrote it."""
     entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """Line and what is wrong there."""
+    """The mistakes in it, each with its line."""
     broken: bool = False
-    """It is no YAML, so there may be more in it than was read."""
+    """Whether it is not valid YAML, so that it may have more entries than were read."""
     lines: dict[tuple[str, ...], int] = field(default_factory=dict)
-    """Where an entry, or a key of one, stands."""
+    """The lines of entries, by (name,), and of their keys, by (name, key)."""
 
     def line(self, *place: str) -> int:
-        """The line of an entry or of a key in it; that of the entry for a key it has not."""
+        """Return the line of an entry, or of a key in it; for a key that it lacks, the line of the entry."""
         return self.lines.get(place) or self.lines.get(place[:1], 1)
 
 
 def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
-    """The file, relative to a folder. Raises ConfigError if it cannot be read at all."""
+    """Read a file, relative to a folder. Mistakes in it are collected. Raises ConfigError if it cannot be read."""
     shown = os.fspath(path)
     try:
         text = (folder / shown).read_text(encoding="utf-8-sig")
@@ -61,7 +61,7 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
 
 
 class _Reading:
-    """One pass over the nodes of a file. An anchor that is used often is read once."""
+    """One pass over the nodes of a file. A node with several references is read once."""
 
     def __init__(self, loader: Any, file: YamlFile) -> None:
         self._loader, self._file = loader, file
@@ -80,7 +80,7 @@ class _Reading:
                 self._problem(below, f"{name} has no keys below it; wanted `key: value` lines, indented")
 
     def _pairs(self, node: Any, place: tuple[str, ...]) -> Iterator[tuple[str, int, Any]]:
-        """Key, line and value; of a key that stands there twice, the last."""
+        """Yield key, line and value; for a repeated key, the last value."""
         own: dict[str, int] = {}
         for key, _ in node.value:
             name, line = str(key.value), key.start_mark.line + 1

@@ -95,7 +95,7 @@ def _delay(rule: Rule, failure: Failure, tries: int) -> float:
 
 
 def model_calls(retries: int) -> FailurePolicy:
-    """The policy of a model that repeats a failed call up to `retries` times; an empty reply at most once."""
+    """Build the policy of a model that retries a failed call up to `retries` times, and an empty reply at most once."""
     empty = Rule(frozenset({"empty"}), retries=min(retries, 1))
     return FailurePolicy((Rule(frozenset({"unavailable", "timeout"}), retries=retries), empty))
 
