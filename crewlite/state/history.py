@@ -1,4 +1,4 @@
-"""Reading what was recorded: runs, their steps and attempts, checkpoints and events.
+"""The history of runs: reading their steps and attempts, checkpoints and events; forking, answering, pruning them.
 
 ```python
 from crewlite import Agent, History
@@ -165,7 +165,7 @@ class RunHistory:
 
     @property
     def steps(self) -> list[StepView]:
-        """Finished steps in the order of their commits, then those that failed or are in doubt."""
+        """Finished steps in the order of their commits, then failed steps, then steps in doubt."""
         return steps_of(self._record)
 
     @property

@@ -95,7 +95,7 @@ def new_checkpoint(
         before = (p for p in record.checkpoints.values() if p["seq"] <= seq and record.counts(p["seq"]))
         parent = max(before, key=lambda p: (p["seq"], p["id"]), default=None)
     restored = record.restored if trigger == SNAPSHOT else None
-    undated: Any = {  # whoever commits it adds the time
+    undated: Any = {  # the journal that commits it adds the time
         "id": new_id(),
         "seq": seq,
         "version": record.named + 1,

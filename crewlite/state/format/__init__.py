@@ -1,1 +1,1 @@
-"""The format of what is recorded: entries, typed commits, the record they add up to, addresses, references."""
+"""The format of the record: entries, typed commits, the record that follows from them, addresses, references."""

@@ -98,7 +98,7 @@ class _Visit:
         """Branches that hold more than can be read and that are not repaired, so more entries may be there."""
 
     def look(self) -> None:
-        """Check every run and what belongs to none, and repair if that was asked for. Adds to `found`."""
+        """Check every run, and the files or rows that belong to none. Repair them if asked to. Adds to `found`."""
         for run_id in self._salvage.runs():
             with self._salvage.held(run_id):
                 self._run(run_id)

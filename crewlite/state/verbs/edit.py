@@ -123,7 +123,7 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
 
 
 def _done(outcome: Outcome, value: Any) -> Any:
-    """A task with this answer, also one that was skipped."""
+    """Build the outcome of a finished task with this answer, also for a task that was skipped."""
     recorded = {name: part for name, part in outcome.value.items() if name != "skipped"}
     return recorded | {"raw": _answer_text(outcome, value)}
 

@@ -1,4 +1,4 @@
-"""Deleting what is no longer needed: complete runs, old checkpoints, and details inside steps that none needs."""
+"""Pruning: delete old finished runs, old checkpoints, and details inside steps that no remaining checkpoint needs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class _Run:
         before, self.journals[branch] = self.journals[branch], own
         if not dry_run:
             self.store.rewrite(self.run_id, branch, own, kept)
-        self.journals[branch] = kept  # forks of this branch are judged by it, in a dry run too
+        self.journals[branch] = kept  # forks of this branch are pruned on top of it, in a dry run too
         return Pruned(freed=max(0, size(before) - size(kept)))
 
 
