@@ -387,7 +387,7 @@ class History:
         except OSError as error:
             if isinstance(error, CrewliteError):
                 raise
-            problem = f"{what} ({error}). Nothing is lost: make the location writable, and repeat this"
+            problem = f"{what} ({error}). Nothing is lost: make sure that it can be written, and repeat this"
             raise StoreError(self._location, problem) from error
 
     def close(self) -> None:

@@ -188,7 +188,7 @@ def test_an_inner_definition_says_when_and_never_where(on_disk):
         ("task:One/llm#1", "llm_call_completed"),
         ("task:Two", "task_completed"),
     ]
-    with pytest.raises(ConfigError, match="One run has one store"):
+    with pytest.raises(ConfigError, match="A run has one store"):
         two_agents(CheckpointConfig(location="./elsewhere"), None, on_disk()).kickoff()
 
 
@@ -336,7 +336,7 @@ def test_one_run_has_one_store_also_by_hand(make_crew):
             problems.append(str(error))
 
     make_crew(["a"], count=1, checkpoint=True).kickoff()
-    assert "one run has one store" in problems[0]
+    assert "a run has one store" in problems[0]
 
 
 def test_checkpoint_events_tell_what_happened(make_crew, config):

@@ -354,7 +354,7 @@ def test_inputs_of_another_shape_are_a_clear_error(make_crew, inputs):
 
 @pytest.mark.parametrize("location", ["", "  ", "a\0b"])
 def test_a_location_that_is_none_is_a_clear_error(location):
-    with pytest.raises(ConfigError, match="no location"):
+    with pytest.raises(ConfigError, match="not a location"):
         CheckpointConfig(location=location)
 
 

@@ -143,7 +143,7 @@ def test_a_run_of_its_own_that_failed_is_gone_on_with_by_its_own_name(on_disk):
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_store_inside_a_recorded_run_is_the_same_error_everywhere(on_disk, tmp_path, kind, outer):
     inner = Inner(CheckpointConfig(location=str(tmp_path / "elsewhere")))
-    with pytest.raises(ConfigError, match="One run has one store"):
+    with pytest.raises(ConfigError, match="A run has one store"):
         OUTERS[outer](lambda: inner.kickoff(kind), on_disk())()
     assert not (tmp_path / "elsewhere").exists()
     assert not inner.llm.calls
@@ -152,11 +152,11 @@ def test_another_store_inside_a_recorded_run_is_the_same_error_everywhere(on_dis
 @pytest.mark.parametrize(
     ("inner", "said"),
     [
-        ({"durability": "async"}, "sets durability='async', and the run has durability='sync'"),
-        ({"provider": SqliteProvider()}, "sets provider=SqliteProvider(), and the run has provider=None"),
-        ({"location": "./x"}, "sets location='./x', and the run has location='./.checkpoints'"),
-        ({"on_drift": "rerun"}, "sets on_drift='rerun', and the run has on_drift=None"),
-        ({"on_save_error": "raise"}, "sets on_save_error='raise', and the run has on_save_error='warn'"),
+        ({"durability": "async"}, "sets durability='async', but the run has durability='sync'"),
+        ({"provider": SqliteProvider()}, "sets provider=SqliteProvider(), but the run has provider=None"),
+        ({"location": "./x"}, "sets location='./x', but the run has location='./.checkpoints'"),
+        ({"on_drift": "rerun"}, "sets on_drift='rerun', but the run has on_drift=None"),
+        ({"on_save_error": "raise"}, "sets on_save_error='raise', but the run has on_save_error='warn'"),
     ],
 )
 @pytest.mark.parametrize("kind", [*KINDS, "task"])

@@ -458,7 +458,7 @@ def test_a_checkpoint_file_that_points_beyond_its_journal_is_refused(kept):
         locate(store.ref(checkpoints[1]), ".", None, None)
     assert raised.value.sound == store.ref(checkpoints[0])
     journal.unlink()
-    with pytest.raises(CheckpointMismatch, match="journal is gone"):
+    with pytest.raises(CheckpointMismatch, match="its journal is missing"):
         locate(store.ref(checkpoints[0]), ".", None, None)
 
 
