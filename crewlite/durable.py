@@ -215,10 +215,10 @@ class Scope(Protocol):
 
     @property
     def state(self) -> Any:
-        """The state of the run as this step sees it; None where there is none."""
+        """The state of the run as this step sees it; None outside a run."""
 
     def start_inside(self) -> Any:
-        """What a step that is asked for now begins with, of the state."""
+        """Return the state with which a step that is requested now starts."""
 
     @property
     def usage(self) -> Usage:
@@ -237,7 +237,7 @@ class Scope(Protocol):
         """
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """Give the code the result of a spawned step: from here on it sees what that step changed of the state."""
+        """Hand the result of a spawned step to the code, which from now on sees that step's changes of the state."""
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""

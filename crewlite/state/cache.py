@@ -33,7 +33,7 @@ class Found(NamedTuple, Generic[T]):
     origin: str
     """The step that produced it, as `run/branch@address`."""
     changes: Sequence[Operation] = ()
-    """What the step changed of the state there."""
+    """The changes that the step made to the state there."""
 
 
 class Cache:
@@ -122,7 +122,7 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] 
         return None
     value = step.decode(entry["value"])
     if digest(step.encode(value)) != entry["digest"]:
-        raise Unsound("its class is no longer what it was")
+        raise Unsound("the class of its value has changed since it was written")
     return Found(value, entry["from"], check_operations(entry.get("state", [])))
 
 

@@ -322,10 +322,7 @@ class History:
             return prune(self._store, keep_last=keep_last, older_than=older_than, dry_run=dry_run)
 
     def delete(self, run_id: str | UUID) -> Pruned:
-        """Delete a run with all its branches, finished or not.
-
-        Raises RefError if it does not exist, BranchConflictError if a live process runs it, StoreError.
-        """
+        """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
         run_id = as_run_id(run_id)
         if not self._store.branches(run_id):
             raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])

@@ -69,17 +69,16 @@ class RuntimeState(Bag):
 
     @staticmethod
     def current() -> StepState:
-        """The state of the running step: in a flow, a `@step`, a task, a tool or a model of yours.
+        """Return the state of the running step: of a flow, a `@step`, a task, a tool or a model of yours.
 
         Raises ConfigError outside a run, and in a step that runs in a process of its own.
         """
         view = durable.scope().state
         if not isinstance(view, View):
             raise ConfigError(
-                "RuntimeState.current() was called outside the steps of a run: wanted a flow, a step, a task, a tool "
-                "or a model at work. A thread of yours calls bound(fn); a handler is given the state as its third "
-                "argument; a step with runtime='isolated' is given values as arguments; RuntimeState.open(name) is a "
-                "state without a run"
+                "RuntimeState.current() was called outside the steps of a run. Call it in a running flow, step, task, "
+                "tool or model. In a thread of yours, use bound(fn); in a handler, use its third argument; to a step "
+                "with runtime='isolated', pass values as arguments; without a run, use RuntimeState.open(name)"
             )
         return StepState(view)
 

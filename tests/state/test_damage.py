@@ -117,7 +117,7 @@ def test_a_value_nested_beyond_the_stack_is_a_typed_error():
 def test_a_reference_that_leads_nowhere_is_a_typed_error():
     branch = Branch().add()
     branch.add(steps=[step(value={"raw": {"$": "of", "v": "nowhere"}})])
-    with pytest.raises(JournalCorrupt, match="not recorded as a whole"):
+    with pytest.raises(JournalCorrupt, match="not recorded completely"):
         Record.of(branch.entries).value("a")
 
 
@@ -150,7 +150,7 @@ def test_a_checkpoint_of_another_commit_than_it_says_is_a_typed_error(seq):
         "sum": "0" * 32,
     }
     branch.add(place={**checkpoint, "at": now().isoformat()})
-    with pytest.raises(JournalCorrupt, match="is of commit"):
+    with pytest.raises(JournalCorrupt, match="is at commit"):
         Record.of(branch.entries)
 
 

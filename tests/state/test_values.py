@@ -67,7 +67,7 @@ def test_what_was_recorded_is_deleted_and_set_again(state):
 
 @pytest.mark.parametrize("name", [1, None, ("a",), "\ud83d\ude00"])
 def test_only_a_text_names_a_value(state, name):
-    with pytest.raises(ConfigError, match=r"is no name for a value; wanted a text"):
+    with pytest.raises(ConfigError, match=r"is not a name for a value; wanted a text"):
         state[name] = 1
 
 

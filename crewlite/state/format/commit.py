@@ -1,12 +1,12 @@
-"""A commit and its parts: what one entry of a journal says, as types, and the reader that checks it.
+"""A commit and its parts: the data of one entry of a journal, as types, and the reader that checks them.
 
-These are typed mappings, not classes: the JSON that is read is the commit itself, so nothing is copied in either
+The types are typed mappings, not classes: the parsed JSON is the commit itself, so nothing is copied in either
 direction, and keys that a later release of the same schema writes are kept.
 
-A checksum proves that a commit is what was sealed, not that crewlite sealed it: whoever can write to a store can seal
-anything. So `read_commit` checks every commit that is read, once, and all other code relies on its type.
+A checksum proves that a commit was not changed after it was sealed, not that crewlite sealed it. So `read_commit`
+checks every commit once when it is read, and all other code relies on its type.
 
-What a run recorded as data (`value`, `inputs`, `metadata`) may be of any kind: the codec reads that.
+Data of users (`value`, `inputs`, `metadata`) may have any type: the codec decodes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STRICT = ConfigDict(strict=True, extra="allow", hide_input_in_errors=True)
 
 
 def read_commit(data: JsonObject) -> Commit:
-    """`data` itself, once it is checked to be a commit. Raises ValueError that names the first problem."""
+    """Check that `data` is a commit, and return it. Raises ValueError with the first problem if it is none."""
     try:
         _reader().validate_python(data)
     except ValidationError as error:
@@ -56,76 +56,76 @@ def read_commit(data: JsonObject) -> Commit:
 
 
 def invalidated(address: str, kind: str) -> StepRecord:
-    """The tombstone of a finished step: its outcome is void from here on, and the step runs again."""
+    """Build the tombstone of a finished step: from its commit on, the outcome is invalid, and the step runs again."""
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:
-    """Raises ValueError unless commit `seq` can name this checkpoint: at itself, or at an earlier commit by its sum."""
+    """Raise ValueError unless commit `seq` can name this checkpoint: at itself, or at an earlier one with its sum."""
     if checkpoint["seq"] > seq or ("sum" not in checkpoint and checkpoint["seq"] < seq):
-        raise ValueError(f"it is commit {seq} and names a checkpoint at commit {checkpoint['seq']}, which is not here")
+        raise ValueError(f"it is commit {seq} and names a checkpoint at commit {checkpoint['seq']}")
 
 
 def first_problem(error: ValidationError, whole: str) -> str:
-    """Where, in what, data first has not its format, and how; nothing of the data itself. `whole`: all of it."""
+    """Return the path and text of pydantic's first problem, without the data. `whole` names the data as a whole."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg'].removeprefix('Value error, ')}"
 
 
 class CommitParts(TypedDict, total=False):
-    """What a commit may say. Whoever makes a commit gives its parts; `next_entry` numbers, dates and seals it."""
+    """The possible parts of a commit. Callers give the parts; `next_entry` adds number and time, and seals it."""
 
     run: CheckedRunStart
-    """Begins a branch."""
+    """The start of the branch, in its first entry."""
     rewind: Rewind
-    """This entry stands on an earlier one of its own branch. Those between stay readable and no longer count."""
+    """Rewinds to an earlier entry of the branch. The entries between stay readable, and are no longer valid."""
     claim: Claim
-    """Who writes from here on."""
+    """The process that writes the branch from here on."""
     released: bool
-    """Nobody writes any more."""
+    """Ends the claim: no process writes the branch any more."""
     cancelled: bool
-    """The run was stopped on purpose: until the next claim."""
+    """Marks the run as stopped on purpose, until the next claim."""
     definition: CheckedDefinition
-    """As it stands from here on, where it changed."""
+    """The definition from here on, if it has changed."""
     inputs: Inputs
-    """As they stand from here on, where they changed."""
+    """The inputs from here on, if they have changed."""
     steps: list[CheckedStep]
-    """Outcomes, failed attempts and tombstones of finished steps."""
+    """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]
-    """Calls about to be made."""
+    """Calls that are about to be made: address and effect."""
     asked: list[AskedQuestion]
     answers: list[GivenAnswer]
     events: list[Event]
-    """What was emitted, light."""
+    """Emitted events: type, id, time and address."""
     place: CheckpointRecord
-    """Names a checkpoint."""
+    """A checkpoint that this commit creates."""
     drops: list[Drop]
-    """Checkpoints taken away, each with its parent."""
+    """Checkpoints that this commit removes: id and parent."""
     keep: Number
-    """How many checkpoints the drops left, by the setting of the run."""
+    """The setting `max_checkpoints` that led to the drops."""
     folded: Compacted
-    """This commit stands for several."""
+    """The commits that this one replaces, after a compaction."""
     usage: UsageRecord
-    """What was paid by work that this commit does not show."""
+    """Usage that belongs to no step in this commit."""
     usage_inside: dict[Text, UsageRecord]
-    """Of that, what was paid inside steps that it does show."""
+    """The part of `usage` that counts for steps, by address."""
     values: ValueChanges
     late: list[LateChanges]
-    """What handlers have changed of the state of steps that had ended."""
+    """Changes that handlers made to the state of steps after their end."""
 
 
 @with_config(STRICT)
 class Commit(CommitParts):
-    """What one entry says."""
+    """The data of one entry."""
 
     schema: Number
     seq: Number
-    """Its place in the order, from 1."""
+    """The number of the entry in its branch, from 1. A fork continues the numbers of its base."""
     at: Time
 
 
 class RunStart(TypedDict):
-    """The beginning of a run, or of a fork, which has a `base` instead of inputs."""
+    """The start of a run or of a fork. A fork has a `base`, and no inputs."""
 
     run_id: RunName
     branch: BranchName
@@ -137,7 +137,7 @@ class RunStart(TypedDict):
 
 
 class Definition(TypedDict):
-    """What ran. A fork says only its kind and name."""
+    """The recorded definition of a run. A fork records only kind and name."""
 
     kind: Text
     name: Text
@@ -153,7 +153,7 @@ class Task(TypedDict):
 
 
 class ForkBase(TypedDict):
-    """The entry that a fork stands on, and the checkpoint there."""
+    """The entry that a fork starts from, and the checkpoint there."""
 
     branch: BranchName
     seq: Number
@@ -163,14 +163,14 @@ class ForkBase(TypedDict):
 
 
 class Rewind(TypedDict):
-    """The entry of the same branch whose state holds again. The seal is still chained to the entry before."""
+    """An earlier entry of the same branch, whose state is valid again. Seals stay chained to the entry before."""
 
     seq: Number
     sum: Hex
 
 
 class Claim(TypedDict):
-    """Who writes from here on."""
+    """The process that writes a branch."""
 
     id: Text
     host: Text
@@ -180,9 +180,9 @@ class Claim(TypedDict):
 
 
 class StepRecord(TypedDict):
-    """An outcome; with `error`, an attempt that failed; with `again`, the beginning of doing a finished step again.
+    """An outcome; with `error`, a failed attempt; with `again`, the tombstone of a finished step.
 
-    `at` is when it was recorded, where that is not when the commit was: in one that stands for several.
+    `at` is its time, if that differs from the time of the commit, as it may after a compaction.
     """
 
     address: Text
@@ -203,13 +203,13 @@ class StepRecord(TypedDict):
     question: NotRequired[dict[Text, Text]]
     drifted: NotRequired[list[Text]]
     state: NotRequired[Operations]
-    """What it changed of the state around it."""
+    """The changes that it made to the state of the enclosing step."""
     order: NotRequired[list[int]]
-    """Where that stands among the changes of other steps, if not at this commit and this place in it."""
+    """The position of its changes among those of other steps, if that is not this commit and its index in it."""
 
 
 class LateChanges(TypedDict):
-    """What handlers have changed of the state of a step after its end."""
+    """Changes that handlers made to the state of a step after its end."""
 
     address: Text
     ops: Operations
@@ -217,7 +217,7 @@ class LateChanges(TypedDict):
 
 
 class AskedQuestion(TypedDict):
-    """A question that waits for a person."""
+    """A question that was asked of a person."""
 
     address: Text
     question: Text
@@ -229,7 +229,10 @@ class AskedQuestion(TypedDict):
 
 
 class GivenAnswer(TypedDict):
-    """What a person said, and not in the run itself: to the question with this digest, or ahead of any."""
+    """An answer that was recorded from outside the run: to the question with this digest, or `ahead` of any question.
+
+    `refused` withdraws the answer, and says why.
+    """
 
     address: Text
     value: Any
@@ -241,7 +244,7 @@ class GivenAnswer(TypedDict):
 
 
 class ErrorRecord(TypedDict):
-    """How an attempt failed."""
+    """The failure of an attempt."""
 
     type: Text
     message: Text
@@ -256,14 +259,14 @@ class ErrorRecord(TypedDict):
 
 
 class RemedyRecord(TypedDict):
-    """What followed a failed attempt."""
+    """The remedy that followed a failed attempt."""
 
     do: Text
     after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 
 
 class RaisedError(TypedDict):
-    """What it takes to raise an error again."""
+    """The data from which an error is rebuilt to be raised again."""
 
     cls: Text
     args: NotRequired[Any]
@@ -271,7 +274,7 @@ class RaisedError(TypedDict):
 
 
 class CheckpointRecord(TypedDict):
-    """A recorded checkpoint. `sum` is that of its commit, if a later commit named it."""
+    """A recorded checkpoint at commit `seq`. It has the `sum` of that commit if a later commit names it."""
 
     id: Hex
     seq: Number
@@ -287,23 +290,26 @@ class CheckpointRecord(TypedDict):
 
 
 class ValueChanges(TypedDict, total=False):
-    """What has changed of the values beside the run, but by its steps; how often, since ever; what was restored."""
+    """Changes of the named values that are not part of a step."""
 
     ops: Operations
-    """Of the run's own."""
+    """Changes of the values that no step has changed."""
     seen: Operations
-    """What the run's code sees else than follows from that, before the steps of this commit have changed it."""
+    """Other changes that the code of the run sees, to be applied before the changes of the steps in this commit."""
     seen_after: Operations
-    """The same behind the steps, in a commit that stands for several."""
+    """The same, to be applied after the changes of the steps, in a commit that replaces several."""
     set: dict[Text, Any]
-    """As earlier releases tell what has changed of the run's own: coded, or gone."""
+    """New values, coded. With `gone`, the form in which earlier releases recorded `ops`."""
     gone: list[Text]
+    """Names of deleted values."""
     versions: dict[Text, Number]
+    """The numbers of changes since the run began, where they do not follow from the changes recorded here."""
     restored: Hex | None
+    """The id of the checkpoint whose values were restored; None again after the next snapshot."""
 
 
 class Compacted(TypedDict):
-    """The first of the commits that this one stands for, and the sum of the last."""
+    """The commits that one commit replaces after a compaction: the number of the first, the sum of the last."""
 
     first: Number
     sum: Hex
@@ -338,14 +344,14 @@ def _check_commit(commit: Commit) -> Commit:
     if checkpoint:
         check_checkpoint(checkpoint, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
-        raise ValueError("it stands on what comes later")
+        raise ValueError("it is forked from a commit that comes later")
     if (back := commit.get("rewind")) and (run or back["seq"] >= commit.get("folded", {}).get("first", seq)):
-        raise ValueError("it goes back to what does not come before it")
+        raise ValueError("it rewinds to a commit that does not come before it")
     return commit
 
 
 RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(Definition))]
-"""Settings of a definition, read by name; `Definition` has those that every reader may rely on."""
+"""The recorded settings of a definition, by name. `Definition` has those that every reader may rely on."""
 CheckedDefinition = Annotated[RecordedDefinition, AfterValidator(_check_definition)]
 CheckedRunStart = Annotated[RunStart, AfterValidator(_check_run)]
 CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]
@@ -353,5 +359,5 @@ CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]
 
 @cache
 def _reader() -> TypeAdapter[Commit]:
-    """Made when first needed, so that importing this costs nothing."""
+    """Build the reader at its first use, as that takes time that an import should not."""
     return TypeAdapter(Annotated[Commit, AfterValidator(_check_commit)])

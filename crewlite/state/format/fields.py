@@ -1,4 +1,4 @@
-"""The fields of commits that any part may have: each a type, with the check that what is read is of it."""
+"""The types of fields in commits, each with the check of data that is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _hex(text: str) -> str:
 
 def _time(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("wanted a time with its zone")
+        raise ValueError("wanted a time with a zone")
     return text
 
 
@@ -43,14 +43,14 @@ def _name(kind: str, text: str, *, slashes: bool = False) -> str:
 
 
 def _coded(data: dict[str, Any]) -> dict[str, Any]:
-    """A dict as the codec writes it: as it is, or as pairs where it has unusual keys."""
+    """Check a coded dict, which the codec writes as a dict, or as a list of pairs if it has unusual keys."""
     if "$" in data and not (data["$"] == "dict" and _are_pairs(data.get("v"))):
         raise ValueError("wanted names and values")
     return data
 
 
 def _text_keyed(data: dict[str, Any]) -> dict[str, Any]:
-    """A coded dict whose keys are all text."""
+    """Check a coded dict whose keys must be texts."""
     pairs = _coded(data)["v"] if "$" in data else []
     if not all(isinstance(key, str) or (isinstance(key, dict) and key.get("$") == "str") for key, _ in pairs):
         raise ValueError("wanted names and values")
@@ -65,7 +65,7 @@ def _are_pairs(items: object) -> bool:
 
 
 Text = InstanceOf[str]
-"""`str` itself refuses lone surrogates, and a recorded text may hold any."""
+"""A text. Pydantic's own check of `str` would refuse lone surrogates, which a recorded text may contain."""
 Number = Annotated[int, Field(ge=1, lt=2**63)]
 Hex = Annotated[Text, AfterValidator(_hex)]
 Time = Annotated[Text, AfterValidator(_time)]

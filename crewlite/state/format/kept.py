@@ -1,7 +1,7 @@
-"""The values beside a run, as its commits leave them: those of the run itself, and what its steps made of them.
+"""The named values of a run after its commits: those of the run itself, and those with the changes of its steps.
 
-A commit says each change once. What a step changed stands with its outcome, so whatever becomes of that becomes of its
-changes; what the code between the steps changed is told as a difference to what follows from the rest of the commit.
+A commit records each change once. The changes of a step are part of its outcome, and become invalid with it. The
+changes of code between the steps are recorded as the difference to the values that follow from the rest of the commit.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.operations import Operation, applied
 
 Order = tuple[int, ...]
-"""Where changes stand among those of other steps: that of their commit."""
+"""The position of changes among those of other steps: the number of their commit, and their index in it."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """The values at one commit. Mappings in it are replaced when they change, never changed themselves."""
+    """The values at one commit. Its mappings are replaced when a value changes, and never changed themselves."""
 
     values: Mapping[str, Json] = field(default_factory=dict)
-    """As the code of the run sees them, with what its steps have changed."""
+    """The values as the code of the run sees them, with the changes of its steps."""
     own: Mapping[str, Json] = field(default_factory=dict)
-    """Those that no step has changed: what the code of a run begins with, in every life."""
+    """The values without the changes of steps, with which the code of the run begins after every resume."""
     versions: Mapping[str, int] = field(default_factory=dict)
-    """How often each has changed, those that are gone included."""
+    """The number of changes to each value, deleted ones included."""
     steps: frozenset[str] = frozenset()
-    """The steps of the run whose changes are in `values`. Of one that is done again, the run's code says what comes."""
+    """The steps whose changes are in `values`. If one runs again, the code of the run reports what it sees then."""
 
     def after(self, commit: CommitParts) -> Kept:
-        """The values after a commit."""
+        """Return the values after a commit."""
         changed = commit.get("values", {})
         new, gone = changed.get("set", {}), frozenset(changed.get("gone", ()))
         own, values = self.own, self.values
@@ -62,10 +62,10 @@ class Kept:
 
 
 def is_outermost(address: str) -> bool:
-    """Whether a step is part of no other."""
+    """Return whether a step is inside no other step."""
     return bool(address) and "/" not in address
 
 
 def changes_values(commit: CommitParts) -> bool:
-    """Whether a commit says anything of values."""
+    """Return whether a commit changes values."""
     return "values" in commit or "late" in commit or any("state" in step for step in commit.get("steps", ()))

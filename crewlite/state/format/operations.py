@@ -1,7 +1,8 @@
-"""Operations on coded values: what one mapping of names to values has to undergo to become another.
+"""Operations on coded values: the changes that turn one mapping of names to values into another.
 
-A list that grows is told by what was appended, a mapping by its keys that were set or removed, anything else as a
-whole. So what changes costs bytes, not what is there; and what two steps did side by side can be put together.
+For a list that grows, only the appended items are recorded; for a mapping, only the keys that were set or removed; any
+other value is recorded completely. So a commit costs bytes for changes alone, and changes of concurrent steps can be
+combined.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Any
 from crewlite.codec import Json, dumps
 
 Operation = list[Any]
-"""`["set", path, value]`, `["remove", path]` or `["append", path, items]`. A path is a name, and keys in its value."""
+"""`["set", path, value]`, `["remove", path]` or `["append", path, items]`. A path is a name, then keys in its value."""
 Path = tuple[str, ...]
 ABSENT: Any = object()
 """Stands for no value at all."""
 ITEMS = "$items:"
-"""How the names begin that hold the items of collections, by their ids. An item is never changed."""
+"""The prefix of names whose values are the items of a collection, by id. An item is never changed."""
 _LENGTHS = {"set": 3, "append": 3, "remove": 2}
 
 
 def check_operations(found: list[Operation]) -> list[Operation]:
-    """Raises ValueError for what is no list of operations."""
+    """Return `found` if it is a list of operations. Raises ValueError otherwise."""
     for operation in found:
         verb, path = (operation[0], operation[1]) if len(operation) > 1 else (None, None)
         known = isinstance(verb, str) and _LENGTHS.get(verb) == len(operation)
@@ -34,7 +35,7 @@ def check_operations(found: list[Operation]) -> list[Operation]:
 
 
 def difference(before: Mapping[str, Json], after: Mapping[str, Json], at: Path = ()) -> list[Operation]:
-    """The operations that make `after` of `before`, the order of its keys included."""
+    """Return the operations that turn `before` into `after`, including the order of keys."""
     if before is after:
         return []
     kept = _kept(before, after)
@@ -50,12 +51,12 @@ def difference(before: Mapping[str, Json], after: Mapping[str, Json], at: Path =
 
 
 def applied(values: Mapping[str, Json], operations: Iterable[Operation]) -> Mapping[str, Json]:
-    """The values after these operations. Those that were given stay as they are.
+    """Return the values after these operations, without changing `values`.
 
-    A container that is missing, or is something else, is made: so an operation says what it changes wherever it comes.
+    A list or mapping on the path that is missing, or of another type, is created, so operations apply to any values.
     """
     root: dict[str, Json] | None = None
-    own: dict[int, Any] = {}  # what was copied, and may be changed in place
+    own: dict[int, Any] = {}  # containers that were copied, and may be changed in place
     for verb, path, *rest in operations:
         if root is None:
             root = dict(values)
@@ -74,7 +75,7 @@ def applied(values: Mapping[str, Json], operations: Iterable[Operation]) -> Mapp
 
 
 def by_name(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
-    """Operations by the name of the value that they change, in their order."""
+    """Group operations by the name of the value that they change, keeping their order."""
     found: dict[str, list[Operation]] = {}
     for operation in operations:
         found.setdefault(operation[1][0], []).append(operation)
@@ -82,7 +83,7 @@ def by_name(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
 
 
 def alike(one: Json, other: Json) -> bool:
-    """Whether two coded values are the same to the last detail: `1` and `1.0` differ, and so do orders of keys."""
+    """Return whether two coded values are equal in every detail: `1` and `1.0` differ, and so do orders of keys."""
     if one is other or one is ABSENT or other is ABSENT:
         return one is other
     if isinstance(one, list | dict) and isinstance(other, list | dict) and len(one) != len(other):
@@ -91,7 +92,7 @@ def alike(one: Json, other: Json) -> bool:
 
 
 def _changed(before: Json, after: Json, at: Path) -> list[Operation]:
-    """What has changed of one value."""
+    """Return the operations that turn one value into another."""
     if is_plain(before) and is_plain(after):
         return difference(before, after, at)
     if isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
@@ -102,7 +103,7 @@ def _changed(before: Json, after: Json, at: Path) -> list[Operation]:
 
 
 def _items_changed(before: Mapping[str, Json], after: Mapping[str, Json], name: str) -> list[Operation]:
-    """What was added to a collection and removed from it. That looks at no item."""
+    """Return the additions to and removals from a collection, without comparing items."""
     keys, were = list(after), list(before)
     if keys[: len(were)] == were:
         return [["set", [name, key], after[key]] for key in keys[len(were) :]]
@@ -112,17 +113,17 @@ def _items_changed(before: Mapping[str, Json], after: Mapping[str, Json], name: 
 
 
 def without_items(values: Mapping[str, Json]) -> dict[str, Json]:
-    """The named values, without the collections."""
+    """Return the values without the collections."""
     return {name: value for name, value in values.items() if not name.startswith(ITEMS)}
 
 
 def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
-    """The items of all collections, coded."""
+    """Return the items of all non-empty collections, coded, by the name of the collection."""
     return {name.removeprefix(ITEMS): items for name, items in values.items() if name.startswith(ITEMS) and items}
 
 
 def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
-    """The keys that can stay where they are: removing all others, and setting those of `after`, gives its order."""
+    """Return the keys that keep their place: removing all others, then setting those of `after`, gives its order."""
     kept, order = set[str](), iter(before)
     for key in after:
         if key not in before or not any(other == key for other in order):
@@ -132,7 +133,7 @@ def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
 
 
 def is_plain(value: Json) -> bool:
-    """Whether this is a mapping, and no value that JSON has no word for."""
+    """Return whether this is a coded mapping, rather than the coded form of another type."""
     return isinstance(value, dict) and "$" not in value
 
 
@@ -146,7 +147,7 @@ def _leads_somewhere(root: dict[str, Json], path: Sequence[str]) -> bool:
 
 
 def _opened(target: dict[str, Json], key: str, own: dict[int, Any], kind: type) -> Any:
-    """The container at a key, as a copy that may be changed."""
+    """Return the container at a key as a copy that may be changed."""
     found = target.get(key)
     if (kind is dict and not is_plain(found)) or (kind is list and not isinstance(found, list)):
         found = kind()
@@ -159,5 +160,5 @@ def _opened(target: dict[str, Json], key: str, own: dict[int, Any], kind: type) 
 
 
 def beginnings(path: Path) -> Iterator[Path]:
-    """All paths that lead a part of the way."""
+    """Yield all proper beginnings of a path, shortest first."""
     return (path[:length] for length in range(1, len(path)))

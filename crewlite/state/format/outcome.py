@@ -1,4 +1,4 @@
-"""What a commit says about a step: its outcome, a failed attempt, an event."""
+"""The records of a step: its outcome, a failed attempt, an event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crewlite.usage import Usage, UsageRecord
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished step. `digest` is over the whole value, also where the value is stored as a reference."""
+    """The outcome of a finished step. `digest` is that of the complete value, with references resolved."""
 
     address: str
     kind: str
@@ -29,24 +29,24 @@ class Outcome:
     milliseconds: float
     seq: int
     at: str
-    """When it was recorded."""
+    """The time at which it was recorded."""
     label: str | None = None
     reused: str | None = None
-    """Where it was taken from, as `run/branch@address`, if the run did not come to it itself."""
+    """The step that it was copied from, as `run/branch@address`; None if this run produced it."""
     edited: bool = False
     question: Mapping[str, str] = field(default_factory=dict)
-    """Texts of what it answers, such as the description of a task; none in what earlier releases recorded."""
+    """Texts of the question that it answers, such as the description of a task; empty in records of early releases."""
     drifted: tuple[str, ...] = ()
-    """Steps inside it whose answers were kept, though they had been asked something else."""
+    """The addresses of steps inside it whose outcomes were kept although their questions had changed."""
     changes: Sequence[Operation] = ()
-    """What it changed of the state around it."""
+    """The changes that it made to the state of the enclosing step."""
     order: Order = ()
-    """Where that stands among the changes of other steps."""
+    """The position of its changes among those of other steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try that failed. `cause` is the child step it failed on; `final` says that it was not tried again."""
+    """A failed attempt. `cause` is the address of the child step whose failure it is; `final`: there was no retry."""
 
     address: str
     kind: str
@@ -57,27 +57,27 @@ class Attempt:
     milliseconds: float
     cause: str | None
     failure: str
-    """Its kind, as a FailurePolicy sees it; "" for steps that have none."""
+    """The kind of the failure, as a policy sees it; "" for a step without a policy."""
     final: bool
     seq: int
     started_at: datetime
     ended_at: datetime
-    """When it was recorded, in UTC."""
+    """The time at which it was recorded, in UTC."""
     fingerprint: str | None = None
-    """What was asked; told of a final one only."""
+    """The fingerprint of the question; recorded for a final attempt only."""
     raised: RaisedError | None = None
-    """What it takes to raise its error again."""
+    """The data from which its error is rebuilt to be raised again."""
     for_author: bool = False
-    """Its error is for the author of the program, or came of one that is: the next try goes on inside this one."""
+    """Whether the author of the program has to fix the cause. A resume then continues this attempt under its number."""
     remedy: Remedy | None = None
-    """What followed it; None for a step that no policy decides on, and in what earlier releases recorded."""
+    """The remedy that followed; None for a step without a policy, and in records of early releases."""
     usage: Usage = field(default_factory=Usage)
-    """In a history: what the steps paid that finished inside it."""
+    """In History: the usage of the steps that finished inside the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class LightEvent:
-    """An event as history keeps it."""
+    """An event as the record has it, without its details."""
 
     type: str
     event_id: str
@@ -87,7 +87,7 @@ class LightEvent:
 
 
 def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
-    """A try that failed, as an entry of this number and time tells it."""
+    """Build a failed attempt from its record in an entry with this number and time."""
     error, ended = step["error"], datetime.fromisoformat(at)
     return Attempt(
         step["address"],
@@ -116,7 +116,7 @@ def _remedy_of(error: ErrorRecord) -> Remedy | None:
 
 
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
-    """An outcome, as an entry of this number and time tells it, at this place among its steps."""
+    """Build an outcome from its record in an entry with this number and time. `place`: its index in that entry."""
     return Outcome(
         step["address"],
         step["kind"],

@@ -1,7 +1,7 @@
-"""What a run knows of itself: its entries, indexed by the address of each step.
+"""The record of a branch: the state that follows from its entries, indexed by the address of each step.
 
-The record is only ever changed by applying an entry, so that a run that was read back knows exactly what the run that
-wrote it knew.
+A record changes only when an entry is applied to it. So a record that was read from a store equals the record of the
+process that wrote the entries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from crewlite.usage import Usage
 _OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
-"""The trigger of a checkpoint that was named for the values."""
+"""The trigger of a checkpoint made with `state.snapshot()`."""
 
 
 @dataclass
@@ -48,57 +48,57 @@ class Record:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     failures: dict[str, Attempt] = field(default_factory=dict)
-    """What steps came to that failed for good, and did not fail what is around them: they answer with it."""
+    """The final failures of steps that did not fail the enclosing step. Such a step raises the failure again."""
     intents: dict[str, str] = field(default_factory=dict)
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
-    """Questions to people, by address."""
+    """The questions to people, by address."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
-    """What people answered while the run was not at work, or ahead."""
+    """The answers recorded from outside the run, by the address of the question."""
     checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
     newest_checkpoint: CheckpointRecord | None = None
-    """The checkpoint furthest along the branch."""
+    """The checkpoint at the latest valid commit."""
     named: int = 0
-    """The number of the last checkpoint that was named, dropped ones counted."""
+    """The highest version of a checkpoint so far, dropped ones included."""
     kept: Kept = field(default_factory=Kept)
-    """The values beside the run."""
+    """The named values of the run."""
     late: dict[str, list[tuple[Order, Sequence[Operation]]]] = field(default_factory=dict)
-    """What handlers changed of the state of steps after their end."""
+    """The changes that handlers made to the state of a step after its end, by its address."""
     voided: bool = False
-    """Some outcome has been taken back, or replaced by another."""
+    """Whether an outcome was invalidated, or replaced by another."""
     restored: str | None = None
-    """The checkpoint whose values were restored, until there is a snapshot after it."""
+    """The id of the checkpoint whose values were restored, until the next snapshot."""
     events: list[LightEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
     claim: Claim | None = None
-    """Who writes; None if nobody does, as the run has ended or was given back."""
+    """The process that writes the branch; None if the run has ended or the branch was released."""
     cancelled: bool = False
-    """Somebody stopped the run, and nobody has taken it up since."""
+    """Whether the run was cancelled, and not resumed since."""
     failed: bool = False
-    """The run has given up, and nobody has taken it up since."""
+    """Whether the run has failed, and was not resumed since."""
     edited: frozenset[str] = frozenset()
-    """Steps whose outcomes this branch, or one it stands on, has changed or taken back."""
+    """The addresses of steps that this fork, or one it is forked from, has edited or set to run again."""
     inherited: frozenset[str] = frozenset()
-    """Checkpoints that belong to the branches this one was forked from."""
+    """The ids of checkpoints of the branches that this one is forked from."""
     fresh: bool = False
-    """Whether this is a fork that nobody has kicked off yet; it may have been answered."""
+    """Whether this is a fork that was not kicked off yet. Answers may have been recorded on it."""
     earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
-    """Definitions that were changed since, each with the number of the commit that did."""
+    """Earlier definitions, each with the number of the commit that replaced it."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
-    """Inputs that forks have changed, each with the number of the commit that did."""
+    """Earlier inputs, each with the number of the commit that replaced them."""
     dropped: dict[str, str | None] = field(default_factory=dict)
-    """Checkpoints that were taken away, each with its parent."""
+    """The ids of removed checkpoints, each with the id of its parent."""
     left: tuple[tuple[int, int], ...] = ()
-    """What was left behind by going back to an earlier entry: the numbers around it, which still count."""
+    """The ranges of commits that rewinds have abandoned, each as the valid commit before and the one after."""
     epoch: int = 0
-    """How often the run has gone back to an earlier entry of a branch."""
+    """The number of rewinds so far."""
     tasks: dict[str, None] = field(default_factory=dict)
-    """Addresses of finished tasks, in the order they finished first; not of what a task or a tool kicked off."""
+    """The addresses of finished tasks, in the order of their first finish, without those inside a task or tool call."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Record:
-        """Index a journal that was read. Raises JournalCorrupt if a checkpoint in it is of a commit that is not."""
+        """Build the record of a journal. Raises JournalCorrupt if a checkpoint or a rewind is at a missing commit."""
         record, sums = cls(), dict[int, str]()
-        for entry, record in replay(entries):  # noqa: B007 - the last one is asked for
+        for entry, record in replay(entries):  # noqa: B007 - the last record is used after the loop
             sums[entry.seq] = entry.sum
         record.check_checkpoints(sums)
         return record
@@ -120,7 +120,7 @@ class Record:
 
     @property
     def usage(self) -> Usage:
-        """What the whole run has paid."""
+        """The usage of the complete run."""
         return self.paid.total
 
     @property
@@ -130,37 +130,37 @@ class Record:
 
     @property
     def waiting(self) -> list[AskedQuestion]:
-        """Questions that nobody has answered yet."""
+        """The questions that have no answer yet."""
         return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
-        """What was answered to this very question, or ahead of it, and was not refused."""
+        """Return the answer to this question, or given ahead of it; None if there is none, or it was refused."""
         answer = self.answers.get(asked["address"])
         if answer is None or "refused" in answer:
             return None
         return answer if answer.get("ahead") or answer.get("digest") == asked.get("digest") else None
 
     def settled(self, address: str) -> bool:
-        """Whether a step has its outcome, or is part of one that has."""
+        """Return whether a step has an outcome, or is inside a step that has one."""
         return address in self.outcomes or self.is_inside(address)
 
     def is_inside(self, address: str) -> bool:
-        """Whether a step is part of one that has its outcome."""
+        """Return whether a step is inside a step that has an outcome."""
         return not self.outcomes.keys().isdisjoint(outers(address))
 
     @property
     def base(self) -> int:
-        """The number of the commit that this branch was forked from; 0 if it was not."""
+        """The number of the commit that this branch is forked from; 0 if it is not a fork."""
         base = self.run.get("base")
         return base["seq"] if base else 0
 
     @property
     def ended(self) -> bool:
-        """Whether the run has its result, or has given up."""
+        """Whether the run has its result, or has failed."""
         return self.finished or self.failed
 
     def counts(self, seq: int) -> bool:
-        """Whether a commit has not been left behind."""
+        """Return whether a commit is valid, as no rewind has abandoned it."""
         return not any(before < seq < after for before, after in self.left)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
@@ -182,7 +182,7 @@ class Record:
         return then
 
     def apply(self, entry: Entry) -> None:
-        """Take in the next entry. Of one that may go back, `before` tells what record it adds to."""
+        """Apply the next entry. For an entry with a rewind, call it on the record that `before` returns."""
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
@@ -211,7 +211,7 @@ class Record:
             self.claim = None
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
-        """Take checkpoints away, each given with its parent."""
+        """Remove checkpoints, given by id with the ids of their parents."""
         for gone, parent in dropped.items():
             self.checkpoints.pop(gone, None)
             self.dropped[gone] = parent
@@ -219,46 +219,46 @@ class Record:
             self.newest_checkpoint = self._newest()
 
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
-        """Raises JournalCorrupt if a checkpoint is not at a known commit; `sums` has all of them, by their seq."""
+        """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums` are those of all entries, by seq."""
         for one in self.checkpoints.values():
             found = sums.get(one["seq"])
             if found is None or one.get("sum", found) != found:
-                raise self._damaged(f"checkpoint {one['id']} is of commit {one['seq']}, which is not there")
+                raise self._damaged(f"checkpoint {one['id']} is at commit {one['seq']}, which is missing or another")
 
     def value(self, address: str) -> Json:
-        """The whole value of an outcome, references resolved. Raises JournalCorrupt if one leads nowhere."""
+        """Return the value of an outcome with references resolved. Raises JournalCorrupt if one cannot be."""
         try:
             return resolved(self.outcomes[address].value, lambda at: self.outcomes[at].value["text"])
         except (LookupError, TypeError, RecursionError) as error:
-            problem = f"the outcome of {address!r} is not recorded as a whole ({type(error).__name__}: {error})"
+            problem = f"the outcome of {address!r} is not recorded completely ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
 
     def inputs_of(self, address: str) -> Json:
-        """The inputs with which a step was asked, if it is finished; those that hold now if it is not."""
+        """Return the inputs that were valid when a step finished; the current ones if it has not finished."""
         outcome = self.outcomes.get(address)
         changed = [inputs for until, inputs in self.earlier_inputs if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["inputs"]
 
     def definition_of(self, address: str) -> JsonObject:
-        """The definition as it stood when a step finished; as it stands if it has not."""
+        """Return the definition that was valid when a step finished; the current one if it has not finished."""
         outcome = self.outcomes.get(address)
         changed = [definition for until, definition in self.earlier_definitions if outcome and outcome.seq < until]
         return changed[0] if changed else self.run["definition"]
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
-        """The id of the nearest checkpoint before this one that is still there."""
+        """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""
         parent = checkpoint["parent"]
         for _ in range(len(self.dropped) + 1):
             if parent is None or parent in self.checkpoints:
                 return parent
             parent = self.dropped.get(parent)
-        return None  # they were dropped in a circle, which no crewlite wrote
+        return None  # the parents form a circle, which crewlite never writes
 
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
     def _life(self, commit: Commit) -> None:
-        """What an entry says of the run itself."""
+        """Apply the parts of a commit that concern the run itself."""
         if run := commit.get("run"):
             self._begin(run, commit["at"])
         if definition := commit.get("definition"):
@@ -281,7 +281,7 @@ class Record:
             self.late.setdefault(late["address"], []).append((order, late["ops"]))
 
     def _begin(self, run: RunStart, at: str) -> None:
-        """A new run; or a branch of the run that was read so far, up to its base."""
+        """Start a new run; or a fork, on the record of its base."""
         self.started_at = at
         base = run.get("base")
         if base is None:
@@ -294,7 +294,7 @@ class Record:
         self.inherited = frozenset(self.checkpoints)
 
     def _add_checkpoint(self, checkpoint: CheckpointRecord) -> None:
-        if "version" not in checkpoint:  # as an earlier crewlite wrote it, or as the base of a fork
+        if "version" not in checkpoint:  # written by an earlier release, or as the base of a fork
             checkpoint = {**checkpoint, "version": self.named + 1}
         self.named = max(self.named, checkpoint["version"])
         self.checkpoints[checkpoint["id"]] = checkpoint
@@ -306,7 +306,7 @@ class Record:
         return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=_along, default=None)
 
     def _people(self, commit: Commit) -> None:
-        """What people are asked, and what they answer."""
+        """Apply the questions to people and their answers."""
         for asked in commit.get("asked", ()):
             self.asked[asked["address"]] = asked
             self._replace(asked["address"])
@@ -325,7 +325,7 @@ class Record:
             attempt = attempt_of(step, self.seq, at)
             self.attempts.setdefault(address, []).append(attempt)
             self.failed |= attempt.final and not address
-            for cause in error.get("causes", (attempt.cause,)):  # which are tried again if this step is
+            for cause in error.get("causes", (attempt.cause,)):  # a retry of this step retries its causes too
                 self.failures.pop(cause or "", None)
             if attempt.final and attempt.fingerprint:
                 self.failures[address] = attempt
@@ -340,7 +340,7 @@ class Record:
             self._bind(address)
 
     def _bind(self, address: str) -> None:
-        """An answer that was given ahead is to the first question that hears it, and to no later one at its place."""
+        """Bind an answer given ahead to the first question at its address, so that it answers no later one there."""
         answer = self.answers.get(address)
         if answer and answer.get("ahead"):
             bound: GivenAnswer = {**answer}
@@ -350,29 +350,32 @@ class Record:
             self.answers[address] = bound
 
     def _take_back(self, edited: set[str]) -> None:
-        """Edited steps: what they, and what is inside them, said, intended, asked and were answered counts no more."""
+        """Forget every outcome, failure, intent, question and answer of the edited steps and the steps inside them.
+
+        The outcomes and intents of the enclosing steps are forgotten too.
+        """
         self.edited |= edited
         self.voided = True
         for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers, self.late):
             for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
-            if known is not self.outcomes and known is not self.late:  # which go with those around them
+            if known is not self.outcomes and known is not self.late:  # `_step` replaces those of the edited steps
                 for at in edited:
                     known.pop(at, None)
-        for at in ("", *around(edited)):  # also where a prune has left out what was inside them
+        for at in ("", *around(edited)):  # needed even if a prune has removed the steps inside them
             self.outcomes.pop(at, None)
             self.intents.pop(at, None)
 
     def _replace(self, address: str) -> None:
-        """A step done anew takes its old outcome with it, and those around it, which were made from that one."""
+        """Remove the outcome of a step that runs again, and the outcomes of enclosing steps that depend on it."""
         while self.outcomes.pop(address, None):
             self.voided, address = True, outer(address)
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
-    """Each entry with the record as it leaves it. One record grows; where an entry goes back, another takes its place.
+    """Yield each entry with the record after it. It is the same record each time, until an entry rewinds.
 
-    Raises JournalCorrupt.
+    Raises JournalCorrupt if a rewind leads to a missing entry.
     """
     record, read = Record(), list[Entry]()
     for entry in entries:

@@ -1,8 +1,9 @@
-"""Compacting a journal: the inner detail that no checkpoint needs is left out.
+"""Compaction of a journal: it merges commits, and leaves out details inside finished steps that no checkpoint needs.
 
-A finished step answers without a look inside, so what its children said is needed only by checkpoints that lie in the
-middle of it. Every outcome that counts, all usage and every event stay. The commits between two kept checkpoints become
-one, which keeps the sum that the next one, and every fork, is chained to.
+A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
+that lie in the middle of it. All valid outcomes outside, all usage and all events are kept. The commits between two
+remaining checkpoints become one commit, with the sum of the last of them, to which the next commit and all forks are
+chained.
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ from crewlite.state.format.references import resolved
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Iterable[int]) -> list[Entry]:
-    """A branch's own entries without the inner detail that neither checkpoints, nor `stands`, nor its head need.
+    """Return the entries of a branch without details that neither its checkpoints, nor its head, nor `stands` need.
 
-    `before` is what the branch stands on. `stands` are the numbers of entries that must stay where they are. The first
-    stays too, as it tells when the branch was begun. Raises JournalCorrupt if one is missing between two others.
+    The first entry stays too, as it tells when the branch was created. Raises JournalCorrupt if an entry is missing
+    between two others.
+
+    Args:
+        before: The entries that the branch is forked from; [] for none.
+        own: The entries of the branch itself.
+        stands: The numbers of entries that must remain entries of their own.
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {one["seq"] for one in record.checkpoints.values()} | {own[0].seq, own[-1].seq, *stands}
     ends |= {entry.seq for entry in own if entry.commit.get("place", {}).get("id") in record.checkpoints}
     for entry in own:
-        if back := entry.commit.get("rewind"):  # what is left behind is compacted by itself
+        if back := entry.commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1}
     base, read = own[0].commit["run"].get("base"), list(before)
     after = base["sum"] if base else ""
@@ -53,7 +59,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], stands: Itera
 
 
 def _check_contiguous(entries: Sequence[Entry]) -> None:
-    """A compaction over a hole looks complete, and nobody could tell any more what was lost."""
+    """Raise JournalCorrupt if an entry is missing, as a compaction would hide the gap."""
     seq = 0
     for entry in entries:
         if entry.first != seq + 1:
@@ -62,7 +68,7 @@ def _check_contiguous(entries: Sequence[Entry]) -> None:
 
 
 def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
-    """The entries in parts, each up to one whose number is among `ends`."""
+    """Yield the entries in parts, each ending with an entry whose number is in `ends`."""
     part: list[Entry] = []
     for entry in entries:
         part.append(entry)
@@ -72,14 +78,17 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
 
 
 def _held(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
-    """The outcomes before these entries of the steps that they are about, or are inside of."""
+    """Return the outcomes, before these entries, of the steps that they are about and of the enclosing steps."""
     about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
     about |= {address for entry in part for address, _ in entry.commit.get("intents", ())}
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
 def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, record: Record) -> Commit:
-    """What these entries say, but for the inside of steps that have finished by their end, which is `live`."""
+    """Build one commit from these entries, without the steps inside steps that are finished at their end.
+
+    `live` is the record at their end, `held` the outcomes before them, `record` the record of the complete branch.
+    """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
@@ -113,7 +122,7 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
 
 
 def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
-    """Steps that ran again inside others and are left out now: they must not answer as they did before."""
+    """Build tombstones for steps that ran again in these entries and are left out, so that old outcomes are void."""
     return [
         invalidated(address, outcome.kind)
         for address, outcome in held.items()
@@ -122,15 +131,15 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
 
 
 def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """What stays of the lists that these entries hold."""
+    """Return the items of the lists in these entries that are kept, and the steps."""
     commits = [entry.commit for entry in part]
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
         "steps": steps,
-        # an intent left standing would take away the outcome of its call again
+        # the intent of a finished call would invalidate its outcome again
         "intents": [call for commit in commits for call in commit.get("intents", ()) if not live.settled(call[0])],
         "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
-        # as the questions in here have bound them
+        # in the form in which a question in these entries has bound them
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
         "events": [event for commit in commits for event in commit.get("events", ())],
         "drops": [drop for commit in commits for drop in commit.get("drops", ())],
@@ -140,7 +149,7 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
 
 
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
-    """The steps of an entry, with their time where it is not that of the commit they go into."""
+    """Return the steps of an entry, each with its time `at` unless that is the time of the merged commit."""
     steps = entry.commit.get("steps", [])
     if entry is not last:
         steps = [{"order": [entry.seq, n], **step} if "state" in step else step for n, step in enumerate(steps)]
@@ -149,7 +158,7 @@ def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
 
 
 def _late(entry: Entry, live: Record) -> list[LateChanges]:
-    """What handlers changed after the end of steps whose outcomes still count, and where that stands."""
+    """Return the late changes of handlers for steps whose outcomes are still valid, with their positions."""
     return [
         {"order": [entry.seq], **late}
         for late in entry.commit.get("late", ())
@@ -159,9 +168,12 @@ def _late(entry: Entry, live: Record) -> list[LateChanges]:
 
 
 def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
-    """What the one commit that stands for several says of values; `before` and `restored` were so until then."""
+    """Build the value changes of the one commit that replaces several.
+
+    `before` and `restored` are the values and `Record.restored` before these commits, `live` is the record after them.
+    """
     changed: ValueChanges = {}
-    commit["values"] = changed  # what follows from the commit follows from this too
+    commit["values"] = changed  # set for the computation below, which applies the commit
     if own := difference(before.own, live.kept.own):
         changed["ops"] = own
     if seen := difference(before.after(commit).values, live.values):
@@ -176,12 +188,12 @@ def _values(commit: Commit, before: Kept, restored: str | None, live: Record) ->
 
 
 def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
-    """A step with the texts in it that it shared with steps that are gone."""
+    """Return a step with its references to removed steps replaced by their texts."""
     if "value" not in step:
         return step
     return {**step, "value": resolved(step["value"], lambda at: live.outcomes[at].value["text"], gone)}
 
 
 def size(entries: Iterable[Entry]) -> int:
-    """Bytes of these entries, without their newlines."""
+    """Return the size of these entries in bytes, without newlines."""
     return sum(len(entry.line) for entry in entries)

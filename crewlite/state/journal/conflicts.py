@@ -1,4 +1,4 @@
-"""Which changes of steps side by side meet at one place of the state: decided from what each could have seen."""
+"""Conflicts: changes of concurrent steps to the same place of the state, where one did not see the other's change."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from crewlite.state.format.operations import Operation, Path, beginnings
 
 
 class Start(NamedTuple):
-    """The state as a step begins with it."""
+    """The state with which a step starts."""
 
     values: Mapping[str, Json]
     delivered: int = 0
-    """How many steps beside it have handed over their changes, which are in these values."""
+    """The number of sibling steps whose changes were handed over before and are in these values."""
     known: frozenset[str] = frozenset()
-    """Steps whose changes are in these values though they have not been handed over."""
+    """The sibling steps whose changes are in these values although they were not handed over yet."""
 
 
 @dataclass(slots=True)
 class _Mark:
     delivered: list[tuple[int, str]] = field(default_factory=list)
-    """The steps that have changed something here and handed that over, by number."""
+    """The steps that have changed this place and whose changes were handed over, each with its number."""
     waiting: set[str] = field(default_factory=set)
-    """Steps that have changed something here and have not handed it over."""
+    """The steps that have changed this place and whose changes were not handed over yet."""
 
     def is_unseen(self, start: Start) -> bool:
-        """Whether a step that began so could not see some change here."""
+        """Return whether a step that began with `start` could not see some change of this place."""
         later = takewhile(lambda step: step[0] > start.delivered, reversed(self.delivered))
         return not start.known.issuperset(address for _, address in later) or bool(self.waiting - start.known)
 
@@ -42,7 +42,7 @@ class Touched:
         self._of: dict[str, list[_Mark]] = {}
 
     def note(self, address: str, operations: Iterable[Operation]) -> None:
-        """A step has committed these."""
+        """Record that a step has committed these operations."""
         for verb, path, *_ in operations:
             place = tuple(path)
             keys = [("append" if verb == "append" else "write", place), *(("inside", at) for at in beginnings(place))]
@@ -53,15 +53,15 @@ class Touched:
                     self._of.setdefault(address, []).append(mark)
 
     def deliver(self, address: str, number: int) -> None:
-        """What a step has changed is handed over, as the change of this number."""
+        """Record that the changes of a step were handed over, as the ones with this number."""
         for mark in self._of.pop(address, ()):
             mark.waiting.discard(address)
             mark.delivered.append((number, address))
 
     def conflicts(self, operations: Iterable[Operation], start: Start) -> list[str]:
-        """The names in which a step that began so changes what another has changed and it could not see.
+        """Return the names in which a step that began with `start` changes a place that another has changed unseen.
 
-        Two that append to one list, or set different keys, are no conflict.
+        Two steps that append to the same list, or set different keys of a mapping, do not conflict.
         """
         found = dict.fromkeys(
             path[0]
@@ -73,7 +73,7 @@ class Touched:
 
 
 def _meeting(verb: str, place: Path) -> Iterator[tuple[str, Path]]:
-    """What must not have happened beside an operation."""
+    """Yield the changes by another step that conflict with an operation."""
     yield "write", place
     yield "inside", place
     yield from (("write", at) for at in beginnings(place))

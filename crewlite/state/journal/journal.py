@@ -1,7 +1,7 @@
-"""The writing side of a run: commits become entries, entries become durable, in one total order.
+"""The writing side of a run: the journal seals commits as entries, in one total order, and hands them to the store.
 
-A run always has a journal. Without a store it stays in memory; the first manual checkpoint with a location writes all
-of it there and every commit after.
+A run always has a journal. Without a store, its entries stay in memory; the first manual checkpoint with a location
+writes all of them there, and every later commit too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import Done, WriteQueue
 
 log = logging.getLogger("crewlite.state")
-_FARTHEST_BEHIND = 512  # commits that an asynchronous run may be ahead of its disk
+_FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk
 
 
 @dataclass(eq=False)
 class Journal:
-    """The journal of one branch of one run. Its verbs are for the run's loop; manual.py has those for all threads."""
+    """The journal of one branch of one run. Call its methods on the run's loop; manual.py has some for all threads."""
 
     run_id: str
     branch: str
@@ -48,33 +48,33 @@ class Journal:
     secrets: Secrets
     on_save_error: str = "warn"
     durability: str = "sync"
-    """"async": commits do not wait for the disk, unless they must."""
+    """"async": `save` does not wait for the disk, unless its caller needs that."""
     queue: WriteQueue | None = None
-    """Writes to its store; None while the record is in memory alone."""
+    """The queue of entries for the store; None while the record is in memory only."""
     degraded: bool = False
-    """Something could not be saved."""
+    """Whether something could not be saved."""
     broken: BaseException | None = None
-    """What a save that nobody waited for ended with, if it must stop the run."""
+    """The error of a save in the background, if it must stop the run. The next save raises it."""
     claim: Claim | None = None
     """The claim under which this process writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
-    """Kept only while there is no store, and without their bytes, to save memory."""
+    """All entries as long as there is no store, without their bytes, to save memory."""
     on_conflict: str = "last"
-    """"error": of two steps side by side that change one place of the state, the later fails."""
+    """"error": if two concurrent steps change the same place of the state, the later one fails."""
     states: States = field(init=False)
-    """What is kept beside the run, as its running steps and others see it."""
+    """The state of the run: the views of its running steps and of handlers."""
     _buffered_events: list[Event] = field(default_factory=list)
     _tombstones: list[StepRecord] = field(default_factory=list)
     unsettled: int = 0
-    """Commits that nobody waited for to the end, as they were cancelled, failed or named manually."""
+    """The number of commits whose end no caller awaited, because of a cancellation, a failure or a manual commit."""
     _behind: int = 0
-    """Commits that are on their way to the disk while the run goes on."""
+    """The number of commits that are being written while the run continues."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    """The run's own."""
+    """The event loop of the run."""
     mailbox: Mailbox = field(init=False)
     fenced: asyncio.Future[BaseException] = field(init=False)
-    """Done when somebody else has the branch, or has stopped the run: with the error that says so."""
+    """Done once another process has taken the branch or cancelled the run, with the error to raise."""
 
     def __post_init__(self) -> None:
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
@@ -83,17 +83,17 @@ class Journal:
 
     @property
     def location(self) -> str | None:
-        """Where it is stored."""
+        """The location of the store; None without a store."""
         return self.queue.store.location if self.queue else None
 
     @property
     def bases(self) -> frozenset[str]:
-        """Places of this branch that forks stand on, as far as known."""
+        """The ids of the checkpoints of this branch that forks start from, as far as they are known."""
         return self.queue.bases if self.queue else frozenset()
 
     @property
     def next_seq(self) -> int:
-        """The number the next commit will have."""
+        """The number of the next commit."""
         return self.record.seq + 1
 
     @property
@@ -108,7 +108,7 @@ class Journal:
         self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
 
     def invalidate(self, address: str, kind: str) -> None:
-        """Queue a tombstone for a finished step. The next outcome writes it; until then the old result counts."""
+        """Queue a tombstone for a finished step. The next outcome writes it; until then the old result is valid."""
         self._tombstones.append(invalidated(address, kind))
 
     def commit(
@@ -118,10 +118,11 @@ class Journal:
         loop: asyncio.AbstractEventLoop | None = None,
         sealed: Callable[[], None] | None = None,
     ) -> bool:
-        """Seal a commit and hand it to the store, if there is one; then `done` is called: see Writer.put.
+        """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
 
-        In between `sealed` is called, while the record stands at this commit. Events are announced last: a handler may
-        commit, and the numbers in `parts` belong to this commit.
+        `sealed` is called before it is queued, while the record is as this commit leaves it. `done` is called once it
+        is stored or has failed, see WriteQueue.put; never without a store. Events are emitted last, because a handler
+        may commit, and the numbers in `parts` belong to this commit. Raises StoreError if the journal is closed.
         """
         if self.closed:
             raise self.ended()
@@ -151,11 +152,11 @@ class Journal:
         return queue is not None
 
     async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
-        """Commit and wait until it is durable. Raises what the store raises. `sealed` is called as by `commit`."""
+        """Commit, and wait until the commit is durable. Raises the error of the store. `sealed`: see `commit`."""
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
-            if waiting.done():  # whoever waited was cancelled
+            if waiting.done():  # the caller was cancelled
                 return
             if error:
                 waiting.set_exception(error)
@@ -168,12 +169,12 @@ class Journal:
             self.unsettled -= 1
 
     async def save(self, parts: CommitParts, *, now: bool = False, sealed: Callable[[], None] | None = None) -> None:
-        """Commit, and wait until it is durable, unless the run is asynchronous and this needs not be so `now`.
+        """Commit. Waits until the commit is durable, unless durability is "async" and `now` is False.
 
-        Announces the checkpoint it names, and failures. `sealed` is called as by `commit`: when this returns, later
-        commits may have been made.
+        Emits the events of a checkpoint and of a failure. There may be later commits when this returns; for `sealed`
+        see `commit`. Raises StoreError if the journal is closed, or a failed save must stop the run.
         """
-        if self.closed:  # what was left behind is no failed save of the run
+        if self.closed:  # a save by abandoned work is not a failed save of the run
             raise self.ended()
         started = time.perf_counter()
         if self.durability == "async" and not now:
@@ -188,20 +189,20 @@ class Journal:
             self.completed(parts, started, self.queue)
 
     def take_claim(self) -> Claim:
-        """Make a claim. Until it is dropped, `at_work_on` finds this journal by it."""
+        """Build a claim of this process to commit. Until it is dropped, `at_work_on` finds this journal by it."""
         self.claim = claim()
         _journals[self.claim["id"]] = self
         return self.claim
 
     def give_up_claim(self) -> None:
-        """Drop a claim that could not be stored, with what waits to be written: nothing was begun."""
+        """Drop a claim that could not be stored, and the entries in the queue: the run has not started."""
         self._drop_claim()
         self.claim = None
         if self.queue:
             self.queue.backlog = ()
 
     async def flush(self) -> None:
-        """Wait until all that was committed is durable. Raises what the store raises, StoreError if it still fails."""
+        """Wait until all commits are durable. Raises or announces a failure, as `on_save_error` says."""
         unsettled = self._behind or self.unsettled or (self.queue and self.queue.backlog)
         if self.queue and unsettled and (problem := await self._settle(self.queue)):
             self._not_saved(problem)
@@ -209,16 +210,15 @@ class Journal:
             raise self.broken
 
     async def assured(self) -> None:
-        """Make sure that all is durable before something is done that may happen only once. Raises StoreError."""
+        """Make sure that all commits are durable before a call with effect="once". Raises StoreError otherwise."""
         if self.queue and self.queue.backlog:
             await self.flush()
             if self.queue.backlog:
-                raise StoreError(
-                    self.location or "", "what may happen only once is not done while nothing can be saved; try again"
-                )
+                problem = 'a call with effect="once" is not made while nothing can be saved: make it writable first'
+                raise StoreError(self.location or "", problem)
 
     async def _save_behind(self, parts: CommitParts, started: float, sealed: Callable[[], None] | None) -> None:
-        """Commit without waiting, except for those before it when too many are under way."""
+        """Commit without waiting for the disk, unless too many earlier commits are still being written."""
         if self.broken:
             raise self.broken
 
@@ -230,7 +230,7 @@ class Journal:
                 return
             try:
                 self._not_saved(error)
-            except Exception as stop:  # noqa: BLE001 - raised where the run asks for the next save
+            except Exception as stop:  # noqa: BLE001 - raised by the next save of the run
                 self.broken = stop
 
         try:
@@ -244,7 +244,7 @@ class Journal:
                 await self.flush()
 
     def _not_saved(self, error: BaseException) -> None:
-        """A save failed: go on and say so, or raise what stops the run."""
+        """Handle a failed save: announce it, or raise the error that stops the run."""
         if isinstance(error, BranchConflictError | RunCancelled):
             raise error
         self.failed(error)
@@ -252,11 +252,11 @@ class Journal:
             raise StoreError(self.location or "", f"a save failed: {error}") from error
 
     def warn(self, message: str) -> None:
-        """Tell the log."""
+        """Log a warning about this run, with secrets masked."""
         log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
 
     def failed(self, error: BaseException) -> None:
-        """Remember and announce that something was not saved."""
+        """Mark the run as degraded, and announce that something was not saved."""
         if not self.degraded:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True
@@ -269,13 +269,13 @@ class Journal:
             raise self.ended()
 
     def ended(self) -> StoreError:
-        """What to raise when somebody still asks something of a run that is over."""
+        """Build the error for a request to a run that has ended."""
         state = self.record.run.get("definition", {}).get("kind") == "state"
-        why = "the state was closed; open it again" if state else "the run has ended"
+        why = "the state was closed: open it again" if state else "the run has ended"
         return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
 
     def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
-        """Announce a checkpoint that is durable, `started` being when it was asked for. Returns its ref."""
+        """Emit the events of a durable checkpoint, and return its ref. `started` is when it was requested."""
         ref = queue.store.ref(parts["place"])
         elapsed = (time.perf_counter() - started) * 1000
         self.emit(events.CheckpointCompletedEvent, **naming(parts["place"]), ref=ref, duration_ms=elapsed)
@@ -284,10 +284,10 @@ class Journal:
         return ref
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
-        """Release the store, once all that was handed to it is settled. What failed is tried once more.
+        """Release the branch and the store, once all queued commits are stored. Retries failed ones once.
 
-        `cancelled` says that somebody wanted the run to be stopped where it is. With `last_values`, what was done to
-        the values after the last commit is recorded.
+        With `cancelled`, the branch is marked as cancelled. With `last_values`, changes of values after the last commit
+        are committed first.
         """
         if self.closed:
             return
@@ -299,7 +299,7 @@ class Journal:
             self._drop_claim()
             return
         try:
-            if queue.fenced:  # nothing of it can be saved any more
+            if queue.fenced:  # the store accepts no more commits of this run
                 queue.backlog = ()
             elif self.claim and self.record.claim and not queue.backlog:
                 self._give_back(queue, {"cancelled": True} if cancelled else {})
@@ -311,7 +311,7 @@ class Journal:
             await asyncio.wrap_future(ended)
 
     def leave(self, queue: WriteQueue) -> Future[None] | None:
-        """Release the branch and the store. The future tells when the store is closed, if nobody else uses it."""
+        """Release the branch and the store. Returns a future of the store's closing; None if others still use it."""
         self._drop_claim()
         return queue.leave()
 
@@ -321,7 +321,7 @@ class Journal:
             release(self.claim)
 
     def _last_values(self) -> None:
-        """Record what was done to the values after the last commit."""
+        """Commit the changes of values after the last commit, if there are any."""
         try:
             if self.states.waiting:
                 self.unsettled += self.commit({}, lambda error: None)
@@ -329,7 +329,7 @@ class Journal:
             self.failed(error)
 
     def _give_back(self, queue: WriteQueue, why: CommitParts) -> None:
-        """Say that nobody writes the branch any more: it was cut short in a process that lives on."""
+        """Commit the release of the branch, for a run that has not ended in a process that lives on."""
         entry = next_entry({"released": True, **why}, after=self.record.head)
         self.record.apply(entry)
         self.unsettled += 1
@@ -342,27 +342,27 @@ class Journal:
             self.warn(f"still not saved: {problem}" if problem else "what had failed is saved now")
 
     async def _settle(self, queue: WriteQueue) -> BaseException | None:
-        """Wait until the queue is empty, or what is in it has failed once more."""
+        """Wait until the queue is empty or its entries have failed again. Returns that error, or None."""
         settled: Future[BaseException | None] = Future()
         queue.put((), settled.set_result)
         return await asyncio.shield(asyncio.wrap_future(settled))
 
     def listen(self) -> None:
-        """Let the writer's thread report that the branch is fenced."""
+        """Let the writer's thread report to `fenced` that the branch is fenced."""
 
         def fence(error: BaseException) -> None:
             if not self.fenced.done():
                 self.fenced.set_result(error)
 
         def on_fenced(error: BaseException) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
                 self.loop.call_soon_threadsafe(fence, error)
 
         if self.queue:
             self.queue.on_fenced = on_fenced
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
-        """Emit an event about this record."""
+        """Emit an event about this journal."""
         if not event_bus.hears(cls):
             return
         provider = self.queue.writer.provider if self.queue else "none"
@@ -371,25 +371,25 @@ class Journal:
 
 
 _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
-"""The journals of the runs at work in this process, by the id of their claim."""
+"""The journals that this process has claimed, by the id of the claim."""
 
 
 def at_work_on(claim: Claim | None, location: str) -> Journal | None:
-    """The journal of the run in this process that holds this claim at this location; None if there is none."""
-    journal = _journals.get(claim["id"]) if claim else None  # a copy of the run elsewhere has the same claim
+    """Return the journal of this process that holds this claim at this location; None if there is none."""
+    journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None
 
 
 def _is_news(parts: CommitParts) -> bool:
-    """Whether a commit holds more than failures and checkpoints."""
+    """Return whether a commit holds an outcome, a claim or intents, rather than only failures or a checkpoint."""
     outcomes = any("error" not in step for step in parts.get("steps", ()))
     return outcomes or not parts.keys().isdisjoint(("claim", "intents"))
 
 
 def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
-    """How events tell of a checkpoint."""
+    """Return the fields of events about a checkpoint."""
     return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}
 
 
-in_child(_journals.clear)  # a child has no thread of its parent's runs
+in_child(_journals.clear)  # a forked child has none of the threads of its parent's runs

@@ -1,7 +1,8 @@
-"""The state of a run: the views of its running steps, what handlers change, and what commits say of it.
+"""The state of a run: the views of its running steps, the changes of handlers, and the parts of commits that record it.
 
-A handler is not called again in another life. So what it changes is recorded: with the step its event belongs to, if
-that runs; else with the next commit, under the address of that step, and wherever that is answered it comes in again.
+A handler is not called again on a resume, so its changes are recorded. If the step of its event is running, they are
+part of that step's changes. Otherwise the next commit records them under the address of that step, and they are applied
+again wherever that step is answered from the record.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from crewlite.usage import Usage
 
 @dataclass(eq=False)
 class Late:
-    """The state as somebody sees it who is no running step: a handler, or whoever has opened a state."""
+    """The state as seen from outside the running steps: by a handler, or by a program that has opened a state."""
 
     address: str
     """The step that its changes belong to; "" for the run itself."""
     values: Values
     base: Mapping[str, Json]
-    """The values without what was changed here and is not settled."""
+    """The values as last settled, without later changes made here."""
     moment: int
+    """`Shared.moment` at the last update."""
 
 
 class States:
@@ -44,44 +46,46 @@ class States:
         self._record, self._check = record, check
         self.shared = Shared(secrets, used=bool(record.versions))
         self.paid = Usage()
-        """Usage that was added by hand, and no commit has recorded yet."""
+        """Usage added by the program that no commit has recorded yet."""
         self._running: dict[str, View] = {}
+        """The views of the running steps, by address."""
         self._late: list[tuple[weakref.ref[object], Late]] = []
-        """Each with who was given it: what they hold may be changed inside for as long as they live."""
+        """The views from outside with their holders, which may change values inside as long as they exist."""
         self._own: list[Operation] = []
-        """What the next commit says of the values of the run itself."""
+        """Changes of the values of the run itself, for the next commit."""
         self._ended: list[LateChanges] = []
-        """What it says of steps that have ended."""
+        """Changes to the state of steps that have ended, for the next commit."""
         self._missing = set[str]()
-        """Recorded steps of the run whose changes its code has not come to yet in this life."""
+        """Recorded steps with changes that the code of the run, since it was resumed, has not requested yet."""
         self._unsure = False
-        """The recorded values may be others than the code of the run sees, in any name."""
+        """Whether any of the recorded values may differ from those that the code of the run sees."""
         self._final: Mapping[str, Json] | None = None
-        """What the code of the run saw last, when it has just come to its end."""
+        """The last values that the code of the run saw, between its end and the next commit."""
         self._told = set[str]()
+        """The messages of errors that were announced."""
         self._numbers = count(1)
-        """For items that no step adds."""
+        """Numbers for the ids of items added from outside the steps."""
 
     @property
     def beginning(self) -> Start:
-        """What the code of the run begins with."""
+        """The values with which the code of the run begins."""
         with self.shared.lock:
             self.settle()
             return Start(applied(self._record.kept.own, self._own))
 
     @property
     def waiting(self) -> bool:
-        """Whether a commit would have something to say."""
+        """Whether there are changes or usage to commit."""
         self.settle()
         return bool(self._own or self._ended or self.paid != Usage())
 
     def pay(self, usage: Usage) -> None:
-        """Let usage be recorded with the next commit."""
+        """Add usage, which the next commit records."""
         with self.shared.lock:
             self.paid, self.shared.used = self.paid + usage, True
 
     def begin(self, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> View:
-        """An attempt of a step begins."""
+        """Create the view of an attempt that begins."""
         view = self._running[address] = View(self.shared, address, start, opening)
         if not address:
             record = self._record
@@ -91,7 +95,7 @@ class States:
         return view
 
     def end(self, view: View, *, finished: bool = False) -> None:
-        """The attempt has ended. If the step is not `finished`, what was changed in it counts no more."""
+        """Close the view of an attempt that has ended. Unless the step is `finished`, its changes are dropped."""
         with self.shared.lock:
             view.ended = True
             if self._running.get(view.address) is view:
@@ -100,7 +104,7 @@ class States:
                 self._final = view.now()
 
     def given(self, address: str, holder: object) -> Late | View:
-        """What a handler has of the state of a step: the step's own, if it runs."""
+        """Return the state of a step for a handler: the step's own view if it is running, else a view from outside."""
         with self.shared.lock:
             self.shared.used = True
             if address and (view := self._running.get(address)):
@@ -113,7 +117,7 @@ class States:
             return late
 
     def follow(self, late: Late) -> None:
-        """Bring up to date what somebody has who is no running step."""
+        """Update a view from outside with the changes that steps have made since."""
         with self.shared.lock:
             if late.moment == self.shared.moment:
                 return
@@ -126,7 +130,7 @@ class States:
             late.base = late.values.settle(self.shared.refused)
 
     def settle(self) -> None:
-        """Hand what was changed by those who are no running step to where it belongs."""
+        """Collect the changes made through views from outside, for the next commit or the running step around them."""
         if not self._late:
             return
         with self.shared.lock:
@@ -137,7 +141,7 @@ class States:
             self._late = [(holder, late) for holder, late in self._late if holder() is not None]
 
     def shown(self, values: Values) -> ValueChanges:
-        """What a commit has to say so that the recorded values are these. Raises NotCodable."""
+        """Return the part of a commit that makes the recorded values equal to these. Raises NotCodable."""
         with self.shared.lock:
             values.settle()
             self.settle()
@@ -146,9 +150,10 @@ class States:
             return {"seen": seen} if seen else {}
 
     def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
-        """Add what has changed to a commit. The values that could not be recorded, of which nobody was told.
+        """Add all changes and usage to a commit.
 
-        The first of them is raised if `strict`.
+        Returns the errors of values that could not be recorded and were not returned before. With `strict`, raises the
+        first error instead.
         """
         with self.shared.lock:
             self.settle()
@@ -172,7 +177,7 @@ class States:
             return list(fresh.values())
 
     def _seen(self, commit: Commit) -> list[Operation]:
-        """What the code of the run sees else than this commit would say."""
+        """Return the operations from the values that this commit would record to those that the run's code sees."""
         view, final = self._running.get(""), self._final
         self._final = None
         if final is not None:
@@ -187,19 +192,19 @@ class States:
         return _difference(self._recorded_with(commit), seen, names)
 
     def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:
-        """The values as this commit records them, but for what its steps have changed."""
+        """Return the values as this commit records them, without the changes of its steps."""
         rest: CommitParts = {"values": commit.get("values", {}), "late": commit.get("late", [])}
         return self._record.kept.after(rest).values
 
     def _is_caught_up(self, view: View) -> bool:
-        """Whether the code of the run has come to all steps that an earlier life recorded."""
+        """Return whether the run's code has requested all steps with changes that were recorded before a resume."""
         if self._missing:
             self._missing -= view.handed
             self._missing -= view.pending.keys()
         return not self._missing
 
     def _next_id(self) -> str:
-        """For an item that no step adds: no commit comes twice."""
+        """Return an id for an item that is added from outside the steps, unique as no commit number is used twice."""
         return f"{self._record.seq + 1}.{next(self._numbers)}"
 
     def _hand_over(self, address: str, operations: list[Operation]) -> None:
@@ -216,7 +221,7 @@ class States:
             around.commit(address, [change], late=True)
 
     def _running_around(self, address: str) -> tuple[str, View | None]:
-        """The running step around a step, and the step inside that which this one is part of, or is."""
+        """Return the nearest running step that encloses this step, with the address of its child around this step."""
         while True:
             around = outer(address)
             if view := self._running.get(around):
@@ -226,12 +231,12 @@ class States:
             address = around
 
     def _outlook(self, address: str) -> Mapping[str, Json]:
-        """What holds around a step that has ended, and what it has changed itself."""
+        """Return the values around a step that has ended, with its own changes."""
         view = self._running_around(address)[1] if address else self._running.get("")
         return view.outlook() if view else self._recorded()
 
     def _recorded(self) -> Mapping[str, Json]:
-        """The values as the next commit would record them, if it said nothing else."""
+        """Return the values as the next commit would record them, without the changes of running steps."""
         outermost = (late["ops"] for late in self._ended if is_outermost(late["address"]))
         return applied(self._record.values, [*self._own, *(one for operations in outermost for one in operations)])
 
@@ -239,7 +244,7 @@ class States:
 def _difference(
     before: Mapping[str, Json], after: Mapping[str, Json], names: set[str] | None = None
 ) -> list[Operation]:
-    """What makes the one values of the others, wherever they stand; with `names`, of these alone."""
+    """Return the operations from `before` to `after`, ignoring the order of names; with `names`, of these alone."""
     order = [*before, *(name for name in after if name not in before)]
     wanted = order if names is None else [name for name in order if name in names]
     return difference(

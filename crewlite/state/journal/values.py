@@ -1,7 +1,7 @@
-"""Named values over coded ones, as programs hold them.
+"""Named values as programs use them, on top of coded ones.
 
-A value is decoded when it is first asked for; from then on it is looked at whenever the values are settled, as whoever
-was given it may have changed its inside. What nobody asks for is never looked at.
+A value is decoded at its first access. From then on `settle` encodes and compares it each time, because the program may
+have changed it inside. A value that is never accessed is neither decoded nor compared.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ class Values(MutableMapping[str, Any]):
     ) -> None:
         self._secrets = secrets
         self._check = check
-        """Called before each change; raises where it would be recorded nowhere."""
+        """Called before each change. Raises if the change could not be recorded."""
         self._next_id = next_id
-        """An id for an item."""
+        """Returns an id for a new item."""
         self._exact = exact
-        """Whether another order of the keys in a value is a change."""
+        """Whether a different order of keys in a value counts as a change."""
         self._coded = dict(coded)
-        """All, in their order, as they were when they were settled last; ABSENT for one that never was."""
+        """All values, in their order, as they were last settled; ABSENT for a new one that was not settled yet."""
         self._handed_out = False
-        """Somebody else has `_coded`, so it is copied before it changes."""
+        """Whether a caller of `settle` has `_coded`, so that it must be copied before it changes."""
         self._lent: dict[str, Any] = {}
-        """What was set, or asked for."""
+        """The values that were set or accessed, decoded."""
         self._read: dict[str, tuple[Json, Json]] = {}
-        """Those that came out of a record and may still be as they were: each as recorded, and as this program writes
-        it, once that was looked at."""
+        """For values that were read from the record and may be unchanged: the recorded form, and the form in which this
+        program encodes it (ABSENT until it is needed)."""
         self._fixed: dict[str, object] = {}
-        """Settled values that cannot change inside."""
+        """Settled values of immutable types."""
         self._added_to: dict[str, dict[str, Json]] = {}
-        """Collections that nobody else has, so that they need not be copied before they change."""
+        """Collections that no caller has, so that they can be changed in place."""
         self._begun: dict[str, Json] = {}
-        """Names that `setdefault` gave an empty list or mapping, with that."""
+        """The empty lists and mappings that `setdefault` created, by name."""
         self._written = set[str]()
-        """Names that the program has changed."""
+        """The names that the program has changed since `take_written`."""
         self._lock = rlock()
 
     def __getitem__(self, key: str) -> Any:
@@ -69,7 +69,7 @@ class Values(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         self._check()
         if type(key) is not str or not isinstance(encode(key), str) or key.startswith(ITEMS):
-            raise ConfigError(f"{key!r} is no name for a value; wanted a text, such as state['progress']")
+            raise ConfigError(f"{key!r} is not a name for a value; wanted a text, such as state['progress']")
         declare(type(value))
         with self._lock:
             self._forget(key)
@@ -86,7 +86,11 @@ class Values(MutableMapping[str, Any]):
             self._written.add(key)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """As of any mapping. What is then added to an empty list or mapping is recorded as added."""
+        """Return the value of a name; set it to `default` first if there is none.
+
+        If `default` is an empty list or mapping, additions to it are recorded as such, so that concurrent steps can add
+        to the same one.
+        """
         with self._lock:
             if key in self:
                 return self[key]
@@ -106,7 +110,7 @@ class Values(MutableMapping[str, Any]):
         return sum(1 for _ in self)
 
     def add_item(self, collection: str, value: object) -> str:
-        """Add an item to a collection. Its id. Raises NotCodable."""
+        """Add an item to a collection, and return its id. Raises NotCodable if it cannot be recorded."""
         self._check()
         declare(type(value))
         coded = self._secrets().mask_data(_encoded(collection, value))
@@ -116,7 +120,7 @@ class Values(MutableMapping[str, Any]):
         return identifier
 
     def remove_item(self, collection: str, identifier: str) -> None:
-        """Remove an item. Raises KeyError."""
+        """Remove an item from a collection. Raises KeyError if there is none with this id."""
         self._check()
         with self._lock:
             if identifier not in self.items_of(collection):
@@ -124,15 +128,15 @@ class Values(MutableMapping[str, Any]):
             del self._items(collection)[identifier]
 
     def items_of(self, collection: str) -> Mapping[str, Json]:
-        """The items of a collection by their ids, coded."""
+        """Return the items of a collection by their ids, coded."""
         found: Mapping[str, Json] = self._coded.get(ITEMS + collection, {})
         return found
 
     def settle(self, refused: list[NotCodable] | None = None) -> Mapping[str, Json]:
-        """All of them coded, without configured secrets, as they are now.
+        """Return all current values coded, with secrets masked.
 
-        Raises NotCodable for a value that cannot be recorded; or leaves it as it was, where there is a list to tell of
-        it.
+        Raises NotCodable for a value that cannot be recorded. With a list `refused`, adds the error to that and returns
+        the earlier value instead.
         """
         with self._lock:
             for key, value in self._lent.items():
@@ -157,26 +161,26 @@ class Values(MutableMapping[str, Any]):
             return self._coded
 
     def since(self, before: Mapping[str, Json], refused: list[NotCodable] | None = None) -> list[Operation]:
-        """What was done to the values, which were these before. Raises NotCodable as `settle`."""
+        """Return the operations from the values `before` to the current ones. Raises NotCodable as `settle` does."""
         found = list[Operation]()
         for operation in difference(before, self.settle(refused)):
             verb, [name, *inner], *rest = operation
             empty = self._begun.get(name) if verb == "set" and not inner and name not in before and rest[0] else None
             if empty is None:
                 found.append(operation)
-            else:  # others may have begun it too
+            else:  # a concurrent step may have created the same list or mapping
                 found += difference({name: empty}, {name: rest[0]})
         return found
 
     def coded(self) -> dict[str, Json]:
-        """All of them, as `put_back` takes them. Raises NotCodable."""
+        """Return all values encoded, for `put_back`. Raises NotCodable."""
         with self._lock:
             self._added_to = {}
             lent = {key: self._plain(key, value) for key, value in self._lent.items()}
             return {key: lent.get(key, coded) for key, coded in self._coded.items()}
 
     def put_back(self, coded: Mapping[str, Json]) -> None:
-        """Make these the values, and nothing else. Whatever was handed out before is no part of them any more."""
+        """Replace all values by these encoded ones. Objects that were accessed before no longer belong to them."""
         with self._lock:
             before, self._coded, self._handed_out = self._coded, {}, False
             self._written |= before.keys() | coded.keys()
@@ -190,7 +194,7 @@ class Values(MutableMapping[str, Any]):
                     self._lend(key, value)
 
     def place(self, key: str, behind: Callable[[str], bool]) -> None:
-        """Give a name its place, if it has none, before the last names that have to be `behind`; `replace` follows."""
+        """Insert a new name before the last names for which `behind` returns True. `replace` has to set its value."""
         with self._lock:
             if key not in self._coded:
                 own = self._own()
@@ -201,19 +205,19 @@ class Values(MutableMapping[str, Any]):
 
     @property
     def names(self) -> Collection[str]:
-        """All names, those of collections too."""
+        """All names, including those of collections."""
         return self._coded.keys()
 
     def take_written(self) -> set[str]:
-        """The names that the program has changed since this was asked last, as far as it is settled."""
+        """Return the names that the program has changed since the last call. Changes inside count once settled."""
         with self._lock:
             found, self._written = self._written, set()
             return found
 
     def replace(self, key: str, coded: Json, *, begun: bool = False) -> None:
-        """Make a value another one, as something else than the program has changed it; ABSENT takes it away.
+        """Set a value from outside the program, such as from a step inside; ABSENT removes it.
 
-        `begun`: it was begun as by `setdefault`.
+        `begun`: whether it was created empty, as by `setdefault`.
         """
         with self._lock:
             for known in (self._lent, self._read, self._fixed, self._added_to):
@@ -231,7 +235,7 @@ class Values(MutableMapping[str, Any]):
         return self._coded
 
     def _items(self, collection: str) -> dict[str, Json]:
-        """The items of a collection, to change them."""
+        """Return the items of a collection as a mapping that may be changed."""
         name = ITEMS + collection
         self._written.add(name)
         if name not in self._added_to:
@@ -247,7 +251,10 @@ class Values(MutableMapping[str, Any]):
         self._read[key] = coded, ABSENT
 
     def _plain(self, key: str, value: Any) -> Json:
-        """The value coded. One that was read, and is as it was, keeps its form, though its class is not known here."""
+        """Encode a value. A value that is unchanged since it was read keeps its recorded form.
+
+        This program may encode it differently, for example because it does not know its class.
+        """
         coded = _encoded(key, value)
         if key not in self._read:
             return coded
@@ -263,7 +270,7 @@ class Values(MutableMapping[str, Any]):
         return coded
 
     def _looked_at(self, key: str, value: Any, before: Json) -> Json:
-        """The value as it is to be recorded: the very object that was known before, if it has not changed."""
+        """Return the encoded and masked value to record; the object `before` itself if it is unchanged."""
         secrets = self._secrets()
         if secrets.mask(key) != key:
             raise NotCodable(_path(MASK), key, "a name that holds a configured secret")
@@ -282,7 +289,7 @@ class Values(MutableMapping[str, Any]):
 
 
 def _encoded(key: str, value: Any) -> Json:
-    """The value coded. Raises NotCodable, also for one that another thread never leaves alone."""
+    """Encode a value. Raises NotCodable, also if another thread keeps changing it meanwhile."""
     for _ in range(_TRIES):
         with contextlib.suppress(RuntimeError):  # "dictionary changed size during iteration"
             return encode(value, _path(key))

@@ -1,8 +1,8 @@
-"""The state as one attempt of a step sees it: what held when the step was asked for, and what has changed since.
+"""The state as one attempt of a step sees it: the state when the step was requested, with the changes since.
 
-What a step inside has changed comes in where its result is handed to the code of this one. That is the same place of
-the program in every life, so the code sees the same in every life. Of steps side by side, the later commit counts,
-whichever result is taken first.
+The changes of a step inside become visible when its result is handed to the code of this step. That is the same point
+of the program after every resume, so the code always sees the same state. Of concurrent changes to the same value, the
+one with the later commit wins, whichever result is handed over first.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Change = tuple[Order, Sequence[Operation]]
 
 @dataclass(eq=False)
 class Shared:
-    """What all views of a run share."""
+    """The data that all views of a run share."""
 
     secrets: Callable[[], Secrets]
     used: bool = False
-    """Whether anybody has asked for the state, in this life or an earlier one. If not, nothing is looked at."""
+    """Whether the run has ever used the state, before a resume too. If not, no changes are looked for."""
     moment: int = 0
-    """Counts what has happened to the state, so that nobody looks for changes where there are none."""
+    """A count of changes to the state, so that a view that is up to date need not be updated."""
     refused: list[NotCodable] = field(default_factory=list)
-    """Values that could not be recorded, and nobody was told of."""
+    """The errors of values that could not be recorded, until they are announced."""
     lock: RLock = field(default_factory=rlock)
 
 
@@ -57,20 +57,20 @@ class View:
     def __init__(self, shared: Shared, address: str, start: Start, opening: Mapping[str, Json] | None = None) -> None:
         self._shared, self.address, self.start = shared, address, start
         self._opening = start.values if opening is None else opening
-        """What it began with, and what handlers of the start have made of that."""
+        """The values at its start, with the changes of handlers of its start event."""
         self._values: Values | None = None
         self._added = 0
-        """Items that the code of the step has added."""
+        """The number of items that the code of the step has added."""
         self._inside: _Inside | None = None
         self.handed = set[str]()
-        """Steps inside whose results the code was handed."""
+        """The steps inside whose results were handed to the code."""
         self.unshown = set[str]()
-        """Names that the code of the step has changed since a commit was told of them."""
+        """The names that the code of the step has changed since they were last committed."""
         self.ended = False
 
     @property
     def values(self) -> Values:
-        """The values, for the program."""
+        """The current values, for use by the program."""
         with self._shared.lock:
             if self._values is None:
                 self._shared.used = True
@@ -81,25 +81,28 @@ class View:
 
     @property
     def pending(self) -> Mapping[str, list[Change]]:
-        """What steps inside have changed whose results the code has not been handed."""
+        """The changes of steps inside whose results were not handed to the code yet, by address."""
         return self._inside.pending if self._inside else {}
 
     def now(self) -> Mapping[str, Json]:
-        """The values, coded."""
+        """Return the current values, coded."""
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return self._opening
             return self._settled(self.values)
 
     def outlook(self, but: Collection[str] = ()) -> Mapping[str, Json]:
-        """The values as they are once the code has been handed all that is committed, `but` for these steps."""
+        """Return the values with all committed changes of steps inside, except those of the steps `but`."""
         with self._shared.lock:
             pending = (each for address, each in self.pending.items() if address not in but)
             changes = sorted((change for each in pending for change in each), key=_order)
             return applied(self.now(), [operation for _, operations in changes for operation in operations])
 
     def start_inside(self, *, newest: bool = False) -> Start:
-        """What a step that is asked for now begins with; the `newest`: with what the code has not been handed too."""
+        """Return the state with which a step that is requested now starts.
+
+        With `newest`, includes changes of steps whose results were not handed over yet.
+        """
         with self._shared.lock:
             delivered = self._inside.delivered if self._inside else 0
             if newest:
@@ -107,14 +110,14 @@ class View:
             return Start(self.now(), delivered)
 
     def changes(self) -> list[Operation]:
-        """What the step, and the steps inside it, have changed."""
+        """Return the changes of this step and of the steps inside it."""
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return difference(self.start.values, self._opening)
             return self.values.since(self.start.values, self._shared.refused)
 
     def commit(self, address: str, changes: Sequence[Change], *, late: bool = False) -> None:
-        """A step inside has come to these changes; if they came `late`, handlers have, after its end."""
+        """Add the committed changes of a step inside. `late`: handlers made them after the step had ended."""
         changes = [change for change in changes if change[1]]
         if not changes:
             return
@@ -130,9 +133,9 @@ class View:
                 self._inside.touched.note(address, operations)
 
     def deliver(self, address: str, *, alone: bool = False) -> None:
-        """The code is handed the result of a step inside, and sees now what that has changed.
+        """Apply the changes of a step inside, as its result is handed to the code.
 
-        `alone`: nothing is under way beside it, so what comes later comes behind it, whenever it was committed.
+        `alone`: whether no other step runs at the same time, so that all later changes are applied after these.
         """
         with self._shared.lock:
             self.handed.add(address)
@@ -148,13 +151,13 @@ class View:
                 self._inside.placed.clear()
 
     def deliver_rest(self) -> None:
-        """The step ends, and with it all that was begun inside it: hand over what the code has not asked for."""
+        """Apply the changes of all steps inside whose results the code has not awaited, as this step ends."""
         with self._shared.lock:
             for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
                 self.deliver(address)
 
     def take(self, change: Change) -> None:
-        """Something is changed at once, by no step inside."""
+        """Apply a change at once that no step inside has made."""
         with self._shared.lock:
             self._shared.moment += 1
             if self._inside is None:
@@ -162,7 +165,7 @@ class View:
             self._apply(self._inside, [change])
 
     def conflicts(self, operations: Sequence[Operation], start: Start) -> list[str]:
-        """The names that a step inside has changed as others beside it have, without seeing that."""
+        """Return the names in which these operations conflict with the changes of a concurrent step inside."""
         with self._shared.lock:
             return self._inside.touched.conflicts(operations, start) if self._inside else []
 
@@ -170,7 +173,7 @@ class View:
         return Values(self._opening, self._shared.secrets, self._check, self._next_id, exact=True)
 
     def _next_id(self) -> str:
-        """The same in every life for an item that the code adds at the same place; its changes count once."""
+        """Return an id for an item, the same after a resume for an item that the code adds at the same point."""
         self._added += 1
         return f"{self.address or 'run'}.{self._added}"
 
@@ -183,7 +186,7 @@ class View:
                 inside.add(self._values, name, before.get(name, ABSENT), (order, own))
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
-        """The values, coded. What the code has written itself comes behind all that was handed over before."""
+        """Return the values, coded. What the code has written itself overrides earlier changes of steps inside."""
         now = values.settle(self._shared.refused)
         if written := values.take_written():
             self._shared.moment += 1
@@ -197,13 +200,13 @@ class View:
     def _check(self) -> None:
         if self.ended:
             raise ConfigError(
-                f"The state of {self.address or 'the run'} was changed after that had ended, so the change would be "
-                f"recorded nowhere; change it before, in a thread of yours too, or ask for RuntimeState.current() anew"
+                f"The state of {self.address or 'the run'} was changed after that had ended, so the change cannot be "
+                f"recorded. Change it before the end, also in threads of yours, or call RuntimeState.current() again"
             )
 
 
 class _Inside:
-    """What the steps inside a step have changed."""
+    """The changes that the steps inside a step have made."""
 
     __slots__ = ("behind", "delivered", "pending", "placed", "touched", "trails")
 
@@ -212,13 +215,13 @@ class _Inside:
         self.delivered = 0
         self.trails: dict[str, _Trail] = {}
         self.placed: dict[str, Order] = {}
-        """Names that came with these changes, which say where they stand: whatever is handed over first."""
+        """New names of these changes, with the positions by which they are ordered."""
         self.behind: dict[str, None] = {}
-        """Names whose values have yet to be worked out."""
+        """The names whose values were not computed yet."""
         self.touched = Touched()
 
     def add(self, values: Values, name: str, before: Json, change: Change) -> None:
-        """Add a change of one name, whose value was this `before`."""
+        """Add a change of one name. `before` is its value before all such changes."""
         trail = self.trails.get(name)
         if trail is None:
             trail = self.trails[name] = _Trail(before)
@@ -233,7 +236,7 @@ class _Inside:
                 self.placed[name] = order
 
     def catch_up(self, values: Values) -> None:
-        """Work out the values that are behind."""
+        """Compute the values that were not computed yet."""
         behind, self.behind = self.behind, {}
         for name in behind:
             trail = self.trails[name]
@@ -241,7 +244,7 @@ class _Inside:
 
 
 class _Trail:
-    """The changes of one name since the code of the step wrote it last, in the order of their commits."""
+    """The changes of one name since the code of the step last wrote it, in the order of their commits."""
 
     __slots__ = ("_base", "_changes", "_done", "_value", "is_begun")
 
@@ -249,9 +252,9 @@ class _Trail:
         self._base = self._value = base
         self._changes: list[Change] = []
         self._done = 0
-        """How many of them are in `_value`."""
+        """The number of changes that `_value` includes."""
         self.is_begun = base is ABSENT
-        """Whether nobody has set the value: it was begun empty, by what was added to it."""
+        """Whether the value was created empty and only added to, never set."""
 
     def add(self, change: Change) -> None:
         if self.is_begun:

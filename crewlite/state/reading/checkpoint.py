@@ -151,12 +151,12 @@ class Checkpoint:
 
 
 def values_in(values: Mapping[str, Json]) -> dict[str, Any]:
-    """The named ones among coded values, decoded."""
+    """Return the named values among coded values, decoded."""
     return {name: decode(value) for name, value in without_items(values).items()}
 
 
 def collections_in(values: Mapping[str, Json]) -> dict[str, dict[str, Any]]:
-    """The collections among coded values, with their items decoded."""
+    """Return the collections among coded values, with their items decoded."""
     found = items_in(values).items()
     return {name: {identifier: decode(item) for identifier, item in items.items()} for name, items in found}
 

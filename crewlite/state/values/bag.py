@@ -53,7 +53,10 @@ class Bag(MutableMapping[str, Any]):
         del self._values[key]
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """As of any mapping. Two that begin one list or mapping so, and add to it, are not in each other's way."""
+        """Return the value of a name; set it to `default` first if there is none.
+
+        Concurrent additions to an empty list or mapping that was created with it are all kept.
+        """
         return self._values.setdefault(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -70,9 +73,9 @@ class Bag(MutableMapping[str, Any]):
 
     @property
     def _values(self) -> Values:
-        """The values as they are now: those of the running step, or what holds around it since it has ended."""
+        """The current values: those of the running step; after its end, those of the step around it."""
         states = self._journal.states
-        with states.shared.lock:  # any thread may be the first to ask
+        with states.shared.lock:  # so that threads that are first at the same time get the same view
             if self._late is None:
                 found = states.given(self._address, self)
                 if isinstance(found, View):
@@ -166,7 +169,7 @@ class Bag(MutableMapping[str, Any]):
         self._put_back(found.coded_values(), found)
 
     def collection(self, name: str) -> Collection:
-        """The collection of this name: items by their ids, which are added and removed, and never changed."""
+        """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
         return Collection(name, lambda: self._values)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Collections of items beside a run: each item stays as it was added, under an id of its own, until it is removed."""
+"""Collections of items in the state of a run. An item has its own id and never changes until it is removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crewlite.state.journal.values import Values
 
 
 class Collection(Mapping[str, Any]):
-    """Items by their ids, in the order of their adding. To add one costs what it is, however many there are."""
+    """Items by their ids, in the order in which they were added. Recording an addition costs only that item's size."""
 
     __slots__ = ("_name", "_values")
 
@@ -19,14 +19,14 @@ class Collection(Mapping[str, Any]):
         self._name, self._values = check_name("collection", name), values
 
     def add(self, value: Any) -> str:
-        """Add an item. Its id is the same in every life of a run, and no other item's.
+        """Add an item, and return its id, which is unique and the same after every resume.
 
-        What is done to `value` later does not change the item. Raises NotCodable for what cannot be recorded.
+        Later changes of `value` do not change the item. Raises NotCodable if it cannot be recorded.
         """
         return self._values().add_item(self._name, value)
 
     def remove(self, identifier: str) -> None:
-        """Remove an item. Raises KeyError if there is none of this id."""
+        """Remove an item. Raises KeyError if there is none with this id."""
         self._values().remove_item(self._name, identifier)
 
     def __getitem__(self, identifier: str) -> Any:

@@ -1,4 +1,4 @@
-"""The state as the code of a running step has it: a mapping, whose changes are part of what the step comes to."""
+"""The state as the code of a running step sees it: a mapping, whose changes are part of the outcome of the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOR_OTHERS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint
 
 
 class StepState(MutableMapping[str, Any]):
-    """The state of the running step. A view of its own: what it changes counts when the step has finished."""
+    """The state of the running step: its own view, whose changes become valid when the step finishes."""
 
     __slots__ = ("_view",)
 
@@ -32,7 +32,11 @@ class StepState(MutableMapping[str, Any]):
         del self._view.values[key]
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """As of any mapping. Steps side by side that begin one list or mapping so, and add to it, all add to it."""
+        """Return the value of a name; set it to `default` first if there is none.
+
+        Concurrent steps that create the same empty list or mapping with it, and add to that, do not conflict: all of
+        their additions are kept.
+        """
         return self._view.values.setdefault(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -48,14 +52,14 @@ class StepState(MutableMapping[str, Any]):
         return f"<{type(self).__name__} of {self._view.address or 'the run'}: {dict(self)!r}>"
 
     def collection(self, name: str) -> Collection:
-        """The collection of this name: items by their ids, which are added and removed, and never changed."""
+        """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
         return Collection(name, lambda: self._view.values)
 
     @contextlib.contextmanager
     def rollback_on_error(self) -> Iterator[Self]:
-        """An exception in the block makes all values what they were at its start, nested ones too, and travels on.
+        """Restore all values, nested data included, if the block raises; the exception then propagates.
 
-        Raises NotCodable at once for a value that could not be put back.
+        Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
         """
         before = self._view.values.coded()
         try:
@@ -67,7 +71,7 @@ class StepState(MutableMapping[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in _FOR_OTHERS and not name.startswith("_"):
             raise ConfigError(
-                f"RuntimeState.current().{name}: the state of a running step has no {name}, as the code of a step may "
-                f"run again. Handlers (source, event, state) have it, and states that RuntimeState.open gives"
+                f"RuntimeState.current().{name}: the state of a running step has no {name}, because the code of a step "
+                f"may run again. Use it in a handler (source, event, state), or on a state of RuntimeState.open"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

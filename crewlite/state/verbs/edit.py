@@ -74,7 +74,7 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
         "ms": 0.0,
         "edited": True,
     }
-    if outcome.changes:  # those stay as they were
+    if outcome.changes:  # an edit does not change them
         edited |= {"state": list(outcome.changes), "order": list(outcome.order)}
     return {"question": dict(outcome.question), **edited} if outcome.question else edited
 
