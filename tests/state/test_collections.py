@@ -66,7 +66,7 @@ def test_snapshots_restores_and_rollbacks_have_the_items(state):
 
 
 def test_a_name_that_holds_a_collection_is_no_name_for_a_value(state):
-    with pytest.raises(ConfigError, match="is no name for a value"):
+    with pytest.raises(ConfigError, match="is not a name for a value"):
         state["$items:notes"] = 1
 
 
