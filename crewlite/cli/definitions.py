@@ -1,6 +1,6 @@
-"""Finding the crew, agent or flow that is meant: `package.module:attribute` or `path/to/file.py:attribute`.
+"""Find a crew, agent or flow by its target: `package.module:attribute` or `path/to/file.py:attribute`.
 
-Only what the user names, here or in pyproject.toml, is ever imported; what stands in a record never is.
+Only modules that the user names, on the command line or in pyproject.toml, are imported. Names in a record never are.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _NOT_OURS = tuple(
 
 
 def find(target: str) -> Definition:
-    """The definition that a target names.
+    """Import and return the definition that a target names.
 
-    Raises UsageError if it names none, Failed if the code that it names does not work.
+    Raises UsageError if the target names no definition, Failed if the code that it names raises an error.
     """
     where, colon, name = target.rpartition(":")
     if not colon or not where or not all(part.isidentifier() for part in name.split(".")):
@@ -52,7 +52,7 @@ def find(target: str) -> Definition:
         module = _module(where)
         found = _attribute(module, name, target)
     if inspect.iscoroutinefunction(found):
-        raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Make it with `def`.")
+        raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Define it with `def`.")
     if not isinstance(found, Runnable) and callable(found) and _makes_one(found):
         with _of_the_user(target, called=True):
             found = found().crew() if isinstance(found, type) else found()
@@ -62,7 +62,7 @@ def find(target: str) -> Definition:
 
 
 def of_the_project() -> str | None:
-    """The target that pyproject.toml of this directory names: `[tool.crewlite] crew = "..."`. Raises Failed."""
+    """Return the target that pyproject.toml of this directory names: `[tool.crewlite] crew = "..."`. Raises Failed."""
     path = Path("pyproject.toml")
     if not path.is_file():
         return None
@@ -72,14 +72,14 @@ def of_the_project() -> str | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
         raise Failed(f"pyproject.toml cannot be read: {error}") from error
     if unknown:
-        raise Failed(f"pyproject.toml: [tool.crewlite] has {', '.join(map(repr, unknown))}; it takes crew, and no more")
+        raise Failed(f"pyproject.toml: [tool.crewlite] has {', '.join(map(repr, unknown))}; it takes only crew")
     if told is not None and not isinstance(told, str):
         raise Failed(f'pyproject.toml: crew in [tool.crewlite] is {told!r}; wanted "package.module:attribute"')
     return told
 
 
 def culprit(error: BaseException) -> str:
-    """Where in the user's own code an error comes from, as ` (file, line n)`; "" if it does not."""
+    """Return where in the user's own code an error was raised, as ` (file, line n)`; "" if it was raised elsewhere."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f" ({_near(error.filename)}, line {error.lineno})"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -91,7 +91,7 @@ def culprit(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _of_the_user(where: str, *, called: bool = False) -> Iterator[None]:
-    """Import code of the user, or call it: it may kick nothing off, and its errors are one line. Raises Failed."""
+    """Import or call the user's code in the block. Raises Failed, with one line, for an error or a kickoff in it."""
     why = (
         f"{where} kicks off while it is {'called' if called else 'imported'}, so it would run twice. Put that under "
         f'`if __name__ == "__main__":`, and leave the definition where it is'
@@ -124,7 +124,7 @@ def _module(where: str) -> ModuleType:
             raise
         file = f" There is {where}.py: {where}:NAME" if Path(f"{where}.py").exists() else ""
         raise click.UsageError(
-            f"there is no module {error.name!r}, neither in {here} nor installed.{file} A file does as well: "
+            f"there is no module {error.name!r}, neither in {here} nor installed.{file} A file can be named as well: "
             f"path/to/file.py:attribute"
         ) from error
 
@@ -157,12 +157,12 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
 
 
 def _makes_one(found: Any) -> bool:
-    """Whether it is a function that needs no arguments, or such a class with a method `crew`."""
+    """Return whether an object is a function without required arguments, or such a class with a method `crew`."""
     return _is_ready(found) and (not isinstance(found, type) or callable(getattr(found, "crew", None)))
 
 
 def _is_ready(function: Any) -> bool:
-    """Whether it can be called without arguments."""
+    """Return whether a function can be called without arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -171,7 +171,7 @@ def _is_ready(function: Any) -> bool:
 
 
 def _what_is_in(target: str) -> str:
-    """What there is in a file that was named without an attribute."""
+    """Return a sentence that lists the definitions in a file that was named without an attribute; "" if none."""
     if not target.endswith(".py") or not Path(target).is_file():
         return ""
     with _of_the_user(target):
@@ -191,7 +191,7 @@ def _definitions_of(module: ModuleType) -> list[str]:
 
 
 def _may_make_one(value: object, module: ModuleType) -> bool:
-    """Whether it is of that module and, for all that can be seen, returns a definition."""
+    """Return whether an object of this module seems to return a definition, judged without calling it."""
     if isinstance(value, type):
         return value.__module__ == module.__name__ and inspect.isfunction(getattr(value, "crew", None))
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or inspect.iscoroutinefunction(value):
@@ -209,7 +209,7 @@ def _called(found: object) -> str:
 
 
 def _near(path: str) -> str:
-    """The path as seen from here, if it is below."""
+    """Return the path relative to this directory if it is below it."""
     with contextlib.suppress(ValueError):
         return str(Path(path).resolve().relative_to(Path.cwd()))
     return path

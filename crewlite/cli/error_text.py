@@ -1,4 +1,4 @@
-"""What the library says to people who write Python, said to those at a command line."""
+"""Rewrite the library's errors, which advise in Python, for people at a command line."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _KICK_OFF = re.compile(
 
 
 def said(error: BaseException, ref: str | None, again: Again) -> str:
-    """What an error says, with what to do about it on the command line. `ref` names the run, if there is one."""
+    """Return an error's text with advice for the command line. `ref` names the run, if there is one."""
     if not isinstance(error, CrewliteError):
         return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
     if isinstance(error, RunCancelled):
-        return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. What it has recorded is kept."
+        return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. Its record is kept."
     if isinstance(error, QuestionsChanged):
         return _changed(error, again)
     return _with_advice(error, ref or "RUN", again) or text_of(error)
 
 
 def without_advice(text: str) -> str:
-    """An error's text without the words to kick off again, for where the command for it follows."""
+    """Return an error's text without the advice to kick off again, to append the command that does so."""
     return _KICK_OFF.sub(".", text).removeprefix(".")
 
 
@@ -50,16 +50,16 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
         case InDoubt():
             answered = again.line("resume", ref, "--answer", f"{error.address}=RESULT")
             return (
-                f"{error.what} at {error.address} was cut in the middle, and it is declared effect='once'. Look "
-                f"whether it took effect. If it did: {answered} - if it did not: "
+                f"{error.what} at {error.address} was interrupted, and it is declared effect='once', so it is not "
+                f"repeated. Check whether it took effect. If it did: {answered} - if it did not: "
                 f"{again.line('resume', ref, '--rerun', error.address)}"
             )
         case AnswerRefused():
             return _refused(error, ref, again)
         case MissingInput():
             return (
-                f"{error.where} asks for {{{error.name}}}, which the inputs do not hold (given: "
-                f"{', '.join(error.given) or 'none'}). Say it: --input {error.name}=VALUE"
+                f"{error.where} holds the placeholder {{{error.name}}}, which the inputs do not fill (given: "
+                f"{', '.join(error.given) or 'none'}). Pass it: --input {error.name}=VALUE"
             )
         case NoModel():
             names = ", ".join(repr(agent) for agent in error.agents)
@@ -84,20 +84,21 @@ def _with_advice(error: CrewliteError, ref: str, again: Again) -> str | None:
             found = f"is being run by {error.holder}" if held else "was changed by somebody else in the meantime"
             return (
                 f"{where} {found}. Wait for it to end, then: {again.line('resume', where)} - "
-                f"or go on beside it: {again.line('fork', where)}"
+                f"or continue beside it on a fork: {again.line('fork', where)}"
             )
         case BranchExists():
             where = f"{error.run_id}/{error.branch}"
             return (
-                f"Run {error.run_id!r} has a branch {error.branch!r} already. Choose another --branch, or none; to go "
-                f"on with that one: {again.line('resume', where)}"
+                f"Run {error.run_id!r} has a branch {error.branch!r} already. Choose another --branch, or leave it "
+                f"out; to resume the existing branch: {again.line('resume', where)}"
             )
         case BindMissing():
             only_models = all(path.rpartition(".")[2] == "llm" for path in error.missing)
             model = "" if again.model else " --model M gives every missing model." if only_models else ""
             return (
-                f"The {error.where} was made with what no record holds: {', '.join(error.missing)}. Say where its "
-                f"definition is: --crew package.module:attribute, or crew in [tool.crewlite] of pyproject.toml.{model}"
+                f"The definition of {error.where} has live parts, which no record holds: {', '.join(error.missing)}. "
+                f"Say where the definition is: --crew package.module:attribute, or crew in [tool.crewlite] of "
+                f"pyproject.toml.{model}"
             )
     return None
 
@@ -106,8 +107,8 @@ def _changed(error: QuestionsChanged, again: Again) -> str:
     told = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
     changed = [word for address in error.changed if address for word in ("--rerun", address)]
     return (
-        f"Run {error.ref!r} is finished, and is asked something else now: {told}. To have both answers, choose another "
-        f"run id; to run what has changed beside it: {again.line('fork', error.ref, *changed)} - or say in the "
+        f"Run {error.ref!r} is finished, but its questions have changed: {told}. To have both answers, choose another "
+        f"run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in the "
         f"definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
     )
 
@@ -120,6 +121,6 @@ def _refused(error: AnswerRefused, ref: str, again: Again) -> str:
         )
     if error.second:
         other = again.line("fork", ref, "--edit", f"{error.address}=VALUE")
-        return f"The answer to {error.address} was refused: {error.problem}. To go on with another: {other}"
+        return f"The answer to {error.address} was refused: {error.problem}. To continue with another answer: {other}"
     other = again.line("resume", ref, "--answer", f"{error.address}=VALUE")
     return f"The answer to {error.address} was refused: {error.problem}. The question still waits: {other}"

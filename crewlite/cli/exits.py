@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and an error told in one line on stderr, never as a traceback."""
+"""How a command ends: its exit code, and errors printed as one line on stderr, never as a traceback."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ rich = lazy("rich.console")
 console_text = lazy("crewlite.console.text")
 
 OK = 0
-"""It did what it was asked to."""
+"""The command succeeded."""
 FAILED = 1
-"""It could not, and said why."""
+"""The command failed and printed the reason."""
 USAGE = 2
-"""It was called in a way it does not know."""
+"""The command was called with wrong arguments."""
 WAITS = 3
-"""The run waits for an input that only a human can give."""
+"""The run waits for an answer that only a person can give."""
 INTERRUPTED = 130
 """Ctrl-C."""
 
 
 class Failed(click.ClickException):
-    """An error for the one who called the command. Whatever its text holds is shown as text only."""
+    """An error for the user of the command. Its text is printed without interpreting markup or control characters."""
 
     exit_code = FAILED
 
@@ -40,14 +40,14 @@ class Failed(click.ClickException):
 
 
 def notice(text: str, file: IO[Any] | None = None) -> None:
-    """Say something on stderr. Whatever it holds is shown as text only."""
+    """Print a text on stderr, without interpreting markup or control characters in it."""
     console = rich.Console(stderr=file is None, file=file)
     click.echo(console_text.printable(text, console), file=file, err=file is None)
 
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Write the output of a command in the block. Raises Failed if it cannot be taken, as by a full disk."""
+    """Write the output of a command in the block. Raises Failed if it cannot be written, as to a full disk."""
     try:
         yield
     except OSError as error:
@@ -58,7 +58,10 @@ def writing() -> Iterator[None]:
 
 
 def let_go_of_lost_streams() -> None:
-    """Of a terminal that has gone, of a full disk: what is left to write would turn the exit code into 120."""
+    """Redirect output streams that cannot be written any more to nowhere.
+
+    Otherwise Python would try to write the rest of their buffers at exit, and turn the exit code into 120.
+    """
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if stream is None or stream.closed:
             continue
@@ -73,13 +76,13 @@ def let_go_of_lost_streams() -> None:
 
 @contextlib.contextmanager
 def told() -> Iterator[None]:
-    """Errors of crewlite and of the system end the command as `Failed`, Ctrl-C with 130; others are bugs and travel."""
+    """Convert errors of crewlite and of the system to `Failed`, and Ctrl-C to exit code 130. Other errors are bugs."""
     try:
         yield
     except CrewliteError as error:
         raise Failed(str(error)) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever read the output has seen enough: click ends quietly
+        if error.errno == errno.EPIPE:  # the reader of the output has closed the pipe: click ends quietly
             raise
         raise Failed(str(error)) from error
     except KeyboardInterrupt as interrupt:

@@ -1,4 +1,4 @@
-"""`crewlite checkpoint resume` and `fork`: going on with what is recorded."""
+"""`crewlite checkpoint resume` and `fork`: continue recorded runs."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def fork(
     given, edited = pairs(inputs, "--input"), pairs(edits, "--edit", of="ADDRESS=TEXT", files=True, typed=True)
     only = "--preview" if preview else "--no-run" if no_run else None
     if preview and no_run:
-        raise click.UsageError("--preview makes no branch, and --no-run makes only that; wanted one of the two")
+        raise click.UsageError("--preview makes no branch, and --no-run makes one: pass only one of the two")
     if only and (message or chosen.answers or (no_run and chosen.model)):
-        raise click.UsageError(f"{only} runs nothing; messages, models and answers are for a run")
+        raise click.UsageError(f"{only} runs nothing, so it takes no message, model or answer: leave these out")
     runner = Runner(chosen)
     with runner.set_up():
         with asked.open(ref) as opened:
@@ -99,7 +99,7 @@ def fork(
             runner.again = Again(opened.location, target, chosen.model)
             again, doubts = _apart(run, chosen.rerun)
             if only and doubts:
-                raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which is made in a run")
+                raise click.UsageError(f"{only}: {doubts[0]} is a call in doubt, which only a run can make again")
             at = _exactly(opened, run)
             source = CheckpointConfig(location=opened.location, provider=None, restore_from=at)
             changes: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again}
@@ -111,7 +111,9 @@ def fork(
                 runner.say(f"Made {hints.ref_of(made)}. To {verb} it: {how}")
                 return runner.output.branch(made.run_id, made.branch)
             _check_runs(run, f"History({opened.location!r}).fork({at!r}); here: --no-run")
-            definition = _definition(runner, run, source, target)  # first: what cannot be run is not forked
+            definition = _definition(
+                runner, run, source, target
+            )  # first: a run that cannot be kicked off is not forked
             check_takes(definition, given, message, chosen.model)
             given = with_types(definition, given)
             if preview:
@@ -125,22 +127,22 @@ def fork(
 
 
 def _forked(opened: Opened, definition: Definition, source: CheckpointConfig, changes: dict[str, Any]) -> RunHistory:
-    """Begin a branch, of a definition that is at hand: it may take inputs that the recorded one did not."""
+    """Create a branch with the current definition, which may take inputs that the recorded one did not."""
     there = definition.fork(source, **changes).bound_at
     assert isinstance(there, CheckpointConfig)
     return opened.history.run(str(there.restore_from))
 
 
 def _check_runs(run: RunHistory, instead: str) -> None:
-    """Raises Failed for a state."""
+    """Raise Failed for a state, which cannot be kicked off."""
     if run.definition["kind"] == STATE:
-        raise Failed(f"{_named(run)} is no run: there is nothing to kick off. In Python: {instead}")
+        raise Failed(f"{_named(run)} is a state and no run, so it cannot be kicked off. Use it in Python: {instead}")
 
 
 def _typed(
     runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None, given: dict[str, Any]
 ) -> dict[str, Any]:
-    """The inputs of a branch that is not run yet, as the definition takes them. That of a crew takes any text."""
+    """Return the inputs of a branch that is not run yet, with the types of the definition. A crew takes any text."""
     if not given or kinds.of(run.definition["kind"]) is kinds.CREW:
         return given
     definition = _definition(runner, run, source, target)
@@ -150,26 +152,26 @@ def _typed(
 
 def _foreseen(definition: Definition, model: str | None, source: CheckpointConfig, *changes: Any) -> Preview:
     if definition.run_kind.takes_messages:
-        raise click.UsageError("--preview is for crews and flows; of an agent, what is asked anew is asked")
+        raise click.UsageError("--preview is for crews and flows: a fork of an agent always asks its new message")
     whole = definition.with_model(model) if model else definition
     foreseen: Preview = forked_in_memory(whole, source, *changes).preview()
     return foreseen
 
 
 def _apart(run: RunHistory, rerun: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Steps that the branch takes back, and calls in doubt that its kickoff makes again."""
+    """Split `rerun` into finished steps, which the fork invalidates, and calls in doubt, which its kickoff repeats."""
     cut = {step.address for step in run.steps if step.status != "finished"} if rerun else set()
     return [at for at in rerun if at not in cut], [at for at in rerun if at in cut]
 
 
 def _answer(runner: Runner, run: RunHistory) -> bool:
-    """Print the stored answer of a finished run. False if it is of a kind that has none to print."""
+    """Print the stored answer of a finished run. Returns False if it has none to print."""
     outcome = next((step.value for step in run.steps if step.address == ""), None)
     raw, flow = _raw(outcome, run), kinds.of(run.definition["kind"]) is kinds.FLOW
     if raw is None and not flow:
         return False
     runner.say(
-        f"{_named(run)} has finished before; this is its stored answer. To run it with what was changed: --crew."
+        f"{_named(run)} has finished before; this is its stored answer. To run it with a changed definition: --crew."
     )
     about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
     if flow:
@@ -180,7 +182,7 @@ def _answer(runner: Runner, run: RunHistory) -> bool:
 
 
 def _raw(outcome: Any, run: RunHistory) -> str | None:
-    """The text of a recorded result: of an agent, its answer; of a crew, that of its last task."""
+    """Return the text of a recorded result: an agent's answer, or the answer of a crew's last task; else None."""
     if not isinstance(outcome, dict):
         return None
     if isinstance(outcome.get("raw"), str):
@@ -191,7 +193,10 @@ def _raw(outcome: Any, run: RunHistory) -> str | None:
 
 
 def _exactly(opened: Opened, run: RunHistory) -> str:
-    """The ref to go on from: the checkpoint that was named, or the head of the branch, whatever is newest later."""
+    """Return the ref to continue from: the named checkpoint, or the head of the branch.
+
+    A relative ref, such as `latest`, becomes a fixed one, so that a newer checkpoint does not change its meaning.
+    """
     found = f"{run.run_id}/{run.branch}"
     if opened.ref in (None, "latest", run.run_id, run.branch, found):
         return found
@@ -200,15 +205,16 @@ def _exactly(opened: Opened, run: RunHistory) -> str:
 
 
 def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, target: str | None) -> Definition:
-    """What the run is of: as named, as the project names it if that fits, else rebuilt from the record.
+    """Return the run's definition: the one named by `target`, else by pyproject.toml, else rebuilt from the record.
 
-    Raises Failed if it is another, or a flow that nobody has named.
+    The one of pyproject.toml is used only if its kind and name fit. Raises Failed if `target` is of another kind, or if
+    the run is of a flow that neither names.
     """
     recorded = run.definition["kind"], run.definition["name"]
     if target is not None:
         definition = find(target)
         if definition.run_kind is not kinds.of(recorded[0]):
-            raise Failed(f"{_named(run)} is not of {definition.run_kind} {definition.run_name} ({target})")
+            raise Failed(f"{_named(run)} is no run of {definition.run_kind} {definition.run_name} ({target})")
         return definition
     other = ""
     if project := of_the_project():
@@ -220,15 +226,15 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
         runner.again = replace(runner.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
-            f"{_named(run)} is a function, which no record holds. Say where it is: --crew MODULE:{recorded[1]}, or "
-            f"crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
+            f"{_named(run)} is a run of a function, which no record holds. Say where the function is: --crew "
+            f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:
-        runner.say(f"{other}; it is rebuilt from its record.")
+        runner.say(f"{other}, so the definition is rebuilt from the record.")
     model = runner.options.model
     return KINDS[recorded[0]].from_checkpoint(source, bind={"llm": named(model)} if model else None)
 
 
 def _named(run: RunHistory) -> str:
-    """The run in words."""
+    """Return the name of a run with its kind and definition."""
     return f"{run.run_id}/{run.branch} ({run.definition['kind']} {run.definition['name']})"

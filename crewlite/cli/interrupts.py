@@ -1,4 +1,4 @@
-"""Signals that end a command, or stop it for a while, in good order."""
+"""Signals that end a command, or stop it for a while, without losing anything."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from crewlite.console.status_lines import put_away
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the run as Ctrl-C does, with the status that shells give to them.
+    """Make SIGTERM and SIGHUP in the block end the run as Ctrl-C does, with the status that shells give to them.
 
-    Raising SystemExit is all there is to do: whoever waits for a run leaves it in order then. Ctrl-Z stops it as ever.
+    Their handlers only raise SystemExit: the code that waits for a run then closes it. Ctrl-Z stops the process.
     """
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -38,8 +38,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _stand_still(number: int, frame: FrameType | None) -> None:
-    """Ctrl-Z: leave a tidy terminal to the shell."""
+    """Clear the status lines, then stop the process as Ctrl-Z does."""
     with put_away():
-        handler = signal.signal(number, signal.SIG_DFL)  # not always this one: a run may listen
+        handler = signal.signal(number, signal.SIG_DFL)  # the previous one may be that of a run that listens
         signal.raise_signal(number)  # returns when the process is continued
         signal.signal(number, handler)

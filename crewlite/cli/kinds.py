@@ -1,4 +1,4 @@
-"""Crews, agents and flows: what each takes on the command line."""
+"""The arguments that crews, agents and flows take on the command line."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ KINDS: dict[str, type[Definition]] = {kind.run_kind.name: kind for kind in (Crew
 
 
 def check_takes(definition: Definition, inputs: Mapping[str, Any], message: str | None, model: str | None) -> None:
-    """Raises UsageError for what this definition does not take."""
+    """Raise UsageError for inputs, a message or a model that this definition does not take."""
     kind = definition.run_kind
     if definition.run_kind.takes_messages and inputs:
-        raise click.UsageError(f"an {kind} takes no inputs; ask it something: --message TEXT")
+        raise click.UsageError(f"an {kind} takes no inputs; pass a message instead: --message TEXT")
     if message is not None and not definition.run_kind.takes_messages:
-        raise click.UsageError(f"--message is for an agent, and this is a {kind}: --input NAME=TEXT")
+        raise click.UsageError(f"--message is for an agent, and this is a {kind}; pass inputs: --input NAME=TEXT")
     try:
         if model:
             definition.with_model(model)
@@ -36,26 +36,29 @@ def check_takes(definition: Definition, inputs: Mapping[str, Any], message: str 
 
 
 def check_whole(definition: Definition, inputs: Mapping[str, Any], message: str | None) -> None:
-    """Raises UsageError if a new run cannot begin with no more than this. Of a crew, the run itself says so."""
+    """Raise UsageError if a message or an input is missing that a new run needs. For a crew, the run itself checks."""
     if definition.run_kind.takes_messages:
         if message is None:
-            raise click.UsageError(f"an {definition.run_kind} is to be asked something: --message TEXT")
+            raise click.UsageError(f"an {definition.run_kind} needs a message: --message TEXT")
     elif missing := [repr(name) for name in definition.required_inputs() if name not in inputs]:
         what = f"{definition.run_kind} {definition.run_name!r}: missing {', '.join(missing)}"
-        raise click.UsageError(f"{what}. Say it: --input NAME=TEXT")
+        raise click.UsageError(f"{what}. Pass it: --input NAME=TEXT")
 
 
 def with_types(definition: Definition, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs as the definition says they are: `n=3` is a number for `n: int`. Others as they were given.
+    """Return the inputs converted to the types of the definition: `n=3` is a number for `n: int`.
 
-    Raises UsageError for one that is not what is wanted.
+    Inputs without a declared type stay as they are. Raises UsageError for an input that does not fit its type.
     """
     types = definition.input_types() if inputs else {}
     return {name: _typed(name, value, types[name]) if name in types else value for name, value in inputs.items()}
 
 
 def saving(definition: Definition, location: str | None) -> Definition:
-    """The same, kept on disk if nothing in it says otherwise, and at this location if one is given."""
+    """Return the definition with its runs saved at `location`, or at its own; by default on disk.
+
+    A definition with checkpoint=False, or one whose inner definitions have a store, is not changed.
+    """
     own = definition.checkpoint
     if own is None and not location and not any(definition.inner_settings()):
         return definition.with_checkpoint(True)
@@ -68,7 +71,7 @@ def saving(definition: Definition, location: str | None) -> Definition:
 def _typed(name: str, value: Any, hint: Any) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value)
-    except PydanticUserError:  # a class that pydantic knows nothing of: the flow takes it as it comes
+    except PydanticUserError:  # pydantic cannot convert to this class: the flow gets the value as it is
         return value
     except ValidationError as error:
         problems = "; ".join(item["msg"] for item in error.errors(include_url=False))

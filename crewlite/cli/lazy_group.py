@@ -1,4 +1,4 @@
-"""A group of commands that load when they are used, so that `--help` and completion answer at once."""
+"""A group of commands that are imported when they are used, so that `--help` and completion are fast."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from crewlite.cli.exits import told
 
 
 class LazyGroup(click.Group):
-    """A group that knows of each command where it is and what it is for, before it loads it.
+    """A group that knows the place and the line of help of each command before it imports it.
 
     Args:
-        late: By name: the home of the command as `module:object`, and its line of help.
+        late: For each command name, its place as `module:object`, and its line of help.
     """
 
     def __init__(self, *args: Any, late: Mapping[str, tuple[str, str]], **fields: Any) -> None:
@@ -25,39 +25,39 @@ class LazyGroup(click.Group):
         self.late = dict(late)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted(self.late)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded."""
+        """Import and return the command of this name."""
         if cmd_name in self.late and cmd_name not in self.commands:
             module, _, name = self.late[cmd_name][0].partition(":")
             command: click.Command = getattr(importlib.import_module(module), name)
-            command.add_help_option = False  # click's own depends on where it is first asked for
+            command.add_help_option = False  # click caches its own with the names of the context that first needs it
             self.add_command(click.help_option("-h", "--help")(command), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called. Raises UsageError, with what may have been meant."""
+        """Return the command that was called. Raises UsageError, with the most similar name, if there is none."""
         close = difflib.get_close_matches(args[0], self.late, n=1)
         if close and args[0] not in self.late:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands; loads none."""
+        """Write the list of commands, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.late[name][1]) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What the word may become; loads no command."""
+        """Return the completions of a word, without importing any command."""
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=self.late[name][1]) for name in names), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; its errors are told."""
+        """Run the command, with its errors printed as one line."""
         with told():
             return super().invoke(ctx)

@@ -1,4 +1,4 @@
-"""How a run is to be gone on with: the options that `run`, `resume` and `fork` have in common."""
+"""The options that `run`, `resume` and `fork` have in common."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How it is to be done."""
+    """The values of these options."""
 
     as_json: bool = False
-    """Whether to tell it in JSON lines."""
+    """Whether to print JSON lines."""
     model: str | None = None
     answers: Mapping[str, Any] | None = None
     rerun: Sequence[str] = ()
 
 
 def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
-    """Give a command --model, --answer and --rerun, and what `options` gives; it is called with `chosen` and `asked`.
+    """Return a decorator that gives a command --model, --answer and --rerun, and the options of `options`.
 
-    The arguments are lines of help.
+    The command is called with `chosen` and `asked`. The arguments are lines of help.
     """
 
     def decorate(function: F) -> F:
@@ -58,9 +58,10 @@ _ANSWER = "The answer to a question, or the result of a call in doubt."
 def pairs(
     words: Sequence[str], option: str, *, of: str = "name=text", files: bool = False, typed: bool = False
 ) -> dict[str, Any]:
-    """What `name=text` and `name:=JSON` say, and with `files` what is in the file of `=@FILE`. Raises UsageError.
+    """Return the values of `name=text` and `name:=JSON` by name. Raises UsageError.
 
-    `of` is how an error writes the first; `typed`, whether its text is to be read as what is wanted there.
+    With `files`, `=@FILE` reads the text from a file. With `typed`, a text is marked to be converted to the type that
+    is wanted in its place. `of` is the first form as an error writes it.
     """
     found: dict[str, Any] = {}
     for word in words:
@@ -75,7 +76,7 @@ def pairs(
         try:
             found[name[:-1]] = json.loads(value)
         except ValueError as error:
-            raise click.UsageError(f"{option} {word!r}: what follows := is no JSON ({error})") from error
+            raise click.UsageError(f"{option} {word!r}: the text after := is no JSON ({error})") from error
     return found
 
 
@@ -84,10 +85,11 @@ def _read(path: str, option: str, word: str) -> str:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(
-            f"{option} {word!r}: the file cannot be read ({error}). For a text that begins with @: name:=JSON"
+            f"{option} {word!r}: the file cannot be read ({error}). To pass a text that begins with @, write it as "
+            f'JSON: name:="@text"'
         ) from error
 
 
 def _said(address: str, value: Any) -> Any:
-    """An answer to a person's question is read as the question wants it."""
+    """Mark a text that answers a question to be converted to the type that the question wants."""
     return Typed(value) if is_question(address) and isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What a run comes to, alone on stdout: the text of an answer, data as JSON, or with --json the last line."""
+"""The result of a run, alone on stdout: the text of an answer, data as JSON, or with --json the last line."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Output:
         return self._text(value if isinstance(value, str) else json.dumps(document.plain(value), ensure_ascii=False))
 
     def branch(self, run_id: str, branch: str) -> None:
-        """Print the name of a branch that was made."""
+        """Print the name of a new branch."""
         if self._as_json:
             return self.tell({"type": "branch", "run_id": run_id, "branch": branch})
         return self._text(f"{run_id}/{branch}")
 
     def preview(self, foreseen: Preview) -> None:
-        """Print what a run would do."""
+        """Print the preview of a run."""
         if self._as_json:
             return self.tell({"type": "preview", "steps": [asdict(step) for step in foreseen], "ends": foreseen.ends})
         return self._text(str(foreseen))
@@ -61,7 +61,7 @@ class Output:
         self._print(text.encode(encoding, "backslashreplace").decode(encoding))
 
     def _print(self, text: str) -> None:
-        """As it is: click would take colours out of what goes into a pipe."""
+        """Print a text unchanged: click would remove colours from a text that goes into a pipe."""
         with writing():
             self.out.write(f"{text}\n")
             self.out.flush()

@@ -1,4 +1,4 @@
-"""Questions that a run waits with, told to people: what is asked, what fits, and the line that answers."""
+"""Print the questions that a run waits with: their text, the answers that fit, and the command that answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def told(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[str]:
-    """The lines to print; `line` makes, of an address, the command that answers there."""
+    """Return the lines to print. `line` returns the command that answers the question at an address."""
     lines = []
     for question in waiting:
         first, *rest = question.question.strip().splitlines() or [""]
@@ -24,7 +24,7 @@ def told(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[str]:
 
 
 def what_fits(schema: Any) -> str:
-    """What an answer must be, in words; of a shape that has none, its JSON schema."""
+    """Return in words which answers fit a schema; for a complex schema, the schema itself."""
     if schema is None:
         return "any text"
     if isinstance(schema.get("enum"), list):

@@ -1,4 +1,4 @@
-"""`crewlite run`: kick off a crew, an agent or a flow of one's own."""
+"""`crewlite run`: kick off a crew, an agent or a flow of the user's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def run(
     Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when it ends.
     """
     if resume and run_id is not None:
-        raise click.UsageError("--resume looks for the run to go on with, and --run-id names it; wanted one of the two")
+        raise click.UsageError(
+            "--resume searches for an unfinished run, but --run-id names one: pass only one of the two"
+        )
     given = {**_from_file(inputs_file), **pairs(inputs, "--input")}
     runner = Runner(chosen)
     with runner.set_up():

@@ -1,4 +1,4 @@
-"""A kickoff asked for on the command line: shown on stderr, its answer alone on stdout, and a way on if it stops."""
+"""Kick off from the command line: progress on stderr, only the answer on stdout, and how to resume if the run stops."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ history = lazy("crewlite.state.history")
 
 
 class Runner:
-    """Where one kickoff takes place. Within `set_up`, whatever prints does so on stderr."""
+    """Runs one kickoff for a command. Inside `set_up`, all other output goes to stderr."""
 
     def __init__(self, chosen: RunOptions) -> None:
         self.options = chosen
         self.again = Again(model=chosen.model)
-        """How the run can be gone on with, as far as is known."""
+        """The common part of the commands that resume the run, as far as it is known."""
         self.progress = Progress(how_to_go_on=self._way_on)
         self.output = Output(sys.stdout, chosen.as_json)
         self._unsaved = ""
-        """Why there is nothing to go on with."""
+        """Why the run cannot be resumed; "" if it can."""
         self._instead = ""
-        """The command that goes on with a run which the others cannot find."""
+        """The target to kick off again if `crewlite checkpoint resume` cannot find the run's store; else ""."""
 
     @contextlib.contextmanager
     def set_up(self) -> Iterator[None]:
-        """Do the work of a command in the block. Its errors are told in its terms, and decide how it ends."""
+        """Do the work of a command in the block, and convert its errors to texts and exit codes of the command line."""
         self.output = Output(sys.stdout, self.options.as_json)
         try:
             with contextlib.redirect_stdout(sys.stderr), ended_by_signals():
@@ -74,7 +74,7 @@ class Runner:
         source: CheckpointConfig | None = None,
         target: str | None = None,
     ) -> None:
-        """Kick off and print the result. `target` is what the definition was found by."""
+        """Kick off and print the result. `target` is the target under which the definition was found."""
         if self.options.model:
             definition = definition.with_model(self.options.model)
         self._look_ahead(definition, source, target)
@@ -94,7 +94,7 @@ class Runner:
                 result = kickoff_here(definition, request)
         except CrewliteError:
             raise
-        except Exception as error:  # the border: what a model or a callback of the user raised has ended the run
+        except Exception as error:  # the border: an error of the user's model or callback has ended the run
             raise _Stopped(error) from error
         durability, usage = self.progress.durability, self.progress.usage
         if durability == "degraded":
@@ -106,16 +106,16 @@ class Runner:
             self.output.answer(result.raw, **about)
 
     def say(self, text: str) -> None:
-        """Tell people something beside the answer."""
+        """Print a line for people on stderr; nothing with --json."""
         if not self.options.as_json:
             notice(text)
 
     def _look_ahead(self, definition: Definition, source: CheckpointConfig | None, target: str | None) -> None:
-        """See whether and how the run can be gone on with, should it be cut."""
+        """Find out whether and how the run could be resumed if it stopped; warn if nothing will be saved."""
         own, kind = definition.checkpoint, definition.run_kind
         provider = own.provider if isinstance(own, CheckpointConfig) and source is None else None
         if declares(provider, "in_memory"):
-            self._unsaved = f"Nothing is left of it: the {kind} keeps its record in memory."
+            self._unsaved = f"The run cannot be resumed: the {kind} keeps its record in memory."
         elif own is False and source is None:
             self._unsaved = f"Nothing was saved: the {kind} has checkpoint=False."
             self.say(f"Nothing of this run will be saved: the {kind} has checkpoint=False.")
@@ -123,7 +123,7 @@ class Runner:
             self._instead = target
 
     def _way_on(self) -> str:
-        """How to go on, in words of the command line."""
+        """Return how to resume the run, or why it cannot be resumed."""
         progress = self.progress
         if progress.run_id is None:
             return "Nothing was begun."
@@ -132,13 +132,13 @@ class Runner:
         return f"To go on: {self._line_on()}"
 
     def _line_on(self, *words: str) -> str:
-        """The command that goes on with the run."""
+        """Return the command that resumes the run."""
         if self._instead:
             return shell_line(["crewlite", "run", self._instead, "--run-id", self.progress.run_id or "", *words])
         return self._placed().line("resume", self._ref() or "RUN", *words)
 
     def _ref(self) -> str | None:
-        """The run as the commands know it, once it has begun."""
+        """Return the ref of the run; None before it has begun."""
         run_id, branch = self.progress.run_id, self.progress.branch
         return run_id if branch == "main" or run_id is None else f"{run_id}/{branch}"
 
@@ -146,19 +146,19 @@ class Runner:
         return replace(self.again, location=self.progress.location or self.again.location)
 
     def _failed(self, error: Exception) -> click.ClickException:
-        """What ends the command after an error."""
+        """Build the exception that ends the command after an error."""
         if isinstance(error, click.ClickException):
             text, code = error.message, "usage" if isinstance(error, click.UsageError) else "failed"
         else:
             text, code = said(error, self._ref(), self._placed()), getattr(error, "code", "failed")
             if isinstance(error, ConfigError) and self.again.model:
-                self.again = replace(self.again, model="PROVIDER/MODEL")  # not the same mistake again
+                self.again = replace(self.again, model="PROVIDER/MODEL")  # do not advise the wrong model again
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
                 if (answered := self.progress.answered) and not isinstance(error, CrewliteError):
                     again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
-                    text = f"{text} - to do a recorded step again: {again}"
+                    text = f"{text} - to run a recorded step again: {again}"
         kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed
         failed = kind(text)
         if self.options.as_json:
@@ -166,12 +166,12 @@ class Runner:
         return failed
 
     def _waits(self, suspended: Suspended) -> click.ClickException:
-        """What ends the command when the run waits for people: what they are asked, and the lines that answer."""
+        """Build the exception that ends the command when the run waits for people: with questions and commands."""
         found = {"run_id": suspended.run_id, "branch": self.progress.branch, "waiting": suspended.waiting}
         if self.options.as_json:
             stream.Stream(self.output.out).tell({"type": "waiting", **found})
         if self._unsaved:
-            return Waits(f"The run waits for an answer, and cannot go on with it. {self._unsaved}")
+            return Waits(f"The run waits for an answer, but cannot be resumed with one. {self._unsaved}")
         lines = [f"{self._ref()} waits for an answer."]
         if self._instead:
             first = next(iter(suspended.waiting))
@@ -190,13 +190,13 @@ class Runner:
 
 
 class Waits(Failed):
-    """The run waits for what only a person can say, such as whether a call in doubt took effect."""
+    """The run waits for a decision that only a person can make, such as whether a call in doubt took effect."""
 
     exit_code = WAITS
 
 
 class Asks(click.ClickException):
-    """The run waits for people. Told line by line, as it is no error."""
+    """The run waits for people. Printed without "Error:", line by line."""
 
     exit_code = WAITS
 
@@ -211,7 +211,7 @@ class Asks(click.ClickException):
 
 
 class Misses(Failed):
-    """An input that the crew asks for was not given."""
+    """An input of the crew is missing."""
 
     exit_code = USAGE
 

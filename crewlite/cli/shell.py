@@ -1,4 +1,4 @@
-"""Lines to be copied into a shell."""
+"""Build command lines for people to copy into a shell."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from crewlite.cli.locations import DIRECTORY, detected
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """What the lines that go on with a run have in common: where it is kept, and what it is of."""
+    """The options that all commands for a run share: its location, its definition and its model."""
 
     location: str | None = None
     target: str | None = None
-    """Of --crew; None if the command finds it without."""
+    """The value of --crew; None if the command finds the definition without it."""
     model: str | None = None
 
     def line(self, verb: str, *words: str) -> str:
-        """`crewlite checkpoint <verb> ...`, to be copied into a shell."""
+        """Return the line `crewlite checkpoint <verb> ...` with the shared options."""
         options = [("--location", self._location()), ("--crew", self.target), ("--model", self.model)]
         given = [word for name, value in options if value for word in (name, value)]
         return shell_line(["crewlite", "checkpoint", verb, *words, *given])
 
     def _location(self) -> str | None:
-        """As seen from here; None if it is where the command looks by itself."""
+        """Return the location relative to this directory; None if the command looks there by default."""
         if self.location is None or os.path.abspath(self.location) == os.path.abspath(detected() or DIRECTORY):
             return None
         below = os.path.join(os.getcwd(), "")
@@ -36,5 +36,5 @@ class Again:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command as one types it."""
+    """Return a command with its words quoted for a shell."""
     return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)

@@ -1,4 +1,4 @@
-"""Runs told to another process: one JSON line for each event, as it happens."""
+"""Events as JSON lines for another process: one line for each event, as it happens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LONGEST = 2_000  # characters of a text within an event
 
 @contextlib.contextmanager
 def told(out: TextIO) -> Iterator[Stream]:
-    """Tell the runs in the block on a stream."""
+    """Write all events in the block to a stream as JSON lines."""
     stream = Stream(out)
     with event_bus.on(BaseEvent, lambda _, event: stream.tell(as_data(event))):
         yield stream
 
 
 class Stream:
-    """JSON lines. May be written to from any thread; once nobody reads it any more, what is told is lost."""
+    """Writes JSON lines, from any thread. Once the reader has closed the stream, further lines are dropped."""
 
     def __init__(self, out: TextIO) -> None:
         self._out: TextIO | None = out
@@ -43,12 +43,12 @@ class Stream:
             try:
                 self._out.write(f"{line}\n")
                 self._out.flush()
-            except (OSError, ValueError):  # the reader has gone; the run is worth more than the telling
+            except (OSError, ValueError):  # the reader has gone; the run continues without it
                 self._out = None
 
 
 def as_data(event: BaseEvent) -> dict[str, Any]:
-    """What an event says, as plain and small data. Long texts are cut, and "cut" names them; no live objects."""
+    """Return an event as small plain data without live objects. Long texts are cut, and "cut" names their fields."""
     data: dict[str, Any] = {name: _small(getattr(event, name)) for name in _ALWAYS}
     if not event.resumed:
         del data["resumed"]
@@ -65,5 +65,5 @@ def as_data(event: BaseEvent) -> dict[str, Any]:
 
 
 def _small(value: object) -> Any:
-    """A result by its text; the rest as plain data."""
+    """Return a result as its text, and other values as plain data."""
     return str(value) if isinstance(value, BaseModel) else document.plain(value)

@@ -1,6 +1,6 @@
-"""Live progress: a subscriber like any other, one line for each thing that happens.
+"""Live progress of a run: a subscriber of the event bus that prints one line for each important event.
 
-On a terminal, `crewlite.console.status_lines` shows below them what runs right now.
+On a terminal, `crewlite.console.status_lines` shows the steps that run at this moment below these lines.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 rich = lazy("rich.console")
 
 _LONGEST = 100  # characters of a text that is quoted
-_OF_AN_ERROR = 60  # the same: an error is told in each step it goes through, and whole where it ends
+_OF_AN_ERROR = 60  # the same for errors: each step that an error passes prints it, and the end prints it completely
 _Line = tuple[str, str] | None
 
 _shows: contextvars.ContextVar[Callable[[BaseEvent], bool]] = contextvars.ContextVar(
     "crewlite_shows", default=lambda event: False
 )
-"""Whether an event is shown already, by a kickoff around this one."""
+"""Returns whether a kickoff around this one shows an event already."""
 
 
 @contextlib.contextmanager
 def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Show the events of one kickoff during the block, unless one around it shows them already.
+    """Show the events of one kickoff during the block, except those that a kickoff around it shows already.
 
-    `run_id` tells which run, once it is known, and `address` which step of it, where the kickoff is part of another.
+    `run_id` returns the run's id once it is known. `address` returns the step that the kickoff is, if it is part of
+    another run, else "".
     """
     console, run = rich.Console(highlight=False), Underway()
     around, own = _shows.get(), partial(_is_of, run_id, address)
@@ -67,7 +68,7 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
 
 
 def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: BaseEvent) -> bool:
-    """Whether an event is of this kickoff."""
+    """Return whether an event belongs to this kickoff."""
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
@@ -112,7 +113,7 @@ def _of_flow(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.FlowPausedEvent():
             return "waits", f"flow {event.flow_name} waits for {', '.join(event.waiting)}"
         case events.HumanFeedbackRequestedEvent() if terminal():
-            return None  # it is put right there
+            return None  # the question itself is printed on the terminal
         case events.HumanFeedbackRequestedEvent():
             return "waits", f"{event.address} asks: {_short(event.question)}"
         case events.HumanFeedbackReceivedEvent():

@@ -1,8 +1,8 @@
-"""The status lines of a terminal: what runs right now, below the lines that scroll.
+"""The status lines of a terminal: the steps that run at this moment, below the lines that scroll.
 
-The cursor waits on an empty line above them. So whatever writes to the terminal without asking (another process, a
-log that took hold of the stream early) lands there and stays, and after a change of the window's size all that is to be
-cleared is below the cursor. What the program itself prints comes out above, whole, as it was written; while it leaves
+The cursor waits on an empty line above the status lines. Output that does not pass through this module (of another
+process, or of a log that holds the original stream) is printed there and stays, and after a change of the window's size
+everything to clear is below the cursor. The program's own output is printed above, unchanged. While the program leaves
 a line open (a question, a progress bar of its own) the status lines are hidden.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 rich = lazy("rich.console")
 rich_text = lazy("rich.text")
 
-_PERIOD = 0.2  # seconds between two looks at the clock
-_MOST = 6  # lines of what is open; of more, the newest
-_BELOW = "\r\x1b[J"  # clears the line of the cursor, and all below
+_PERIOD = 0.2  # seconds between two updates of the times
+_MOST = 6  # lines for open steps; if more are open, the newest are shown
+_BELOW = "\r\x1b[J"  # clears the cursor's line and everything below it
 
 _status_lines: StatusLines | None = None  # a terminal has one, however many runs are shown at once
 _lock = lock()
@@ -38,7 +38,7 @@ _lock = lock()
 
 @contextlib.contextmanager
 def status_lines_of(console: Console, run: Underway) -> Iterator[StatusLines | None]:
-    """The status lines of a terminal, showing a run among others during the block. None where there can be none."""
+    """Show a run in the terminal's status lines during the block. Yields them, or None if there can be none."""
     status_lines = _join(console, run)
     try:
         yield status_lines
@@ -49,7 +49,7 @@ def status_lines_of(console: Console, run: Underway) -> Iterator[StatusLines | N
 
 @contextlib.contextmanager
 def put_away() -> Iterator[None]:
-    """Hide them during the block, in which nobody else writes: for a process that is about to stand still."""
+    """Hide the status lines during the block, in which no other thread writes: for a process that is about to stop."""
     status_lines = _status_lines
     if status_lines is None:
         yield
@@ -74,7 +74,7 @@ def _join(console: Console, run: Underway) -> StatusLines | None:
 
 
 def _has_status_lines(console: Console) -> bool:
-    """Whether this is a terminal whose cursor can be moved, whatever FORCE_COLOR says of a pipe."""
+    """Return whether this is a terminal whose cursor can be moved. FORCE_COLOR does not make a pipe one."""
     if not console.is_interactive or console.is_dumb_terminal or console.legacy_windows:
         return False
     return _is_terminal(console.file)
@@ -85,10 +85,10 @@ class StatusLines:
 
     def __init__(self, file: TextIO) -> None:
         self.console: Console = rich.Console(file=file, highlight=False)
-        """Writes to the terminal itself; only within `above`."""
+        """Writes to the terminal itself. Use it only inside `above`."""
         self._file = file
         self.lock = rlock()
-        """All writing is done under it."""
+        """Held while anything is written."""
         self._runs: list[Underway] = []
         self._streams: list[_Stream] = []
         self._line_open = False
@@ -96,7 +96,7 @@ class StatusLines:
         self._over = threading.Event()
 
     def enter(self, run: Underway) -> None:
-        """Show a run too."""
+        """Add a run to the status lines. The first one replaces sys.stdout and sys.stderr."""
         with self.lock:
             self._runs.append(run)
             if len(self._runs) > 1:
@@ -108,7 +108,7 @@ class StatusLines:
         threading.Thread(target=self._keep_time, name="crewlite-status-lines", daemon=True).start()
 
     def leave(self, run: Underway) -> None:
-        """Show a run no longer. After the last one the terminal is as if nothing had been."""
+        """Remove a run from the status lines. After the last one the terminal and the streams are as before."""
         with _lock, self.lock:  # in this order, as in `_join`
             if run in self._runs:
                 self._runs.remove(run)
@@ -116,7 +116,7 @@ class StatusLines:
                 self._end()
 
     def end(self) -> None:
-        """Clear the status lines and give the streams back. May be called twice."""
+        """Clear the status lines and restore the streams. May be called twice."""
         with _lock, self.lock:
             self._end()
 
@@ -135,17 +135,17 @@ class StatusLines:
 
     @contextlib.contextmanager
     def above(self) -> Iterator[None]:
-        """Write whole lines to the terminal in the block: they stand above the status lines."""
+        """Write complete lines to the terminal in the block. They are printed above the status lines."""
         with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
-            if self._line_open:  # a question, say: what comes now does not go on in its line
+            if self._line_open:  # such as a question: the new lines must not continue its line
                 self._line_open = False
                 self._file.write("\n")
             yield
             self._draw()
 
     def pass_on(self, file: TextIO, text: str) -> None:
-        """Write to a stream of the same terminal. A line that is left open hides them until it is closed."""
+        """Write to a stream of the same terminal. An open line at its end hides the status lines until it is closed."""
         with self.lock:
             with contextlib.suppress(OSError, ValueError):
                 self._clear()
@@ -174,7 +174,7 @@ class StatusLines:
         self._file.flush()
 
     def _lines(self) -> str:
-        """All lines, each with its break before it. "" where there is no room for them."""
+        """Return all status lines, each after a line break; "" if the terminal has no room for them."""
         width, height = self.console.size
         room = min(_MOST, height - 4)
         if room < 1 or width < 20:
@@ -189,7 +189,7 @@ class StatusLines:
         return "\n" + captured.get().rstrip("\n")
 
     def _line(self, one: Open, since: float, width: int) -> Text:
-        """A line that gives up the end of its title rather than its time."""
+        """Build the line of an open step. If it is too long, the end of the title is cut, not the time."""
         sign, dots = ("▸", "…") if encodable("▸…", self.console) else (">", "...")
         streamed = f", {one.streamed:,} characters" if one.streamed else ""
         indent, time = "  " * one.depth, elapsed(since)
@@ -207,7 +207,7 @@ class StatusLines:
                 self._draw()
 
     def forget(self) -> None:
-        """In a forked child, which has no thread to draw."""
+        """Stop drawing in a forked child, which does not have the thread that draws."""
         self._drawn = ""
         self._runs.clear()
         for stream in self._streams:
@@ -215,7 +215,7 @@ class StatusLines:
 
 
 class _Stream:
-    """Stands in for sys.stdout or sys.stderr: what is printed comes out above the status lines."""
+    """Replaces sys.stdout or sys.stderr, so that output is printed above the status lines."""
 
     def __init__(self, status_lines: StatusLines, name: str) -> None:
         self.status_lines = status_lines
@@ -228,7 +228,7 @@ class _Stream:
         self._standing = True
 
     def stand_down(self) -> None:
-        if getattr(sys, self._name) is self:  # else the program has put another in its place
+        if getattr(sys, self._name) is self:  # else the program has replaced it with another stream
             setattr(sys, self._name, self._real)
         held, self._held, self._standing = self._held, "", False
         with contextlib.suppress(OSError, ValueError):
@@ -239,9 +239,9 @@ class _Stream:
             self._copy = None
 
     def write(self, text: str) -> int:
-        """Hold back what is no whole line yet: it may be followed by the rest at once."""
+        """Write complete lines, and hold back an incomplete last one: its rest may follow at once."""
         with self.status_lines.lock:
-            if not self._standing:  # somebody has kept it, such as a log
+            if not self._standing:  # other code, such as a log, still holds this object
                 return int(self._real.write(text))
             whole, end, self._held = f"{self._held}{text}".rpartition("\n")
             if end:
@@ -261,7 +261,7 @@ class _Stream:
                 self._real.flush()
 
     def fileno(self) -> int:
-        """A number of its own for the same terminal: with the real one, input() would go past this stream."""
+        """Return a file descriptor of its own for the terminal: with the real one, input() would bypass this stream."""
         if self._copy is None:
             self._copy = os.dup(self._real.fileno())
         return self._copy

@@ -1,6 +1,6 @@
-"""What is going on in a run at this moment, as far as its events tell: what is open, and what was spent so far.
+"""The state of a run at this moment, collected from its events: the open steps, and the usage so far.
 
-Plain data from events; how it looks on a terminal is `crewlite.console.status_lines`.
+This is plain data; `crewlite.console.status_lines` shows it on a terminal.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _CHUNKS = ("llm_stream_chunk", "llm_thinking_chunk")
 
 @dataclass(slots=True)
 class Open:
-    """Something that has begun and not ended."""
+    """A task, call or step that has begun and not ended."""
 
     title: str
     address: str
     since: float
     depth: int
-    """How far inside what is shown it is; a task of a crew is 1."""
+    """How many steps deep it is inside the kickoff that is shown; a task of a crew is 1."""
     streamed: int = 0
     """Characters that a model has sent so far."""
 
@@ -38,14 +38,14 @@ class Underway:
         self._clock = clock
         self.since = clock()
         self.base = ""
-        """The step that was kicked off; "" is a run."""
+        """The address of the step that was kicked off; "" for a run."""
         self.open: dict[str, Open] = {}
-        """By the id of the event it began with, in the order they began."""
+        """The open steps in the order they began, by the id of the event of their start."""
         self.usage: Usage | None = None
         self.checkpoints = self.retries = 0
 
     def hear(self, event: BaseEvent, usage: Usage | None) -> None:
-        """Take in an event, and what was paid up to that moment if that is known."""
+        """Update the state from an event, and the usage up to that event if it is known."""
         if usage is not None:
             self.usage = usage
         if event.type == "checkpoint_completed":
@@ -76,22 +76,22 @@ class Underway:
 
 
 def depth_of(address: str, base: str) -> int:
-    """How many steps deep inside `base` a step is; 0 is `base` itself."""
+    """Return how many steps deep inside `base` a step is; 0 for `base` itself."""
     return address[len(base) :].count("/") + (not base and bool(address))
 
 
 def is_part_of(address: str, base: str) -> bool:
-    """Whether a step is `base` or inside it; everything is inside "", the run."""
+    """Return whether a step is `base` or inside it. Every step is inside "", the run."""
     return not base or address == base or address.startswith((f"{base}/", f"{base}!"))
 
 
 def still_open(runs: Iterable[Underway]) -> list[tuple[Open, float]]:
-    """What is open in several runs, and for how many seconds."""
+    """Return the open steps of several runs, each with the seconds since its beginning."""
     return [(one, run._clock() - one.since) for run in list(runs) for one in list(run.open.values())]
 
 
 def spent(runs: Sequence[Underway]) -> str:
-    """What several runs came to so far: time, tokens, cost, checkpoints, retries."""
+    """Return a summary of several runs so far: time, tokens, cost, checkpoints, retries."""
     usages = [run.usage for run in runs if run.usage is not None]
     costs = [usage.cost for usage in usages if usage.cost is not None]
     saved = sum(run.checkpoints for run in runs)
@@ -108,7 +108,7 @@ def spent(runs: Sequence[Underway]) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """A duration to the second, such as `7 s` or `2 min 05 s`."""
+    """Return a duration to the second as text, such as `7 s` or `2 min 05 s`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -118,7 +118,7 @@ def elapsed(seconds: float) -> str:
 
 
 def titled(event: Any) -> str:
-    """Kind and name of a step, and what sort of work it is if its author says so."""
+    """Return the kind and name of a step, with its type if its author gave one."""
     return f"{event.kind} {event.name}{f' ({event.step_type})' if event.step_type else ''}"
 
 

@@ -1,4 +1,4 @@
-"""A definition, a setting or an input that cannot work: told before anything is paid."""
+"""Errors of definitions, settings and inputs that cannot work, raised before anything is paid."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from crewlite.errors.root import CrewliteError, an
 
 
 class ConfigError(CrewliteError, ValueError):
-    """A definition or a setting cannot work; found before anything was paid."""
+    """A definition or a setting cannot work. Raised before anything was paid."""
 
     code = "config"
     ends_run = True
 
 
 class NoModel(ConfigError):
-    """Agents without a model. Nothing is ever billed to a model nobody chose."""
+    """An agent has no model. crewlite never chooses a paid model by itself."""
 
     code = "no_model"
 
@@ -29,22 +29,22 @@ class NoModel(ConfigError):
 
 
 class BindMissing(ConfigError):
-    """A definition cannot be rebuilt from its record alone: what was live in it is to be passed."""
+    """A definition cannot be rebuilt from its record alone: the caller must pass its live parts in `bind`."""
 
     code = "bind_missing"
 
     def __init__(self, where: str, missing: Mapping[str, str], hints: Sequence[str] = ()) -> None:
         listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
-        also = f" And {'; '.join(hints)}" if hints else ""
+        also = f" Also: {'; '.join(hints)}." if hints else ""
         super().__init__(
-            f"The {where} was made with what no record holds. Pass it: bind={{{listing}}}. The last word of a path "
-            f"binds every such part of that name; None leaves one out.{also}"
+            f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. The last "
+            f"word of a path binds every part of that name; None leaves a part out.{also}"
         )
         self.where, self.missing = where, tuple(missing)
 
 
 class NotCodable(CrewliteError, TypeError):
-    """A value that no record can hold. `path` leads to it."""
+    """A value cannot be recorded. `path` leads to it."""
 
     code = "not_codable"
     ends_run = True
@@ -53,14 +53,14 @@ class NotCodable(CrewliteError, TypeError):
         found = type(value).__qualname__
         super().__init__(
             f"{path or 'the value'} is {an(found)}, which cannot be recorded{f' ({why})' if why else ''}. "
-            f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Next: return the data, not "
-            f"the live object."
+            f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Pass or return the data of "
+            f"the live object instead."
         )
         self.path, self.found = path, found
 
 
 class MissingInput(CrewliteError, KeyError):
-    """A `{placeholder}` that the inputs do not fill."""
+    """The inputs do not fill a `{placeholder}`."""
 
     code = "missing_input"
     ends_run = True
@@ -68,7 +68,7 @@ class MissingInput(CrewliteError, KeyError):
     def __init__(self, name: str, *, where: str, given: Sequence[str]) -> None:
         have = ", ".join(given) or "none"
         self.message = (
-            f"{where} asks for {{{name}}}, which the inputs do not hold (given: {have}). "
+            f"{where} holds the placeholder {{{name}}}, which the inputs do not fill (given: {have}). "
             f"Pass kickoff(inputs={{{name!r}: ...}}), or write {{{{{name}}}}} for the braces themselves."
         )
         super().__init__(self.message)
@@ -79,7 +79,7 @@ class MissingInput(CrewliteError, KeyError):
 
 
 class UnknownProvider(ConfigError):
-    """The name of a model begins with no provider that is known."""
+    """The name of a model does not begin with a known provider."""
 
     code = "unknown_provider"
 
@@ -94,13 +94,13 @@ class UnknownProvider(ConfigError):
 
 
 class MissingKey(ConfigError):
-    """A model whose service wants a key, and none was given; found before anything was paid."""
+    """The service of a model wants an API key, and none was found. Raised before anything was paid."""
 
     code = "missing_key"
 
     def __init__(self, model: str, names: Sequence[str]) -> None:
         super().__init__(
-            f"Model {model!r} needs a key, and there is none. Set {' or '.join(names)} in the environment, or pass "
-            f"LLM(model={model!r}, api_key=...). A key that is passed is never written or shown."
+            f"Model {model!r} needs an API key, and none was found. Set {' or '.join(names)} in the environment, or "
+            f"pass LLM(model={model!r}, api_key=...). A key that is passed is never written or shown."
         )
         self.model, self.names = model, tuple(names)

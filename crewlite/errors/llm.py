@@ -1,4 +1,4 @@
-"""A model that could not be asked, or did not answer."""
+"""Errors of model calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LLMError(CrewliteError, RuntimeError):
 
 
 class LLMUnavailable(LLMError, ConnectionError):
-    """The model may answer later: rate limit, server error, lost connection. `retry_after` is in seconds."""
+    """The model may answer a later try: rate limit, server error, lost connection. `retry_after` is in seconds."""
 
     code = "llm_unavailable"
 
@@ -24,21 +24,24 @@ class LLMUnavailable(LLMError, ConnectionError):
 
 
 class LLMTimeout(LLMUnavailable, TimeoutError):
-    """A model did not answer in time (seconds)."""
+    """A model did not answer in time (seconds). `what` names the setting that gives the limit."""
 
     code = "llm_timeout"
 
     def __init__(self, model: str, limit: float, what: str = "timeout") -> None:
-        waited = "gave no whole reply within" if what == "timeout" else "was silent in the middle of a reply for"
+        waited = "gave no complete reply within" if what == "timeout" else "sent no piece of its streamed reply for"
         super().__init__(f"{model} {waited} {limit:g} s. Raise {what}=, or kick off the run again to go on.")
         self.model, self.limit = model, limit
 
 
 class LLMRejected(LLMError):
-    """A model's service refused the request, or it cannot be sent; the same would happen again. `status` is HTTP's."""
+    """A model's service refused the request, or it could not be sent. A retry would fail again.
+
+    `status` is the HTTP status, `said` the text of the service.
+    """
 
     code = "llm_rejected"
-    advice: ClassVar[str] = "Mend the request or the settings of the model, then kick off the run again to go on."
+    advice: ClassVar[str] = "Correct the request or the settings of the model, then kick off the run again to go on."
 
     def __init__(self, model: str, status: int | None, said: str, *, sent: bool = True) -> None:
         what = f"refused the request{f' (status {status})' if status else ''}" if sent else "could not be asked"
@@ -47,10 +50,10 @@ class LLMRejected(LLMError):
 
 
 class LLMAuthError(LLMRejected, PermissionError):
-    """The service does not take the key, or the key may not do this, or there is none."""
+    """The service does not accept the API key, or the key lacks a permission, or no key was found."""
 
     code = "llm_auth"
-    advice = "Look at the key, what it may do and what is left on the account; then kick off the run again to go on."
+    advice = "Check the key, its permissions and the balance of the account; then kick off the run again to go on."
 
 
 class ContextOverflow(LLMRejected):
@@ -74,7 +77,7 @@ class ContentRefused(LLMError):
 
 
 class LLMEmptyReply(LLMError):
-    """The model answered with nothing."""
+    """The reply of the model had no text and no tool call."""
 
     code = "llm_empty_reply"
 
@@ -84,7 +87,7 @@ class LLMEmptyReply(LLMError):
 
 
 class ScriptExhausted(LLMError):
-    """A ScriptedLLM was asked more often than it has replies."""
+    """A ScriptedLLM was called more often than it has replies."""
 
     code = "script_exhausted"
     ends_run = True
@@ -97,31 +100,32 @@ class ScriptExhausted(LLMError):
 
 
 class RecordingMissing(LLMError, LookupError):
-    """A RecordedLLM without a model to ask was asked what is not in its file."""
+    """A RecordedLLM has no recorded reply to a request, and no model to ask."""
 
     code = "recording_missing"
     ends_run = True
 
     def __init__(self, path: str, asked: str, count: int, *, alike: bool = False) -> None:
         held = f"{_replies(count)}, but none to {asked!r}" if count else "no replies"
-        why = " One that ends alike is there: earlier messages, the tools or the schema differ." if alike else ""
+        same_end = "A recorded request ends in the same way, but its earlier messages, its tools or its schema differ."
+        why = f" {same_end}" if alike else ""
         super().__init__(
-            f"{path} holds {held}, and there is no model to ask.{why} To record it, pass the model as well: "
+            f"{path} holds {held}, and there is no model to ask.{why} To record a reply, pass the model as well: "
             f"RecordedLLM({path!r}, 'provider/model')."
         )
         self.path, self.asked, self.count = path, asked, count
 
 
 class RecordingDamaged(LLMError, ValueError):
-    """A line in the file of a RecordedLLM is not what was recorded. `where` is the file and the line."""
+    """A line in the file of a RecordedLLM is damaged. `where` is the file and the line."""
 
     code = "recording_damaged"
     ends_run = True
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(
-            f"{where}: no recorded reply ({problem}). Nothing was changed: bring the line back, "
-            f"or delete it and record it again."
+            f"{where} holds no recorded reply ({problem}). Nothing was changed: restore the line, or delete it and "
+            f"record the reply again."
         )
         self.where = where
 

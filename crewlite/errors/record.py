@@ -1,4 +1,4 @@
-"""What is recorded cannot be found, read or written."""
+"""Errors of records that cannot be found, read or written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crewlite.errors.root import CrewliteError
 
 
 class RefError(CrewliteError, LookupError):
-    """A ref names nothing, or more than one thing."""
+    """A ref names nothing, or more than one thing. `candidates` are refs that may have been meant."""
 
     code = "ref"
 
@@ -19,22 +19,22 @@ class RefError(CrewliteError, LookupError):
 
 
 class ChangeUnused(RefError):
-    """A fork whose edits, or steps to run again, the run never asks for."""
+    """The run of a fork ended without requesting a step that the fork edited or marked to run again."""
 
     code = "change_unused"
     ends_run = True
 
     def __init__(self, addresses: Sequence[str]) -> None:
         problem = (
-            "was edited, or was to run again, and this branch comes to its end without asking for it. Going on would "
-            "end so again: fork again without that change, or with inputs that lead there"
+            "was edited or marked to run again, but this branch ended without requesting it, and another kickoff would "
+            "end in the same way. Fork again without that change, or with inputs that lead to this step"
         )
         super().__init__(", ".join(addresses), problem)
         self.addresses = tuple(addresses)
 
 
 class StoreError(CrewliteError, OSError):
-    """A write or a read of the store failed."""
+    """A write to the store or a read from it failed."""
 
     code = "store"
     ends_run = True
@@ -45,27 +45,27 @@ class StoreError(CrewliteError, OSError):
 
 
 class StoreUnusable(StoreError):
-    """The store cannot work at all; found at kickoff, before anything was paid."""
+    """The store cannot be used at all. Raised at kickoff, before anything was paid."""
 
     code = "store_unusable"
 
 
 class StoreBusy(StoreError):
-    """Others have been writing to the store all the time that was waited for. Nothing was changed: try again."""
+    """Other programs were writing to the store for the complete waiting time. Nothing was changed: try again."""
 
     code = "store_busy"
 
     def __init__(self, location: str, seconds: float) -> None:
         super().__init__(
             location,
-            f"others have been writing to it for {seconds:g} s, and nothing was changed. Try again; if that does not "
-            f"help, some program holds it without moving: end that",
+            f"other programs have been writing to it for {seconds:g} s, and nothing was changed. Try again; if that "
+            f"does not help, one of them hangs and holds the store: end that program",
         )
         self.seconds = seconds
 
 
 class JournalCorrupt(CrewliteError, ValueError):
-    """A journal does not say what was written to it. `sound` is the newest checkpoint before the damage."""
+    """A journal is damaged: it does not hold what was written. `sound` is the newest checkpoint before the damage."""
 
     code = "journal_corrupt"
     ends_run = True
@@ -73,15 +73,15 @@ class JournalCorrupt(CrewliteError, ValueError):
     def __init__(self, where: str, problem: str, sound: str | None) -> None:
         newest = f"The newest sound checkpoint is {sound}." if sound else "No sound checkpoint comes before it."
         super().__init__(
-            f"{where}: {problem}. {newest} Nothing was changed: bring back a copy that is whole; save what is sound "
-            f"with History(location).doctor(repair=True), which is `crewlite checkpoint doctor --repair`; or start "
-            f"again with another run_id."
+            f"{where}: {problem}. {newest} Nothing was changed: restore an intact copy from a backup; or salvage the "
+            f"readable part with History(location).doctor(repair=True), which is `crewlite checkpoint doctor "
+            f"--repair`; or start again with another run_id."
         )
         self.where, self.problem, self.sound = where, problem, sound
 
 
 class SchemaTooNew(JournalCorrupt):
-    """Written by a newer crewlite; left untouched."""
+    """The data was written by a newer crewlite, and was left untouched."""
 
     code = "schema_too_new"
 
@@ -96,7 +96,7 @@ class SchemaTooNew(JournalCorrupt):
 
 
 class CheckpointMismatch(JournalCorrupt):
-    """A checkpoint file that its journal contradicts: edited by hand, or moved away from its journal."""
+    """A checkpoint file contradicts its journal: it was edited by hand, or moved away from its journal."""
 
     code = "checkpoint_mismatch"
 
@@ -127,8 +127,8 @@ class BranchConflictError(CrewliteError, RuntimeError):
         if kind == "state":
             name = run_id if branch == "main" else f"{run_id}/{branch}"
             super().__init__(
-                f"State {name!r} is held by {holder}, and nobody else can write to it until it is let go: with "
-                f"close(), or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
+                f"State {name!r} is held by {holder}, and nobody else can write to it until it is closed there, with "
+                f"close() or at the end of its `with`. Or open a fork of it, made with History(location).fork(...)."
             )
             return
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
@@ -152,27 +152,27 @@ def _conflict(expected: int | None, found: int | str | None, holder: str) -> str
 
 
 class BranchExists(CrewliteError, ValueError):
-    """A fork under the name of a branch that exists already."""
+    """A fork was given the name of a branch that exists already."""
 
     code = "branch_exists"
 
     def __init__(self, run_id: str, branch: str) -> None:
         super().__init__(
-            f"Run {run_id!r} has a branch {branch!r} already, and two lines of work in one would be mixed up. Choose "
-            f"another branch=, or none; to go on with that one, kick off from_checkpoint='{run_id}/{branch}'."
+            f"Run {run_id!r} has a branch {branch!r} already, so a fork cannot have that name. Choose another branch=, "
+            f"or leave it out; to resume the existing branch, kick off with from_checkpoint='{run_id}/{branch}'."
         )
         self.run_id, self.branch = run_id, branch
 
 
 class RunExists(CrewliteError, ValueError):
-    """An import of a run whose run_id is taken by one that stands elsewhere."""
+    """A run was to be imported, but the location has another run with its run_id."""
 
     code = "run_exists"
 
     def __init__(self, run_id: str, location: str, path: str, *, found: str, wanted: str) -> None:
         super().__init__(
-            f"Run {run_id!r} is in {location} already and is not as {path} has it (digests {found[:8]}, "
-            f"{wanted[:8]}). Nothing was changed. Import it into another location; or, if the one that is there is "
-            f"not needed any more, History({location!r}).delete({run_id!r}) first."
+            f"Run {run_id!r} is in {location} already and differs from the one in {path} (digests {found[:8]}, "
+            f"{wanted[:8]}). Nothing was changed. Import it into another location; or, if the existing run is not "
+            f"needed any more, call History({location!r}).delete({run_id!r}) first."
         )
         self.run_id, self.location, self.path, self.found, self.wanted = run_id, location, path, found, wanted

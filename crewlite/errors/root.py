@@ -1,4 +1,4 @@
-"""What every error of crewlite is."""
+"""The root of all errors of crewlite, and helpers for error messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from crewlite.lazy import difflib
 
 _SAME_WORD, _SAME_NAME = 0.65, 0.85
-"""How alike two words, or two names, are, from 0 to 1, if one is taken for a misspelling of the other."""
+"""The similarity, from 0 to 1, from which a word, or a name, counts as a misspelling of another one."""
 
 
 class CrewliteError(Exception):
@@ -16,16 +16,17 @@ class CrewliteError(Exception):
 
     code: ClassVar[str] = "crewlite"
     ends_run: bool = False
-    """Raised inside a tool, it ends the run: the model cannot mend it. Any other error is told to the model."""
+    """Whether the error ends the run if a tool raises it, as the model cannot correct it. All other errors of tools are
+    reported to the model."""
 
 
 def ends_run(error: BaseException) -> bool:
-    """Whether an error that a tool raised is for the author of the program, rather than for the model."""
+    """Return whether an error that a tool raised is for the author of the program, rather than for the model."""
     return isinstance(error, CrewliteError) and error.ends_run
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, also if its own `__str__` fails."""
+    """Return the text of an error, also if its own `__str__` raises."""
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001 - somebody else's __str__ may raise anything
@@ -33,26 +34,26 @@ def text_of(error: BaseException) -> str:
 
 
 def an(word: str) -> str:
-    """The word with its article: "an object", "a str"."""
+    """Return the word with its article: "an object", "a str"."""
     return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """For a message about a misspelt name: "did you mean 'x'?"; empty where none is like it."""
+    """Return the hint "did you mean 'x'?" about a misspelt name; "" if no known name is similar."""
     close = next((one for one in nearest(name, known) if _is_slip(name, one)), None)
     return f"did you mean {close!r}?" if close else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names, those that are spelt most like `name` first."""
+    """Return the known names, sorted by similarity to `name`, the most similar first."""
     return sorted(known, key=lambda one: -_likeness(name, one))
 
 
 def _is_slip(name: str, known: str) -> bool:
-    """Whether one is the other with a slip of the fingers or another ending, word by word.
+    """Return whether two names differ only by typing errors or other endings, compared word by word.
 
-    A slip rarely changes the first letter of a word. Names that merely look alike mean different things: `max_rpm` is
-    no `max_iter`, and `callbacks` are no `fallbacks`.
+    A typing error rarely changes the first letter of a word. Names that merely look alike mean different things:
+    `max_rpm` is not `max_iter`, and `callbacks` is not `fallbacks`.
     """
     one, other = name.lower().split("_"), known.lower().split("_")
     if sorted("".join(one)) == sorted("".join(other)):

@@ -1,4 +1,4 @@
-"""A run that cannot begin, go on or end as it was asked to."""
+"""Errors of runs that cannot begin, resume or end as requested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crewlite.errors.root import CrewliteError
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):
-    """The branch went on beyond the checkpoint asked for."""
+    """The checkpoint to resume from is not the newest one of its branch."""
 
     code = "place_is_behind"
     ends_run = True
@@ -36,29 +36,29 @@ PlaceIsBehind = CheckpointIsBehind
 
 
 class InDoubt(CrewliteError, RuntimeError):
-    """A call declared effect="once" was interrupted: nobody can know whether it took effect."""
+    """A call declared effect="once" was interrupted: crewlite cannot know whether it took effect."""
 
     code = "in_doubt"
     ends_run = True
 
     def __init__(self, address: str, what: str) -> None:
         super().__init__(
-            f"{what} at {address} was cut in the middle, and it is declared effect='once'. Look whether it took "
-            f"effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
+            f"{what} at {address} was interrupted, and it is declared effect='once', so it is not repeated. Check "
+            f"whether it took effect, then kick off again with answers={{{address!r}: <its result>}} if it did, "
             f"or rerun=[{address!r}] if it did not."
         )
         self.address, self.what = address, what
 
 
 class RunMismatch(CrewliteError, ValueError):
-    """The recorded run is not the run that was asked for."""
+    """The recorded run does not match the kickoff."""
 
     code = "run_mismatch"
     ends_run = True
 
 
 class InputsChanged(RunMismatch):
-    """A resume with other inputs than the recorded ones."""
+    """A resume was given other inputs than the recorded ones."""
 
     code = "inputs_changed"
 
@@ -77,20 +77,20 @@ class InputsChanged(RunMismatch):
 
 
 class TaskGone(RunMismatch):
-    """Finished tasks that nothing in the definition answers to."""
+    """A finished task of the run matches no task of the crew."""
 
     code = "task_gone"
 
     def __init__(self, run_id: str, tasks: Sequence[str]) -> None:
         super().__init__(
-            f"Run {run_id!r} has finished {', '.join(tasks)}, but no task of this crew answers to it. Bring the task "
-            f"back (matched by name, else by description, else by order), or start a new run_id."
+            f"Run {run_id!r} has finished {', '.join(tasks)}, but no task of this crew matches it. Put the task back "
+            f"(tasks match by name, else by description, else by order), or start a new run with another run_id."
         )
         self.run_id, self.tasks = run_id, tuple(tasks)
 
 
 class QuestionsChanged(RunMismatch):
-    """A finished run whose tasks are asked something else than they answered, with nothing said about on_drift."""
+    """The questions of a finished run have changed, and no `on_drift` setting says what to do."""
 
     code = "questions_changed"
 
@@ -100,21 +100,21 @@ class QuestionsChanged(RunMismatch):
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
         super().__init__(
-            f"Run {ref!r} is finished, and is asked something else now: {told}. To have both answers, choose another "
-            f"run_id; to run what has changed in this run, set on_drift='rerun'; to get the recorded answers, "
+            f"Run {ref!r} is finished, but its questions have changed: {told}. To have both answers, choose another "
+            f"run_id; to run the changed steps in this run, set on_drift='rerun'; to get the recorded answers, set "
             f"on_drift='keep'; to leave this run as it is, fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
 
 
 class TaskDrifted(RunMismatch):
-    """A finished task whose question changed, with on_drift="error"."""
+    """The question of a finished task has changed, with on_drift="error"."""
 
     code = "task_drifted"
 
     def __init__(self, run_id: str, address: str, changed: str = "") -> None:
         super().__init__(
-            f"{address or 'The answer'} of run {run_id!r} is finished, but what it asks has changed since"
+            f"{address or 'The answer'} of run {run_id!r} is finished, but its question has changed since"
             f"{f': it {changed}' if changed else ''}. Undo the change, or set "
             f"on_drift='keep' (keep the recorded answer) or on_drift='rerun' (run it and its dependents again)."
         )
@@ -136,21 +136,21 @@ class StateConflict(CrewliteError, RuntimeError):
 
 
 class NonDeterminism(RunMismatch):
-    """A resumed flow asks for other steps than it did: what stands between its steps is not always the same."""
+    """A resumed flow requests other steps than it recorded: its code, or what that code depends on, has changed."""
 
     code = "non_determinism"
 
     def __init__(self, run_id: str, address: str, expected: str, found: str) -> None:
         super().__init__(
-            f"{address or 'the flow'} of run {run_id!r} does not do what it did: expected {expected}; found {found}. "
-            f"Time, chance and whatever else may differ belong in a step. Undo the change to the code; or, to run from "
-            f"there, set on_drift='rerun'; or begin a new run."
+            f"{address or 'the flow'} of run {run_id!r} does not request the steps that it recorded: expected "
+            f"{expected}; found {found}. Put time, chance and whatever else may differ into a step. Undo the change to "
+            f"the code; or set on_drift='rerun' to run again from there; or begin a new run."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 
 
 class RunCancelled(CrewliteError, RuntimeError):
-    """Somebody stopped the run: `RunHandle.cancel`, `History.cancel`, `crewlite checkpoint cancel`."""
+    """The run was cancelled, by `RunHandle.cancel`, `History.cancel` or `crewlite checkpoint cancel`."""
 
     code = "run_cancelled"
     ends_run = True
@@ -158,40 +158,43 @@ class RunCancelled(CrewliteError, RuntimeError):
     def __init__(self, run_id: str, branch: str) -> None:
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
         super().__init__(
-            f"Run {run_id!r} was cancelled on branch {branch!r}. What it has recorded is kept: kick off again with "
-            f"{again} to go on."
+            f"Run {run_id!r} was cancelled on branch {branch!r}. Its record is kept: kick off again with {again} to "
+            f"resume it."
         )
         self.run_id, self.branch = run_id, branch
 
 
 class RunEnded(CrewliteError, RuntimeError):
-    """A run that was to be stopped is over already."""
+    """A run was to be cancelled, but has ended already."""
 
     code = "run_ended"
 
     def __init__(self, run_id: str, branch: str, how: str) -> None:
         super().__init__(
-            f"{run_id}/{branch} {how} already, so there is nothing to cancel, and nothing was changed. To do it again, "
-            f"fork it."
+            f"{run_id}/{branch} {how} already, so there is nothing to cancel, and nothing was changed. To run it "
+            f"again, fork it."
         )
         self.run_id, self.branch = run_id, branch
 
 
 class DeadlineExceeded(CrewliteError, TimeoutError):
-    """A flow did not end within its limit (seconds), counted from its beginning over all its lives."""
+    """A flow did not end within its limit (seconds), counted from its first beginning over all resumes."""
 
     code = "deadline_exceeded"
 
     def __init__(self, what: str, limit: float, begun: str) -> None:
         super().__init__(
-            f"{what} did not end within {limit:g} s of its beginning at {begun}. What it has recorded is kept: give it "
-            f"a longer timeout and kick off the same run again to go on, or begin a new run."
+            f"{what} did not end within {limit:g} s of its beginning at {begun}. Its record is kept: give it a longer "
+            f"timeout and kick off the same run again to go on, or begin a new run."
         )
         self.what, self.limit, self.begun = what, limit, begun
 
 
 class Suspended(CrewliteError, RuntimeError):
-    """The run waits for people and is no longer at work: it goes on when they have answered what is in `waiting`."""
+    """The run waits for people and is no longer at work. It can be resumed once they have answered.
+
+    `waiting` has the questions, by address.
+    """
 
     code = "suspended"
     ends_run = True
@@ -202,14 +205,15 @@ class Suspended(CrewliteError, RuntimeError):
         where = run_id if branch == "main" else f"{run_id}/{branch}"
         again = f"{'run_id' if branch == 'main' else 'from_checkpoint'}={where!r}"
         super().__init__(
-            f"Run {where!r} waits for an answer: {questions} It goes on with kickoff({again}, "
-            f"answers={{{first!r}: ...}}), or once History({location!r}).answer({where!r}, {first!r}, ...) was told."
+            f"Run {where!r} waits for an answer: {questions} Resume it with kickoff({again}, "
+            f"answers={{{first!r}: ...}}), or call History({location!r}).answer({where!r}, {first!r}, ...) and kick "
+            f"off again."
         )
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 
 
 class AnswerRefused(CrewliteError, ValueError):
-    """An answer that does not fit the question, which waits as before; or a second one, and the first stands."""
+    """An answer does not fit its question, which still waits; or it is a second answer, and the first one counts."""
 
     code = "answer_refused"
     ends_run = True
@@ -236,21 +240,21 @@ class AnswerTimeout(CrewliteError, TimeoutError):
 
 
 class OnLoopThread(CrewliteError, RuntimeError):
-    """A blocking verb was called on the thread that would have to do the work."""
+    """A blocking method was called on the thread of an event loop, which it would block."""
 
     code = "on_loop_thread"
     ends_run = True
 
     def __init__(self, verb: str, instead: str | None = None) -> None:
         super().__init__(
-            f"{verb}() was called on the loop that would do the work, where it would wait for itself: "
+            f"{verb}() was called on the thread of a running event loop, which it would block: "
             f"{instead or f'await a{verb}()'}"
         )
         self.verb = verb
 
 
 class MaxIterations(CrewliteError, RuntimeError):
-    """An agent used up its turns without an answer."""
+    """An agent used all its turns without giving a final answer."""
 
     code = "max_iterations"
 
@@ -275,7 +279,7 @@ class StepTimeout(CrewliteError, TimeoutError):
 
 
 class StepCrashed(CrewliteError, RuntimeError):
-    """The process that did a step ended without an answer. `exit_code` is negative for a signal."""
+    """The separate process of a step ended without an answer. `exit_code` is negative for a signal."""
 
     code = "step_crashed"
 
@@ -284,14 +288,14 @@ class StepCrashed(CrewliteError, RuntimeError):
             f"was ended by signal {-exit_code}" if exit_code and exit_code < 0 else f"ended with exit code {exit_code}"
         )
         super().__init__(
-            f"The process of step {step!r} {how}, without an answer. What it said is on stderr. If it could not even "
-            f"begin: a script must kick off under `if __name__ == '__main__':`, as the process reads the script again."
+            f"The process of step {step!r} {how}, without an answer. Its output is on stderr. If it failed at its "
+            f"start: a script must kick off under `if __name__ == '__main__':`, as the process reads the script again."
         )
         self.step, self.exit_code = step, exit_code
 
 
 class StepDeadlock(CrewliteError, RuntimeError):
-    """Steps with a max_concurrency wait for each other, and none could ever go on."""
+    """Steps with a max_concurrency wait for each other, and none of them can ever proceed."""
 
     code = "step_deadlock"
     ends_run = True
@@ -299,17 +303,17 @@ class StepDeadlock(CrewliteError, RuntimeError):
     def __init__(self, waiting: Mapping[str, str]) -> None:
         told = "; ".join(f"{address} waits for a slot of {limit}" for address, limit in waiting.items())
         super().__init__(
-            f"Steps wait for each other's slots, and none could ever go on: {told}. Raise max_concurrency of one of "
-            f"them, or let steps that are limited not call each other both ways."
+            f"Steps wait for each other's slots, and none of them can ever proceed: {told}. Raise max_concurrency of "
+            f"one of them, or change limited steps so that they do not call each other in both directions."
         )
         self.waiting = dict(waiting)
 
 
 class StepRaised(CrewliteError, RuntimeError):
-    """Stands for what a step raised, in a process of its own or an earlier life, that cannot be had as it was.
+    """Stands for an error that a step raised in a separate process or before a resume, and that cannot be rebuilt.
 
-    Its class is not here, or what it holds cannot be written down. `error_type` names the class, `trace` is the
-    traceback.
+    The error's class is not loaded here, or its arguments cannot be recorded. `error_type` names the class, `trace` is
+    the traceback.
     """
 
     code = "step_raised"
@@ -320,7 +324,7 @@ class StepRaised(CrewliteError, RuntimeError):
 
 
 class Redacted(CrewliteError, RuntimeError):
-    """Replaces an error whose text held a configured secret; that text is masked."""
+    """Replaces an error whose text held a configured secret. In the new text the secret is masked."""
 
     code = "redacted"
 
@@ -336,7 +340,7 @@ class OutputInvalid(CrewliteError, ValueError):
 
     def __init__(self, task: str, problem: str, *, tries: int) -> None:
         super().__init__(
-            f"{task}: the answer does not fit after {tries} tries: {problem}. Kick off the run again for a new "
-            f"attempt, or relax the schema."
+            f"{task}: the answer does not fit the output schema after {tries} tries: {problem}. Kick off the run again "
+            f"for a new attempt, or relax the schema."
         )
         self.task, self.problem, self.tries = task, problem, tries

@@ -1,4 +1,4 @@
-"""Typed events on one central bus. Families load when one of their classes is asked for."""
+"""Typed events on one central bus. A family of event classes is imported when one of its classes is first used."""
 
 from __future__ import annotations
 

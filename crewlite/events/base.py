@@ -1,4 +1,4 @@
-"""What every event is: a frozen fact, made of plain data, that says when and where in which run it happened."""
+"""The base of all events: frozen plain data that says when, in which run and at which step something happened."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from crewlite.ids import new_id, now
 
 
 class BaseEvent(BaseModel):
-    """The root of all events: subscribing to it hears everything."""
+    """The base class of all events. A handler that subscribes to it receives every event."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     fleeting: ClassVar[bool] = False
-    """Heard and not kept: no history holds it, and it names a checkpoint only for who names it in `on_events`."""
+    """Whether it is delivered to handlers but never recorded. It names a checkpoint only if `on_events` lists it by
+    name."""
 
     type: str = "event"
-    """Its name: what `on_events` takes."""
+    """The name of the event, as `on_events` takes it."""
     event_id: str = Field(default_factory=new_id)
-    """Greater than that of every event this process made before."""
+    """Greater than the id of every event that this process made before."""
     timestamp: datetime = Field(default_factory=now)
     """Aware, in UTC."""
     run_id: str | None = None
@@ -29,16 +30,16 @@ class BaseEvent(BaseModel):
     branch: str | None = None
     """The branch of that run."""
     seq: int | None = None
-    """The commit this fact is part of; None for a start, which is recorded with the next commit."""
+    """The number of the commit that records it; None for a start, which is recorded with the next commit."""
     address: str | None = None
-    """The step it is about; "" is the crew or lone agent itself."""
+    """The step it is about; "" is the root: the crew, flow or lone agent itself."""
     parent_event_id: str | None = None
-    """The start of the enclosing step."""
+    """The event of the enclosing step's start."""
     started_event_id: str | None = None
-    """On an end: the event of the start."""
+    """On an end: the event of the step's start."""
     source_id: str | None = None
-    """The address of the step that speaks."""
+    """The address of the step that emits it."""
     source_name: str | None = None
-    """What that step is called."""
+    """The name of that step."""
     resumed: bool = False
-    """On a start: the step was begun before, in an earlier life of this run."""
+    """On a start: an earlier kickoff of this run began the step already."""

@@ -1,4 +1,4 @@
-"""How an event reaches one handler: at once, or, if it is async, through an ordered queue on its loop."""
+"""Deliver an event to one handler: directly, or, if the handler is async, through an ordered queue on its loop."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger("crewlite.events")
 Handler = Callable[..., Any]
 
 event_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
-"""The types of the events that led to the current one, and its own."""
+"""The types of the events whose handlers led to the current event, and its own type last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Receiver:
-    """A handler and what it subscribed to."""
+    """A handler and its subscription."""
 
     handler: Handler
     event: type[BaseEvent]
@@ -36,26 +36,26 @@ class Receiver:
     is_async: bool
     wants_state: bool
     source: weakref.ref[Any] | None = None
-    """The one it hears; None: everybody."""
+    """The object whose events it receives; None for every object."""
 
     @property
     def sender(self) -> Any:
-        """For blinker; None once the source is gone."""
+        """The sender as blinker takes it; None once the source no longer exists."""
         return ANY if self.source is None else self.source()
 
     def __call__(self, *args: Any) -> Any:
-        """Call the handler: a blinker signal holds nothing but callables."""
+        """Call the handler. blinker requires receivers to be callable."""
         return self.handler(*args)
 
     @property
     def name(self) -> str:
-        """What log lines call the handler."""
+        """The name of the handler in log lines."""
         return f"{getattr(self.handler, '__module__', '?')}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event on its way, with all that hear it."""
+    """An event to deliver, with all its receivers."""
 
     receivers: tuple[Receiver, ...]
     source: object
@@ -66,7 +66,7 @@ class Delivery:
 
 @dataclass(eq=False)
 class Lane:
-    """The ordered queue of one async handler on one loop. Its task lives only while there is something to do."""
+    """The ordered queue of one async handler on one loop. Its task exists only while the queue is not empty."""
 
     receiver: Receiver
     loop: asyncio.AbstractEventLoop
@@ -74,7 +74,7 @@ class Lane:
     busy: bool = False
 
     def put(self, item: Delivery | Future[None]) -> None:
-        """Called on the lane's own loop."""
+        """Add a delivery, or a future to resolve once all before it is delivered. To be called on the lane's loop."""
         self.waiting.append(item)
         if not self.busy:
             self._start()
@@ -105,23 +105,23 @@ class Lane:
                     await self.receiver.handler(*args)
                 except asyncio.CancelledError:
                     raise
-                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its lane nor a loop
+                except BaseException as error:  # noqa: BLE001 - the border: a handler ends neither its queue nor a loop
                     report(self.receiver, item.event, error)
         finally:
             self.busy = False
-            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: the next events still come
+            if self.waiting and not self.loop.is_closed():  # the handler was cancelled: deliver the next events
                 self._start()
 
 
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
-"""The lanes whose handlers are running the current code: they cannot end before it."""
-_alive: set[asyncio.Task[None]] = set()  # a loop holds its tasks weakly; their owner must not
+"""The lanes whose handlers run the current code. They cannot become empty before it ends."""
+_alive: set[asyncio.Task[None]] = set()  # strong references: a loop holds its tasks only weakly
 
 
 def takes_state(handler: Handler) -> bool:
-    """Whether a handler takes a third argument. Counts parameters; never looks at annotations.
+    """Return whether a handler takes the state as third argument. Counts parameters and ignores annotations.
 
-    A third parameter with a default counts only if it is called `state`: a default is how a closure binds its own.
+    A third parameter with a default counts only if its name is `state`, as defaults are also used to bind values.
     """
     try:
         parameters = list(inspect.signature(handler).parameters.values())
@@ -134,6 +134,6 @@ def takes_state(handler: Handler) -> bool:
 
 
 def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:
-    """Log what a handler raised."""
+    """Log an error that a handler raised."""
     tracebacks.shorten(error)
     log.error("Handler %s failed on %s: %r", receiver.name, event.type, error, exc_info=error)

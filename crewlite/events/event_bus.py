@@ -1,10 +1,10 @@
-"""The central bus: who hears which event, in which order, and what happens when a handler fails.
+"""The central bus: which handlers receive which event, in which order, and what happens when a handler fails.
 
-A blinker signal per event class remembers who subscribed, and to which source; around it stands what blinker leaves
-open: order of registration, strong references, isolation of errors, ordered queues for async handlers, re-entrant emits
-that wait their turn. What an event class is heard by is worked out once and cached, so that emitting to nobody costs
-nothing. A signal is never changed but by a further handler: whenever one goes, another signal takes its place, so an
-emit on another thread, or a source that the garbage collector takes at that moment, meets no half-made change.
+One blinker signal for each event class holds the subscriptions and their sources. The bus adds what blinker does not
+have: order of registration, strong references, isolation of errors, ordered queues for async handlers, and emits inside
+handlers that wait their turn. The receivers of an event class are cached, so an event without receivers costs almost
+nothing. Handlers are only ever added to a signal; to remove one, the signal is replaced. So an emit on another thread,
+or the garbage collection of a source at that moment, never sees a half-made change.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
 
 _Hearing = tuple[tuple[Receiver, ...], tuple[Signal, ...]]
-"""Who hears events of a class; and its signals and those of its bases, if some hear one source alone."""
-_LONGEST_CHAIN = 64
+"""The receivers of a class of events; and the signals of the class and its bases, if a receiver has a source."""
+_LONGEST_CHAIN = 64  # events that handlers may emit one inside the other
 _MOST_IN_TURN = 10_000  # events that one emit may lead to
 
 
 class Subscription:
-    """One handler's place on the bus. As a context manager, it ends with the block."""
+    """The subscription of one handler. As a context manager, it is cancelled at the end of the block."""
 
     def __init__(self, bus: EventBus, receiver: Receiver) -> None:
         self._bus, self._receiver = bus, receiver
         self.event, self.handler = receiver.event, receiver.handler
 
     def cancel(self) -> None:
-        """Stop hearing. May be called twice."""
+        """End the subscription. May be called twice."""
         self._bus._drop(self.event, lambda receiver: receiver is self._receiver)
 
     def __enter__(self) -> Subscription:
@@ -67,10 +67,10 @@ class Subscription:
 
 
 class EventBus:
-    """Typed events to ordered handlers. Handlers take `(source, event)` or `(source, event, state)`.
+    """Delivers typed events to handlers. Handlers take `(source, event)` or `(source, event, state)`.
 
-    Sync handlers run inline, in order of registration. Each async handler has an ordered queue of its own on the
-    loop that emitted. An error in a handler is logged with its name and breaks nothing.
+    Sync handlers run inside `emit`, in the order of registration. Each async handler has an ordered queue of its own on
+    the loop that emits. An error in a handler is logged with the handler's name and affects nothing else.
     """
 
     def __init__(self) -> None:
@@ -80,22 +80,22 @@ class EventBus:
         self._order = itertools.count()
         self._changes = 0
         self._lock = rlock()
-        self._bereft = deque[type[BaseEvent]]()  # classes with a handler whose source is gone
+        self._bereft = deque[type[BaseEvent]]()  # event classes with a handler whose source no longer exists
         self._local = threading.local()
 
     def on(self, event: type[BaseEvent], handler: Handler | None = None, *, source: object = None) -> Any:
-        """Subscribe to a class of events and all below it.
+        """Subscribe a handler to a class of events and its subclasses.
 
-        As `@bus.on(TaskCompletedEvent)` it decorates a function and gives it back; as `bus.on(cls, handler)` it
-        returns a Subscription, usable with `with`.
+        `@bus.on(TaskCompletedEvent)` decorates a function and returns it unchanged; `bus.on(cls, handler)` returns a
+        Subscription, usable with `with`. Raises TypeError for a wrong argument.
 
-        With `source` only the events of that crew, task, agent, tool or model are heard. The bus does not keep it
-        alive: when it goes, its handlers go.
+        With `source` the handler receives only the events of that crew, task, agent, tool or model. The bus holds the
+        source weakly: when the source no longer exists, its subscriptions end.
         """
         if not (isinstance(event, type) and issubclass(event, BaseEvent)):
-            raise TypeError(f"on() wants an event class such as TaskCompletedEvent, not {event!r}")
+            raise TypeError(f"on() was given {event!r} as event; wanted an event class, such as TaskCompletedEvent")
         if handler is not None and not callable(handler):
-            raise TypeError(f"on() wants a function as handler, not {handler!r}")
+            raise TypeError(f"on() was given {handler!r} as handler; wanted a function")
         where = None if source is None else self._watched(event, source)
         if handler is None:
 
@@ -107,21 +107,24 @@ class EventBus:
         return Subscription(self, self._add(event, handler, where))
 
     def off(self, event: type[BaseEvent], handler: Handler, *, source: object = None) -> None:
-        """End every subscription of a handler to a class, or only that to `source`. None to end is no error."""
+        """End every subscription of a handler to a class, or with `source` only the one to that source.
+
+        Does nothing if there is none.
+        """
         self._drop(
             event,
             lambda receiver: (source is None or receiver.sender is source) and bool(receiver.handler == handler),
         )
 
     def hears(self, event: type[BaseEvent], source: object = None) -> bool:
-        """Whether anybody hears events of this class (from `source`): one that nobody hears need not be made."""
+        """Return whether a handler receives events of this class (from `source`). If none does, no event is needed."""
         receivers, signals = self._cache.get(event) or self._hearing(event)
         return bool(receivers if source is None or not signals else _of(source, receivers, signals))
 
     def emit(self, source: object, event: BaseEvent, state: Any = None) -> None:
-        """Tell everybody who subscribed. `state` is given to handlers that take three arguments.
+        """Deliver an event to every subscribed handler. Handlers that take three arguments also get `state`.
 
-        Called from inside a handler, the event waits until the current one has been heard by all.
+        If it is called inside a handler, the event waits until the current one was delivered to all handlers.
         """
         receivers, signals = self._cache.get(type(event)) or self._hearing(type(event))
         if signals:
@@ -151,9 +154,10 @@ class EventBus:
             self._local.queue = None
 
     async def aflush(self, timeout: float = 30.0) -> list[str]:
-        """Wait until async handlers of this loop have heard everything emitted so far, except those that wait for this.
+        """Wait until the async handlers of this loop have handled all events emitted so far.
 
-        Returns the names of those that took longer than `timeout` seconds; they are warned about, not cancelled.
+        A handler that calls this does not wait for itself. Returns the names of the handlers that took longer than
+        `timeout` seconds; a warning is logged for these, and they are not cancelled.
         """
         here = asyncio.get_running_loop()
         marks = {}
@@ -171,21 +175,21 @@ class EventBus:
         return names
 
     def flush(self, timeout: float = 30.0) -> bool:
-        """Block until all async handlers, on every other loop, have heard everything emitted so far.
+        """Block until the async handlers on all other loops have handled all events emitted so far.
 
-        True if they have; False after `timeout` seconds.
+        Returns whether they have done so within about `timeout` seconds. Raises OnLoopThread on crewlite's own loop.
         """
         if background.on_loop_thread():
             raise OnLoopThread("flush")
         here = background.running_loop()
         loops = {lane.loop for lane in list(self._lanes.values()) if lane.loop.is_running() and lane.loop is not here}
         waits = [asyncio.run_coroutine_threadsafe(self.aflush(timeout), loop) for loop in loops]
-        done, blocked = wait(waits, timeout + 1)  # a loop that a handler blocks cannot even look at its watch
+        done, blocked = wait(waits, timeout + 1)  # on a loop that a handler blocks, aflush cannot time out
         return not blocked and not any(flushed.result() for flushed in done)
 
     @contextlib.contextmanager
     def scoped(self) -> Iterator[EventBus]:
-        """Handlers subscribed inside the block are gone after it."""
+        """End, after the block, all subscriptions made inside it."""
         start = next(self._order)
         try:
             yield self
@@ -212,7 +216,7 @@ class EventBus:
     def _drop(self, event: type[BaseEvent], gone: Callable[[Receiver], bool]) -> None:
         with self._lock:
             seen = -1
-            while seen != self._changes:  # a finalizer that runs meanwhile may change them too
+            while seen != self._changes:  # a finalizer that runs meanwhile may change the subscriptions too
                 seen, left, before = self._changes, Signal(), _receivers(self._signals.get(event))
                 for receiver in before:
                     if not gone(receiver):
@@ -229,7 +233,7 @@ class EventBus:
         self._cache = {}
 
     def _watched(self, event: type[BaseEvent], source: object) -> weakref.ref[Any]:
-        """A reference to a source, which tells when it is gone: at any moment, on any thread."""
+        """Return a weak reference to a source, whose end may come at any moment and on any thread."""
         bus = weakref.ref(self)
 
         def gone(_: object) -> None:
@@ -241,11 +245,11 @@ class EventBus:
             return weakref.ref(source, gone)
         except TypeError:
             raise TypeError(
-                f"on() wants as source the object that events come from, such as a crew, not {source!r}"
+                f"on() was given {source!r} as source; wanted the object that emits the events, such as a crew"
             ) from None
 
     def _let_go(self) -> None:
-        """Drop handlers whose source is gone. If another thread is at work on the subscriptions, it does so after."""
+        """Drop handlers whose source no longer exists. If another thread holds the lock, that thread drops them."""
         while self._bereft and self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(IndexError):
@@ -255,7 +259,7 @@ class EventBus:
 
     def _hearing(self, cls: type[BaseEvent]) -> _Hearing:
         with self._lock:
-            cache = self._cache  # another one if something changes meanwhile
+            cache = self._cache  # every change of the subscriptions begins a new cache
             signals = tuple(signal for base in cls.__mro__ if (signal := self._signals.get(base)))
             found = sorted((r for signal in signals for r in _receivers(signal)), key=lambda receiver: receiver.order)
             by_source = any(receiver.source is not None for receiver in found)
@@ -276,9 +280,9 @@ class EventBus:
                         receiver.handler(source, event, state)
                     else:
                         receiver.handler(source, event)
-                except BaseException as error:  # the border: a handler breaks nothing but itself
+                except BaseException as error:  # the border: an error in a handler affects nothing else
                     if isinstance(error, KeyboardInterrupt | SystemExit) and not background.on_loop_thread():
-                        raise  # there it would end the loop of everybody, and those who wait for it would wait for ever
+                        raise  # on the background loop's thread it would end the loop, and callers would wait for ever
                     report(receiver, event, error)
         finally:
             durable.reattach(inside)
@@ -302,7 +306,7 @@ class EventBus:
 
 
 def _of(source: object, receivers: tuple[Receiver, ...], signals: tuple[Signal, ...]) -> tuple[Receiver, ...]:
-    """Those of the receivers that hear this source."""
+    """Return the receivers that receive events of this source."""
     hearing = {receiver for signal in signals for receiver in signal.receivers_for(source)}
     return tuple(receiver for receiver in receivers if receiver.source is None or receiver in hearing)
 
@@ -318,15 +322,15 @@ def _receivers(signal: Signal | None) -> list[Receiver]:
 
 @in_child
 def _after_fork() -> None:
-    event_bus._lanes.clear()  # a child inherits none of the loops that would serve them
+    event_bus._lanes.clear()  # the loops that serve them do not run in a forked child
 
 
 def _at_exit(bus: EventBus) -> None:
     if not bus.flush(timeout=2.0):
-        log.warning("The program ended before all async event handlers did")
+        log.warning("The program ended before all async event handlers had finished")
 
 
 event_bus = EventBus()
-"""The central bus: crews, agents, models and tools of this process all speak here."""
+"""The central bus: all crews, flows, agents, models and tools of this process emit their events here."""
 
 crewlite_event_bus = crewai_event_bus = event_bus

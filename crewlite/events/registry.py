@@ -1,7 +1,7 @@
-"""The names of all events, and where their classes live.
+"""The names of all events, and the files of their classes.
 
-The names are written out, as a type checker cannot run a program to complete `on_events=[...]`; a test holds them
-equal to the classes.
+The names are written out so that editors and type checkers can complete `on_events=[...]`; a test compares them with
+the classes.
 """
 
 from __future__ import annotations
@@ -90,23 +90,23 @@ _FAMILIES = {
     "Task": "task",
     "Tool": "tool",
 }
-"""How the names of a family's classes begin, and its file: the first that fits counts."""
+"""The beginnings of class names, and the file of each family. The first beginning that fits counts."""
 
 
 def checkpoint_event_types() -> tuple[str, ...]:
-    """The names that `on_events` accepts."""
+    """Return the event names that `on_events` accepts."""
     return get_args(CheckpointEventType)
 
 
 def find(name: str) -> type[BaseEvent] | None:
-    """The event class of this name; loads its family alone. None if there is none."""
+    """Return the event class of this name, importing only its family; None if there is no such class."""
     family = next((file for start, file in _FAMILIES.items() if name.startswith(start)), None)
     return _classes(family).get(name) if family else None
 
 
 @cache
 def load() -> dict[str, type[BaseEvent]]:
-    """All event classes, by class name."""
+    """Import all event classes and return them by class name."""
     found: dict[str, type[BaseEvent]] = {"BaseEvent": BaseEvent}
     for family in dict.fromkeys(_FAMILIES.values()):
         found |= _classes(family)

@@ -1,4 +1,4 @@
-"""Plain Python functions as durable runs: `@flow` for the whole, `@step` for what must not be done twice."""
+"""Plain Python functions as durable runs: `@flow` for the run, `@step` for work that must not be done twice."""
 
 from crewlite.coming_from import missing_import
 from crewlite.durable import bound

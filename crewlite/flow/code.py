@@ -1,8 +1,8 @@
-"""What a function does, as plain data: the same for as long as its code is, and what that code holds on to.
+"""The code of a function as plain data, which changes only when the code, its defaults or its closure change.
 
-Of a function count its source, without decorators and indentation (where there is none that can be read, as at a
-prompt, its compiled code), its defaults, and what its closure holds. What it finds by name in its module does not:
-that is for `deps` to name. Sources are read, and values taken, as they are when this is asked.
+The source counts without decorators and indentation; without readable source, as at a prompt, the compiled code counts.
+Names that the function looks up in its module do not count: `deps` names them. Sources and values are read at the time
+of the call.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from crewlite.errors import ConfigError, NotCodable
 
 Version = str | int | None
 Inside = frozenset[int]
-"""The functions that are being looked into, by id."""
+"""The ids of the functions that are being read, to stop at recursion."""
 
 
 class NotYet(Exception):
-    """A name in a closure has no value yet: it is given one further down. Not for users."""
+    """A name in a closure has no value yet: it gets one later in the code around it. Internal."""
 
 
 @runtime_checkable
 class Coded(Protocol):
-    """What knows its own code, such as a step."""
+    """An object that knows its own code, such as a step."""
 
     def step_code(self, inside: Inside) -> Json:
-        """Its function's code, and what its author says belongs to it."""
+        """Return the code of its function, with its version and deps, as plain data."""
 
 
 def code_of(
     step: str, func: Callable[..., Any], version: Version, deps: tuple[object, ...], inside: Inside = frozenset()
 ) -> Json:
-    """What the outcome of a step follows from, besides its arguments.
+    """Return all that the outcome of a step depends on besides its arguments: code, version and deps.
 
-    Raises ConfigError for a closure or default that cannot be told by its value or its code, unless there is a
-    `version` to stand for it. Raises NotYet where a name in a closure has no value.
+    Raises ConfigError for a closure or default that has neither a recordable value nor readable code, unless `version`
+    stands for it. Raises NotYet if a name in a closure has no value.
     """
     look = _Look(step, version is not None, inside)
     return [look.of(func, "what it calls"), version, [look.of(dep, "one of its deps") for dep in deps]]
@@ -54,15 +54,15 @@ def code_of(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Looks into what a step is made of."""
+    """Reads the code and the values that a step is made of."""
 
     step: str
     lenient: bool
-    """What cannot be told counts by its class alone."""
+    """Whether a value that cannot be recorded counts by its class alone; else it is an error."""
     inside: Inside
 
     def of(self, value: Any, what: str) -> Json:
-        """Anything: by its code if it has some, else by its value."""
+        """Return an object's code if it has some, else its value. `what` names the object in an error."""
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, type):
@@ -76,7 +76,7 @@ class _Look:
             return self.of(value.__wrapped__, what)
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
             return {"builtin": f"{value.__module__}:{value.__qualname__}", "python": sys.version}
-        if callable(value):  # what it does is not told by what it is
+        if callable(value):  # its value does not say what it does
             return self._unknown(value, what)
         try:
             return {"value": codec.encode(value)}
@@ -107,8 +107,8 @@ class _Look:
         if self.lenient:
             return {"opaque": codec.class_name(type(value))}
         raise ConfigError(
-            f"@step {self.step!r}: a later run could not tell whether {what} ({value!r}) is still the same; name it in "
-            f"version=, or pass it as an argument"
+            f"@step {self.step!r}: a later run could not tell whether {what} ({value!r}) is still the same. Give the "
+            f"step a version=, which you change with it, or pass it as an argument"
         )
 
 
@@ -121,7 +121,7 @@ def _closure(func: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _source(thing: type | CodeType) -> str | None:
-    """The lines that something was written in; None where they cannot be read."""
+    """Return the source lines of a class or of code; None if they cannot be read."""
     try:
         return textwrap.dedent(inspect.getsource(thing))
     except (OSError, TypeError, SyntaxError, tokenize.TokenError):
@@ -129,11 +129,11 @@ def _source(thing: type | CodeType) -> str | None:
 
 
 def _written(code: CodeType) -> str | None:
-    """The source of a function from its `def` on. None for a lambda, whose lines may hold others."""
+    """Return the source of a function from its `def` on. None for a lambda: its line may hold further ones."""
     source = _source(code)
     try:
         found = ast.parse(source).body[0] if source else None
-    except (SyntaxError, IndexError):  # text in it stands further left than the function; the file is another by now
+    except (SyntaxError, IndexError):  # a text in it is less indented than the function, or the file has changed
         return None
     if not source or not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
@@ -141,7 +141,7 @@ def _written(code: CodeType) -> str | None:
 
 
 def _compiled(code: CodeType) -> Json:
-    """A function as the interpreter has it, which is another for each release of Python."""
+    """Return the compiled code of a function as plain data. It differs between releases of Python."""
     return {
         "python": sys.version,
         "code": [code.co_code.hex(), code.co_exceptiontable.hex(), code.co_flags],
@@ -156,6 +156,6 @@ def _constant(value: object) -> Json:
         return _compiled(value)
     if isinstance(value, tuple):
         return [_constant(item) for item in value]
-    if isinstance(value, frozenset):  # in another order in each process
+    if isinstance(value, frozenset):  # its order differs between processes
         return {"frozenset": sorted((_constant(item) for item in value), key=codec.digest)}
     return [type(value).__name__, repr(value)]

@@ -1,4 +1,4 @@
-"""`@flow`: a function whose runs survive. Its steps answer from the record; the code between them runs again."""
+"""`@flow`: a function whose runs can be resumed. Its steps answer from the record; the code between them runs again."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from crewlite.tools.base import is_async
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
 
-root = lazy("crewlite.flow.root")  # the engine and what is made with it: who only defines a flow need not wait
+root = lazy("crewlite.flow.root")  # imports the engine, which a program that only defines a flow does not need
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class FlowFunction(Runnable[Any], Generic[P, R]):
-    """A function as a durable run; made by `@flow`."""
+    """A function whose calls are durable runs, made by `@flow`."""
 
     run_kind: ClassVar[Kind] = kinds.FLOW
 
@@ -69,17 +69,18 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         self.policy: Policy | None = check_policy(failure_policy, f"@flow {self.name!r}")
         self.width = max_concurrency
         if taken := KickoffOptions.__annotations__.keys() & self.signature.parameters.keys():
-            raise ConfigError(f"@flow {self.name!r} takes {', '.join(taken)}, which kickoff takes itself: rename it")
+            names = ", ".join(taken)
+            raise ConfigError(f"@flow {self.name!r} has a parameter {names}, which is an option of kickoff: rename it")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, without a run of its own: its steps are plain calls, or belong to the enclosing run."""
+        """Call the function without a run of its own: its steps belong to the enclosing run, or are plain calls."""
         loop = durable.scope().loop
         if loop is None or on(loop) == self.is_async:
             return self.func(*args, **kwargs)
         if self.is_async:
             raise ConfigError(
-                f"{self.name}(...) is a coroutine, and was called in a function, which cannot await it: call "
-                f"{self.name}.kickoff(...)"
+                f"{self.name}(...) returns a coroutine, but was called in a plain function, which cannot await it: "
+                f"call {self.name}.kickoff(...)"
             )
         try:
             return self.func(*args, **kwargs)
@@ -87,9 +88,9 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
             raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        if instance is None:  # a class may be a place to keep flows in
+        if instance is None:  # a class may serve as a namespace of flows
             return self
-        raise ConfigError(f"@flow {self.name!r} is a method; a flow is a function: what it works on comes as arguments")
+        raise ConfigError(f"@flow {self.name!r} is a method; wanted a function: pass the object as an argument")
 
     @property
     def run_name(self) -> str:
@@ -97,53 +98,55 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         return self.name
 
     def as_request(self, *args: Any, **kwargs: Any) -> Request:
-        """What a kickoff with these arguments asks for: options of every kickoff, and arguments of the function."""
+        """Build the request of a kickoff with these arguments: options of kickoff, and arguments of the function."""
         options = {name: kwargs.pop(name) for name in KickoffOptions.__annotations__ if name in kwargs}
         return Request(self._given(args, kwargs) or None, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
-        """What it is to the engine."""
+        """Build the Root that the engine runs."""
         made: Root[Any] = root.FlowRoot(self)
         return made
 
     def as_result(self, finished: Finished[Any]) -> Any:
-        """What the function returned."""
+        """Return the return value of the function."""
         return finished.value.value
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """No record holds a function. Raises ConfigError."""
+        """Raise ConfigError: a flow cannot be rebuilt, as no record holds a function."""
         raise ConfigError(
-            "A flow is a function, which no record holds: kick off the function itself, from_checkpoint=..."
+            "A flow is a function, which no record holds: call kickoff(from_checkpoint=...) of the function itself"
         )
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Arguments by name as its runs record them. Raises ConfigError for one that the function does not take."""
+        """Return arguments by name, as runs record them. Raises ConfigError for one that the function does not take."""
         return self._given((), inputs)
 
     def input_names(self) -> list[str]:
-        """The names of its parameters."""
+        """Return the names of its parameters."""
         return list(self.signature.parameters)
 
     def required_inputs(self) -> list[str]:
-        """The parameters without a default."""
+        """Return the names of the parameters without a default."""
         spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         parameters = self.signature.parameters.items()
         return [name for name, one in parameters if one.default is one.empty and one.kind not in spread]
 
     def input_types(self) -> Mapping[str, Any]:
-        """The type hints of its parameters; none where only a type checker can read them."""
+        """Return the type hints of its parameters; {} if they cannot be evaluated."""
         try:
             return get_type_hints(self.func)
         except (NameError, TypeError):
             return {}
 
     def with_model(self, llm: object) -> Self:
-        """Raises ConfigError: its code says which models it asks."""
-        raise ConfigError(f"--model is for crews and agents: what flow {self.name!r} asks is chosen in its code")
+        """Raise ConfigError: the flow's code chooses its models."""
+        raise ConfigError(
+            f"--model is for crews and agents: the code of flow {self.name!r} chooses its models. Leave --model out"
+        )
 
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for: of a function none but itself."""
+        """Return the live objects whose fields are searched for secrets: only the flow itself."""
         return (self,)
 
     def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -171,7 +174,7 @@ def flow(
     verbose: bool = False,
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a flow of a function, sync or async."""
+    """Make a flow from a function, sync or async."""
     known("flow", FlowFunction, options)
     if func is not None:
         return FlowFunction(func, **options)

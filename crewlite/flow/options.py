@@ -1,4 +1,4 @@
-"""What `@flow` and `@step` take, checked when a function is decorated."""
+"""The options of `@flow` and `@step`, checked when a function is decorated."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from crewlite.recovery import FailureKind, FailurePolicy, Rule
 from crewlite.state.format.addresses import can_be_name
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
-"""What a retry may mend: not what crewlite itself refuses."""
+"""The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
 _MAY_BE_NONE = ("retries", "max_concurrency")
 
 
 def again(retries: int, delay: float) -> FailurePolicy | None:
-    """Up to `retries` more tries, the first after about `delay` seconds, each later one after twice as many."""
+    """Build the policy of up to `retries` more attempts; None without retries.
+
+    The first comes after about `delay` seconds, each later one after twice as many as the one before.
+    """
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
 def known(kind: str, made: type, options: Iterable[str]) -> None:
-    """Raises ConfigError for an option that what is `made` does not take."""
+    """Raise ConfigError for an option that the class `made` does not take."""
     names = list(inspect.signature(made).parameters)[1:]
     for option in options:
         if option not in names:
@@ -33,7 +36,7 @@ def known(kind: str, made: type, options: Iterable[str]) -> None:
 
 
 def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
-    """Raises ConfigError for an option, given as (value, least), that is no whole number or is below its least."""
+    """Raise ConfigError for an option, given as (value, least), that is not a whole number of `least` or more."""
     for option, (value, least) in options.items():
         if value is None and option in _MAY_BE_NONE:
             continue
@@ -42,22 +45,24 @@ def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
 
 
 def seconds(kind: str, name: str, **options: object) -> None:
-    """Raises ConfigError for an option that is no number of seconds, or is below 0."""
+    """Raise ConfigError for an option that is not a number of seconds, 0 or more."""
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted seconds, 0 or more")
 
 
 def returning(kind: str, name: str, func: object) -> None:
-    """Raises ConfigError for what is no function, or one that yields: a result is recorded when it is whole."""
+    """Raise ConfigError for an object that is no function, or for a generator: only complete results are recorded."""
     if not callable(func):
         raise ConfigError(f"@{kind} {name!r} is {func!r}; wanted a function")
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-        raise ConfigError(f"@{kind} {name!r} yields, and only a whole result can be recorded: have it return a list")
+        raise ConfigError(
+            f"@{kind} {name!r} is a generator, but only a complete result can be recorded: have it return a list"
+        )
 
 
 def time_limit(kind: str, name: str, timeout: float | timedelta | None) -> float | None:
-    """A `timeout` in seconds. Raises ConfigError for one that is none, or not more than 0."""
+    """Return a `timeout` in seconds. Raises ConfigError unless it is a number or a timedelta, more than 0."""
     found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
         raise ConfigError(f"@{kind} {name!r}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
@@ -65,14 +70,14 @@ def time_limit(kind: str, name: str, timeout: float | timedelta | None) -> float
 
 
 def one_of(kind: str, name: str, **options: tuple[object, Collection[str]]) -> None:
-    """Raises ConfigError for an option, given as (value, choices), that is none of its choices."""
+    """Raise ConfigError for an option, given as (value, choices), that is none of its choices."""
     for option, (value, choices) in options.items():
         if value not in choices:
             raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted one of {', '.join(choices)}")
 
 
 def lifetime(name: str, cache: object) -> float | None:
-    """The seconds that a result lasts, None for ever. Raises ConfigError for a `cache` that is no option."""
+    """Return the seconds that a cached result is valid; None for ever. Raises ConfigError for an unusable `cache`."""
     if isinstance(cache, bool):
         return None
     if not isinstance(cache, timedelta) or cache <= timedelta(0):
@@ -81,14 +86,14 @@ def lifetime(name: str, cache: object) -> float | None:
 
 
 def version_of(name: str, version: object) -> Version:
-    """The version. Raises ConfigError unless it is text or a whole number."""
+    """Return the version of a step. Raises ConfigError unless it is text or a whole number."""
     if version is not None and type(version) not in (str, int):
         raise ConfigError(f"@step {name!r}: version is {version!r}; wanted text or a whole number")
     return version  # type: ignore[return-value]
 
 
 def dependencies(name: str, deps: object) -> tuple[object, ...]:
-    """The deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
+    """Return the deps of a step. Raises ConfigError unless each is a function, a step, a class or a module."""
     if not isinstance(deps, tuple | list):
         raise ConfigError(f"@step {name!r}: deps is {deps!r}; wanted a tuple of functions, classes or modules")
     for dep in deps:
@@ -99,14 +104,17 @@ def dependencies(name: str, deps: object) -> tuple[object, ...]:
 
 
 def named(kind: str, name: str) -> str:
-    """The name, if an address can hold it. Raises ConfigError."""
+    """Return the name. Raises ConfigError unless it is text that an address can hold."""
     if not isinstance(name, str):
         raise ConfigError(f"@{kind} is named {name!r}; wanted text")
     if not can_be_name(name):
-        raise ConfigError(f"@{kind} is named {name!r}; wanted a name without / # !, which mean something in addresses")
+        raise ConfigError(
+            f"@{kind} is named {name!r}; wanted a name without / # and !, which separate the parts of a step's "
+            f"address: choose another with name="
+        )
     return name
 
 
 def called(func: object) -> str:
-    """The name of a function, or of the class of a callable without one."""
+    """Return the name of a function, or the class name of a callable without a name."""
     return str(getattr(func, "__name__", type(func).__name__))

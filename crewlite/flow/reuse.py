@@ -1,4 +1,4 @@
-"""Where the result of a step is found by other runs: a digest of its code, and of what it is given."""
+"""The key by which other runs find a step's cached result: a digest of its code and its arguments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from crewlite.errors import ConfigError, NotCodable
 from crewlite.flow.code import NotYet, Version, code_of
 
 _FORMAT = 1
-"""Of what a key is made of. With another one nothing that was kept before is found."""
+"""The version of the key's format. After a change, results cached before are not found any more."""
 
 
 class Reuse:
-    """How one step's results are found again."""
+    """Computes the cache keys of one step."""
 
     def __init__(
         self, name: str, func: Callable[..., Any], age: float | None, version: Version, deps: tuple[object, ...]
@@ -26,22 +26,22 @@ class Reuse:
         self._name, self._func, self._age, self._version, self._deps = name, func, age, version, deps
         self._where = f"{func.__module__}:{getattr(func, '__qualname__', name)}"
         self._code = ""
-        with contextlib.suppress(NotYet):  # a function that calls itself has its name only after this
+        with contextlib.suppress(NotYet):  # a recursive function gets its name only after it is decorated
             self._code = self._coded()
         self._defaults: dict[str, Json] = {}
         for parameter in inspect.signature(func).parameters.values():
             if parameter.default is not parameter.empty:
-                with contextlib.suppress(NotCodable):  # then it counts with the code, and is no argument
+                with contextlib.suppress(NotCodable):  # then the default counts as part of the code only
                     self._defaults[parameter.name] = codec.encode(parameter.default)
 
     def at(self, arguments: dict[str, Json]) -> Cached:
-        """Where the result for these arguments is. What is left out is as its default."""
+        """Return the cache key for these arguments and the age limit. Omitted arguments count with their defaults."""
         try:
             self._code = self._code or self._coded()
         except NotYet as unset:
             raise ConfigError(
-                f"@step {self._name!r}: {unset} in its closure has no value when it is called; wanted one, so that a "
-                f"later run can tell whether it is still the same"
+                f"@step {self._name!r}: the name {unset} in its closure has no value when the step is called. Give it "
+                f"one before the call, as a later run compares it to tell whether the step is still the same"
             ) from None
         return Cached(codec.digest([_FORMAT, self._where, self._code, self._defaults | arguments]), self._age)
 

@@ -1,4 +1,4 @@
-"""What a flow is to the engine: a function with arguments, whose steps follow from these alone."""
+"""A flow as the engine runs it: a function with arguments, whose steps follow from these arguments alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Flow = FlowFunction[Any, Any]
 
 
 class Returned(NamedTuple):
-    """What a flow returned, and what it has paid for that."""
+    """The return value of a flow, and the usage of everything inside it."""
 
     value: Any
     usage: Usage = Usage()
@@ -41,24 +41,24 @@ class FlowRoot(Root[Returned]):
         self.verbose = flow.verbose
 
     def facts(self) -> JsonObject:
-        """Its name, and the names of its parameters."""
+        """Return its kind, its name and the names of its parameters."""
         return {"kind": "flow", "name": self.name, "takes": self._flow.input_names()}
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises ConfigError for arguments that the function does not take, or lacks."""
+        """Raise ConfigError for arguments that the function does not take, or that are missing."""
         signature = self._flow.signature
         if unknown := [name for name in inputs if name not in signature.parameters]:
-            raise ConfigError(f"flow {self.name!r} is given {', '.join(unknown)}; it takes {signature}")
+            raise ConfigError(f"flow {self.name!r} has no parameter {', '.join(unknown)}; it takes {signature}")
         missing = [name for name in self._flow.required_inputs() if name not in inputs]
         if missing:
-            raise ConfigError(f"flow {self.name!r} is missing {', '.join(missing)}; it takes {signature}")
+            raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}; it takes {signature}")
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """The arguments."""
+        """Return the arguments."""
         return codec.encode(inputs)
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
-        """A call of the function."""
+        """Build the step that calls the function."""
         flow = self._flow
         bound = inspect.BoundArguments(flow.signature, OrderedDict(inputs))
 
@@ -85,7 +85,7 @@ class FlowRoot(Root[Returned]):
         )
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
-        """It waits for people."""
+        """Return a function that builds the flow_paused event."""
         return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
 
 

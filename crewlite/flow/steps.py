@@ -1,4 +1,4 @@
-"""`@step`: a function whose result is recorded, so that no later life of the run calls it again."""
+"""`@step`: a function whose result is recorded, so that no resume of the run calls it again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ log = logging.getLogger("crewlite.flow")
 
 
 class StepFunction(Generic[P, R]):
-    """A function as a durable step; made by `@step`. Outside a run, calling it simply calls the function."""
+    """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class StepFunction(Generic[P, R]):
         self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, or answer from the record of the run."""
+        """Call the function, or return its result from the record of the run."""
         scope = durable.scope()
         if scope.loop is None:
             return self.func(*args, **kwargs)
@@ -103,11 +103,11 @@ class StepFunction(Generic[P, R]):
         return Awaited(f"{self.name}(...)", scope.step(step))  # type: ignore[return-value]  # R is awaitable
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[Any]:
-        """Begin the step and go on: its result is asked for later. Raises ConfigError outside a flow."""
+        """Begin the step and return a future of its result at once. Raises ConfigError outside a flow."""
         return StepFuture(self._scope("submit"), self._made(args, kwargs))
 
     def map(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
-        """Begin a step for each item, or, of several iterables, for the items that come together, as `map` does."""
+        """Begin one step for each item and return the futures. Each iterable gives one argument, as with `map`."""
         scope = self._scope("map")
         self._iterate("map", iterables)
         try:
@@ -115,21 +115,21 @@ class StepFunction(Generic[P, R]):
         except ValueError as error:
             if not str(error).startswith("zip()"):
                 raise
-            raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted as many items of each") from None
+            raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted iterables of the same length") from None
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
     def product(self, *iterables: Iterable[Any]) -> StepFutures[Any]:
-        """Begin a step for each combination of the items, as `itertools.product` makes them."""
+        """Begin one step for each combination of the items, ordered as by `itertools.product`; return the futures."""
         scope = self._scope("product")
         self._iterate("product", iterables)
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
 
     def step_code(self, inside: Inside) -> Any:
-        """What its results follow from, besides arguments: for steps that it is part of."""
+        """Return all that its results depend on besides arguments, for steps whose code uses this one."""
         return code_of(self.name, self.func, self._version, self._deps, inside)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        raise ConfigError(f"@step {self.name!r} is a method; a step is a function: what it works on comes as arguments")
+        raise ConfigError(f"@step {self.name!r} is a method; wanted a function: pass the object as an argument")
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
@@ -138,8 +138,8 @@ class StepFunction(Generic[P, R]):
         scope = durable.scope()
         if scope.loop is None:
             raise ConfigError(
-                f"{self.name}.{verb}(...) was called outside a flow, where nothing would record it. Call it in a "
-                f"function with @flow; or, to do without a record, call {self.name}(...)"
+                f"{self.name}.{verb}(...) was called outside a run, so nothing would record it. Call it inside a "
+                f"kickoff of a @flow; or call {self.name}(...), which needs no run"
             )
         return scope
 
@@ -151,7 +151,7 @@ class StepFunction(Generic[P, R]):
             )
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
-        if not self._declared:  # not when it is decorated: what it names may come later in the file
+        if not self._declared:  # not when it is decorated: its type hints may name classes further down in the file
             self._declared = True
             codec.declare_hints(self.func)
         given = self._given(args, kwargs)
@@ -183,23 +183,23 @@ class StepFunction(Generic[P, R]):
         )
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by their names."""
-        if self._plain is not None and not kwargs and len(args) == len(self._plain):  # without binding, which is slow
+        """Return the arguments by name."""
+        if self._plain is not None and not kwargs and len(args) == len(self._plain):  # binding is slow
             return dict(zip(self._plain, args, strict=True))
         return self._signature.bind(*args, **kwargs).arguments
 
     def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
-        """The arguments as plain JSON, with their types, and whether that is all of them.
+        """Return the arguments as plain JSON with their types, and whether all of them could be encoded.
 
-        What cannot be written is known by its class alone.
+        An argument that cannot be encoded is represented by its class alone.
         """
         try:
             return codec.encode(arguments), True
         except NotCodable as error:
             if not self._opaque:
                 self._opaque = True
-                so = "A resume cannot tell whether it is given another one"
-                so += ", and no result is reused" if self._reuse else ""
+                so = "Without that, a resume cannot tell whether the argument has changed"
+                so += ", and no result is cached" if self._reuse else ""
                 log.warning("@step %s: %s %s", self.name, error, so)
         return {name: codec.known(value) for name, value in arguments.items()}, False
 
@@ -223,7 +223,7 @@ def step(
     deps: Sequence[object] = (),
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a step of a function, sync or async."""
+    """Make a step from a function, sync or async."""
     known("step", StepFunction, options)
     if func is not None:
         return StepFunction(func, **options)

@@ -1,4 +1,4 @@
-"""A timer that a crash does not set back."""
+"""A timer that keeps its end across crashes and resumes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from crewlite.runtime.future import Awaited, StepFuture, on
 
 
 def sleep_for(seconds: float) -> Any:
-    """Wait so many seconds, in all lives of the run together. In a coroutine it is awaited.
+    """Wait for this many seconds. On an event loop, await the call.
 
-    When to go on is recorded before the wait begins: a run that is resumed waits what is left, or not at all. Outside a
-    run it is a plain wait. Raises ConfigError for what is no number of seconds, or less than 0.
+    The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left.
+    Outside a run it is a plain wait. Raises ConfigError unless `seconds` is a number, 0 or more.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ConfigError(f"sleep_for({seconds!r}): wanted seconds, 0 or more")
+        raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, 0 or more")
     scope = durable.scope()
     if scope.loop is None:
         return _wait(now() + timedelta(seconds=seconds))
@@ -55,7 +55,7 @@ async def _awaited(timer: Awaitable[datetime]) -> None:
 
 
 def _wait(until: datetime) -> Any:
-    """Wait on the spot; on a loop, as something to await."""
+    """Wait until a time; on an event loop, return an awaitable instead."""
     if background.running_loop():
         return Awaited("sleep_for(...)", asyncio.sleep(_left(until)))
     time.sleep(_left(until))

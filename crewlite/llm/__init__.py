@@ -1,4 +1,4 @@
-"""The port to language models: what one is asked, what it replies, and models that answer without a network."""
+"""The port to language models: messages, replies, and models that answer without a network."""
 
 from __future__ import annotations
 

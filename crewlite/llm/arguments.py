@@ -1,4 +1,4 @@
-"""The arguments of `LLM`: other names that they have, what each may be, and which are handed on to litellm."""
+"""The arguments of `LLM`: the values that they may have, and further ones that are passed on to litellm."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HANDED_ON = frozenset(
     | {"top_k", "top_logprobs", "user", "web_search_options"}
 )
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
-_EXTRA = "for arguments of litellm.acompletion there is extra={...}"
+_EXTRA = "pass arguments of litellm.acompletion in extra={...}"
 
 
 def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """`extra` with those of the other arguments that litellm takes by itself; and the rest, which nobody knows."""
+    """Return `extra` with the other arguments that are passed on to litellm, and the arguments that nobody knows."""
     if extra is not None and not isinstance(extra, Mapping):
-        return extra, {}  # told by `check`
+        return extra, {}  # `check` raises an error for it
     asked = without_accepted(["LLM"], others)
     own = {name: value for name, value in asked.items() if name in _HANDED_ON or name.startswith(_OF_SERVICES)}
     left = {name: value for name, value in asked.items() if name not in own}
@@ -68,7 +68,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
-    """Raise ConfigError for what cannot be. Values are shown only where none is a secret."""
+    """Raise ConfigError for settings that do not exist or cannot have their value. Only numbers are shown in it."""
     for name in unknown:
         hint = why_not(["LLM"], name) or meant(name, settings) or _EXTRA
         raise ConfigError(f"LLM has no argument {name!r}: {hint}")
@@ -82,4 +82,4 @@ def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
     for name in settings["extra"] or ():
         if name in settings or name in provided.OWNED:
             instead = provided.OWNED.get(name, f"{name}=")
-            raise ConfigError(f"LLM: extra holds {name!r}, which is crewlite's; use {instead}")
+            raise ConfigError(f"LLM: extra holds {name!r}, which crewlite sets itself; use {instead}")

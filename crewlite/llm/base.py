@@ -1,6 +1,6 @@
-"""What a language model is to crewlite: something that takes messages and gives a reply.
+"""The base class of language models: an object that takes messages and returns a reply.
 
-Messages are the plain dicts everybody uses: `{"role": "user", "content": "..."}`, an assistant's `tool_calls`, a
+Messages are plain dicts in OpenAI's format: `{"role": "user", "content": "..."}`, an assistant's `tool_calls`, a
 tool's `tool_call_id`.
 """
 
@@ -29,18 +29,18 @@ OFFLINE = "offline"
 """The name of the model that needs no network and no key."""
 
 ToolProtocol = Literal["native", "text"]
-"""How a model asks for tools: in its replies' own tool calls, or in writing (see `protocol`)."""
+"""How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
 
 
 class OnChunk(Protocol):
-    """Takes the pieces of a reply as they come."""
+    """Receives the pieces of a streamed reply as they arrive."""
 
     def __call__(self, text: str, thinking: bool = False) -> Awaitable[None]:
-        """A piece of the text, or of what the model thinks before it."""
+        """Receive a piece of the reply's text, or, if `thinking`, of the model's thoughts before it."""
 
 
 class ToolCall(BaseModel):
-    """A model's wish to call a tool: `ToolCall("search", {"query": "tides"})`."""
+    """A model's request to call a tool: `ToolCall("search", {"query": "tides"})`."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -53,11 +53,14 @@ class ToolCall(BaseModel):
 
 
 UNREAD = ("not JSON", "not an object")
-"""Keys under which the text of arguments stands that are no JSON object."""
+"""Keys that hold the text of arguments which are not JSON, or not a JSON object."""
 
 
 def _as_dict(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
-    """Arguments as a dict. JSON text is read; what is no JSON object fits no tool, and the model is told."""
+    """Return arguments as a dict, reading JSON text.
+
+    Text that is no JSON object is returned under a key of UNREAD. No tool accepts that key, so the model hears of it.
+    """
     if not isinstance(arguments, str):
         return arguments or {}
     try:
@@ -68,7 +71,7 @@ def _as_dict(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
 
 
 class LLMReply(BaseModel):
-    """A whole reply: text, or wishes to call tools, or both."""
+    """A complete reply: text, or requests to call tools, or both."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -78,17 +81,17 @@ class LLMReply(BaseModel):
     finish_reason: str | None = None
     response_id: str | None = None
     model: str | None = None
-    """Which model replied, if it is not the one that was asked: a fallback."""
+    """The model that replied, if it is a fallback of the one that was asked."""
     carried: dict[str, Any] | None = None
-    """What the model's service wants to see again with the next call, as it is: signed thoughts."""
+    """Data that the model's service wants to receive unchanged with the next call, such as signed thoughts."""
 
     @field_validator("text", mode="before")
     @classmethod
     def _none_is_empty(cls, value: object) -> object:
-        return "" if value is None else value  # how many services say "only tool calls"
+        return "" if value is None else value  # many services send None with a reply that is only tool calls
 
     def as_message(self) -> Message:
-        """The reply as a message of the conversation."""
+        """Return the reply as a message of the conversation."""
         message: Message = {"role": "assistant", "content": self.text}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -137,7 +140,7 @@ _USUAL = frozenset(
 
 
 class BaseLLM(Resource):
-    """Bring your own model: subclass, and write `call` or `acall`. Events, retries and journalling come by themselves.
+    """Base class for models of your own: write `call` or `acall`. Events, retries and recording are added around it.
 
     ```python
     from crewlite import Agent, BaseLLM
@@ -151,22 +154,23 @@ class BaseLLM(Resource):
     assert Agent(role="Echo", goal="echo", llm=Echo()).kickoff("hello").raw == "hello"
     ```
 
-    `context` holds what else is known, and only what the signature takes is passed: `tools` (schemas of the tools on
-    offer, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema of the
-    answer wanted, or None), `on_chunk` (to be called, or by `acall` awaited, with each piece of a streamed reply),
-    `stop` (texts to stop at). Return text, a ToolCall or several, or an LLMReply with usage.
+    `context` holds the rest of the request; only arguments that the signature takes are passed: `tools` (schemas of the
+    available tools, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema
+    of the wanted answer, or None), `on_chunk` (to be called, or by `acall` awaited, with each piece of a streamed
+    reply), `stop` (texts at which the reply should end). Return text, a ToolCall or several, or an LLMReply with usage.
 
-    Raise LLMUnavailable for what may work later (rate limits, server errors), any other error for what will not.
+    Raise LLMUnavailable for failures that a later try may not have (rate limits, server errors), and any other error
+    for the rest.
     """
 
     model: str = "custom"
     tool_protocol: ToolProtocol = "native"
-    """ "text" for a model that has no tool calls of its own: tools and calls are then told in writing."""
+    """ "text" for a model without tool calls of its own: tools and calls are then part of the messages' text."""
     fallbacks: tuple[BaseLLM, ...] = ()
-    """Models to ask when this one fails for good, in order."""
+    """Models to ask, in order, when this one fails and is not retried any more."""
     failure_policy: Policy | None = None
-    """Decides on failed calls, those of the fallbacks included. None inherits; where nothing around the model has one
-    either, `crewlite.recovery.DEFAULT` decides."""
+    """Decides on failed calls, including those of the fallbacks. None inherits the policy of the definition around the
+    model; if there is none, `crewlite.recovery.DEFAULT` decides."""
 
     def __init__(self, model: str | None = None, **settings: Any) -> None:
         """Settings become attributes: those that the class names itself, and those that models usually have."""
@@ -181,27 +185,32 @@ class BaseLLM(Resource):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.call is BaseLLM.call and cls.acall is BaseLLM.acall:
-            raise ConfigError(f"{cls.__name__} is a BaseLLM without a voice: write call(messages) or acall(messages)")
+            raise ConfigError(
+                f"{cls.__name__} derives from BaseLLM but has no method that answers: define call(self, messages) or "
+                f"async acall(self, messages)"
+            )
         if inspect.iscoroutinefunction(cls.call):
-            raise ConfigError(f"{cls.__name__}.call is async; name it acall")
+            raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
 
     def call(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages, blocking; in a run, in a thread of its own. Unless overridden, `acall` does it."""
+        """Answer the messages. Blocks; a run calls it in a thread. Unless overridden, it runs `acall`."""
         if type(self).acall is BaseLLM.acall:
-            raise ConfigError(f"{type(self).__name__} has no acall, and its own call is to answer: leave out super()")
+            raise ConfigError(
+                f"{type(self).__name__}.call called super().call(), but BaseLLM cannot answer: return the reply instead"
+            )
         return ask_outside(self, messages, context)
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
-        """Answer the messages. Unless overridden, `call` does it."""
+        """Answer the messages. Unless overridden, it runs `call` in a thread."""
         if on_chunk := context.get("on_chunk"):
             context["on_chunk"] = _from_a_thread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
     async def ready(self) -> None:
-        """Make what calls need. Raises what would make every call fail; awaited in a run before anything is paid."""
+        """Prepare for calls. Raises an error that every call would have. A run awaits this before anything is paid."""
 
     def plain_settings(self) -> dict[str, Any] | None:
-        """Plain data to make the same model from, without keys; None if that is not all of it."""
+        """Return plain data, without keys, to build the same model from; None if plain data is not enough."""
         return None
 
     def __repr__(self) -> str:
@@ -214,9 +223,10 @@ def _annotated(cls: type) -> frozenset[str]:
 
 
 def ask_outside(llm: BaseLLM, messages: str | list[Message], context: dict[str, Any]) -> ReplyText:
-    """Await `acall` from blocking code. Not part of a run: nothing is recorded, retried or told. A text is a question.
+    """Call `acall` from blocking code and return its reply. Not part of a run: nothing is recorded, retried or emitted.
 
-    Raises OnLoopThread, LLMEmptyReply, and what the model raises.
+    A text in place of messages is sent as one user message. Raises OnLoopThread, LLMEmptyReply, and what the model
+    raises.
     """
     if background.on_loop_thread():
         raise OnLoopThread("call", "await acall(messages)")
@@ -243,7 +253,7 @@ def _from_a_thread(on_chunk: OnChunk) -> Any:
 
 @cache
 def _accepts(fn: Any) -> frozenset[str] | None:
-    """The keyword arguments a function takes; None for all."""
+    """Return the names of the arguments that a function takes; None if it takes any keyword."""
     parameters = inspect.signature(fn).parameters.values()
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return None
@@ -251,13 +261,13 @@ def _accepts(fn: Any) -> frozenset[str] | None:
 
 
 def context_for(fn: Any, context: dict[str, Any]) -> dict[str, Any]:
-    """What of the context a function's signature takes."""
+    """Return the part of the context that a function's signature takes."""
     accepted = _accepts(fn)
     return context if accepted is None else {name: value for name, value in context.items() if name in accepted}
 
 
 def whole_reply(reply: object, model: str) -> LLMReply:
-    """Whatever a model returned, as an LLMReply. Raises LLMEmptyReply, LLMError."""
+    """Convert the return value of a model to an LLMReply. Raises LLMEmptyReply, LLMError."""
     if isinstance(reply, ReplyText):
         reply = reply.reply
     elif isinstance(reply, str):
@@ -269,12 +279,13 @@ def whole_reply(reply: object, model: str) -> LLMReply:
     if reply is None or (isinstance(reply, LLMReply) and not reply.text.strip() and not reply.tool_calls):
         raise LLMEmptyReply(model)
     if not isinstance(reply, LLMReply):
-        raise LLMError(f"{model} returned {an(type(reply).__name__)}; wanted text, a ToolCall, several, or an LLMReply")
+        found = an(type(reply).__name__)
+        raise LLMError(f"{model} returned {found}; wanted text, a ToolCall, a list of ToolCalls, or an LLMReply")
     return reply
 
 
 def with_fallbacks(llm: BaseLLM) -> Iterator[BaseLLM]:
-    """The model and all its fallbacks, theirs included, in the order in which they are asked; each once."""
+    """Yield the model and all its fallbacks, including theirs, in the order in which they are asked; each once."""
     seen, left = set[int](), [llm]
     while left:
         model = left.pop()

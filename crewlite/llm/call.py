@@ -1,4 +1,4 @@
-"""Asking a model, as a durable step: events, retries and the record in one place for every kind of model."""
+"""Call a model as a durable step: events, retries and recording, in one place for every kind of model."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Voice:
     tools: tuple[str, ...]
     agent: str
     asked: BaseLLM
-    """Whose attempt it is: the model itself, or a fallback."""
+    """The model of the current attempt: the source itself, or a fallback."""
     used: Usage = field(default_factory=Usage)
-    """By the reply; it stands apart from the outcome, which does not hold it when it is read back."""
+    """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
 
     def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
         return events.LLMCallStartedEvent(
@@ -66,13 +66,17 @@ def ask(
     template: str = "",
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> Awaitable[LLMReply]:
-    """Ask a model, then its fallbacks, and wait for a whole reply; from the record if this call was answered before."""
+    """Ask a model, or a fallback where a policy chooses one, for a complete reply, as the next step of the caller.
+
+    A recorded call is answered from the record. `template` names the prompt template, `intends` the calls to record as
+    about to be made because of the reply.
+    """
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
 
     async def work() -> LLMReply:
         asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in durable.scope().past)]
-        for model in models:  # also those that may never be asked: what they lack is told before anything is paid
+        for model in models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
         chunks = _Chunks(asked, agent)
         context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
@@ -106,7 +110,10 @@ def ask(
 async def ask_once(
     llm: BaseLLM, messages: Sequence[Message], tools: Sequence[dict[str, Any]], context: dict[str, Any]
 ) -> LLMReply:
-    """Ask in the way the model takes tools; the reply is the same either way. Raises LLMEmptyReply, LLMError."""
+    """Call a model once, with tools in its own protocol, and return the reply in the same form for both protocols.
+
+    Raises LLMEmptyReply, LLMError.
+    """
     written = bool(tools) and llm.tool_protocol == "text"
     if written:
         said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
@@ -117,15 +124,15 @@ async def ask_once(
 
 
 class _Chunks:
-    """Tells the pieces of one reply, on the loop of the run it belongs to, until the call is over."""
+    """Emits the pieces of one reply as events, on the loop of the run, until the call is over."""
 
     def __init__(self, llm: BaseLLM, agent: str) -> None:
         self._llm, self._agent, self._scope, self.over = llm, agent, durable.scope(), False
         self._home = asyncio.get_running_loop()
 
     async def __call__(self, text: str, thinking: bool = False) -> None:
-        if self.over:  # a thread that outlived its timeout
-            raise LLMError(f"{self._llm.model}: nobody waits for this reply any more")
+        if self.over:  # the model runs in a thread that outlived its timeout
+            raise LLMError(f"{self._llm.model}: the call has ended, so its reply is not wanted any more")
         cls = events.LLMThinkingChunkEvent if thinking else events.LLMStreamChunkEvent
         if not self._scope.hears(cls):
             return
@@ -142,7 +149,7 @@ class _Chunks:
 
 
 def recorded(reply: LLMReply) -> Any:
-    """A reply as its step's outcome."""
+    """Encode a reply as the outcome of its step."""
     data: dict[str, Any] = {"text": reply.text}
     if reply.tool_calls:
         data["tool_calls"] = [[call.name, call.arguments, call.id] for call in reply.tool_calls]
@@ -158,7 +165,7 @@ def recorded(reply: LLMReply) -> Any:
 
 
 def read_back(data: Any) -> LLMReply:
-    """A reply as it was recorded."""
+    """Decode a recorded reply."""
     plain = codec.decode(data)
     return LLMReply(
         text=plain["text"],

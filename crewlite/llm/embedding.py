@@ -1,4 +1,4 @@
-"""The port to models that turn texts into vectors. It is a port alone: whoever needs vectors is given one of these."""
+"""The port to models that turn texts into vectors. crewlite has no implementation of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors; write one by giving it a name and an `aembed`.
+    """Turns texts into vectors. Write one of your own with an attribute `model` and a method `aembed`.
 
     ```python
     from crewlite.llm import Embedder
@@ -24,7 +24,7 @@ class Embedder(Protocol):
     """
 
     model: str
-    """Vectors of one model are not compared with those of another."""
+    """The model's name. Vectors of one model are not compared with those of another."""
 
     async def aembed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, in their order, all of the same length."""
+        """Return one vector for each text, in the same order. All vectors have the same length."""

@@ -1,6 +1,6 @@
-"""What a model's service did wrong, as typed errors: by class and status, never by words found in a text.
+"""Convert the errors of a model's service to typed errors: by class and status, never by words in a text.
 
-No error keeps the request, the response or a key: the text is masked, and the chain to the original is cut.
+No typed error holds the request, the response or a key: its text is masked, and the original is not its cause.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from crewlite.llm.library import api_error
 
 _LATER = {408, 409, 425, 429}  # and everything from 500 on
 _KEY = {401, 402, 403}
-_UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that no waiting mends
+_UNPAID = {"insufficient_quota", "billing_hard_limit_reached"}  # a 429 that waiting does not end
 _TOO_LONG = {"context_length_exceeded"}
 _FILTERED = {"content_filter", "content_policy_violation"}
 _PREFIX = re.compile(
@@ -37,7 +37,7 @@ _PREFIX = re.compile(
     r"|\w+ ?(?:Error|Exception)(?: \w+){0,3} - ))+"
 )
 _INNARDS = re.compile(r"(?:Traceback \(most recent call last\)|Original exception:|Handle with `litellm).*", re.DOTALL)
-_LONGEST = 500  # characters of what the other side said
+_LONGEST = 500  # characters of the service's text in an error
 
 
 def typed(
@@ -50,9 +50,10 @@ def typed(
     host: str | None = None,
     heard: bool = False,
 ) -> LLMError:
-    """The error to raise for one of litellm's. `exceptions` is its module of them; `mask` takes secrets out.
+    """Build the error to raise for an error of litellm's.
 
-    `host` is the one that was asked; `heard` is whether its answer had begun.
+    `exceptions` is litellm's module of exceptions, `mask` masks secrets, `limit` is the timeout in seconds, `host` the
+    host that was asked. `heard`: the answer had begun.
     """
     said, status, code = _said(error, mask), _status(error), _code(error)
     if isinstance(error, exceptions.Timeout) and limit is not None and not _answered(error):
@@ -77,7 +78,7 @@ def typed(
 
 
 def retry_after(headers: Any) -> float | None:
-    """Seconds that the other side asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date.
+    """Return the seconds that the service asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date.
 
     Source: RFC 9110, section 10.2.3; the milliseconds are OpenAI's and Azure's.
     """
@@ -99,7 +100,7 @@ def _number(text: str) -> float | None:
 
 
 def _until(text: str) -> float | None:
-    """Seconds from now to a date."""
+    """Return the seconds from now to a date of HTTP; None if the text is no date."""
     try:
         at = parsedate_to_datetime(text)
     except ValueError:
@@ -113,7 +114,7 @@ def _said(error: Exception, mask: Callable[[str], str]) -> str:
 
 
 def _message(text: str) -> str:
-    """What an error says that was sent as JSON: some of litellm's adapters hand on all of it."""
+    """Return the message inside an error that is JSON text, as some of litellm's adapters pass it on; else the text."""
     try:
         message = json.loads(text)["error"]["message"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -122,9 +123,10 @@ def _message(text: str) -> str:
 
 
 def _status(error: Exception) -> int | None:
-    """HTTP's, or the one told in the middle of a stream; None if nothing was heard, where litellm says 500.
+    """Return the HTTP status, or the one sent in the middle of a stream; None if there was no answer.
 
-    What was sent is on the original: litellm makes 429 of whatever speaks of a rate limit.
+    Without an answer litellm reports 500. The status that was sent is on the original error: litellm turns any error
+    that mentions a rate limit into a 429.
     """
     given = (getattr(one, "status_code", None) for one in (error.__context__, error))
     if _answered(error):
@@ -133,24 +135,24 @@ def _status(error: Exception) -> int | None:
 
 
 def _code(error: Exception) -> str | None:
-    """The service's own word for it. Of an error in a response of status 200 litellm has it as the status."""
+    """Return the service's error code. For an error in a response of status 200, litellm has it as the status."""
     found = (_told(error), getattr(error, "status_code", None))
     return next((code for code in found if isinstance(code, str)), None)
 
 
 def _told(error: Exception) -> object:
-    """The code in the error that was sent: litellm's, or, of a stream, the client's before it."""
+    """Return the code in the body of the error: litellm's error, or, for a stream, the client's error before it."""
     bodies = (getattr(one, "body", None) for one in (error, error.__context__))
     return next((body.get("code") for body in bodies if isinstance(body, dict)), None)
 
 
 def _answered(error: Exception) -> bool:
-    """Whether the error is an answer to the request, and not that there was none."""
+    """Return whether the service answered the request with this error."""
     return getattr(error, "litellm_response_headers", None) is not None
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The errors that led to this one, from the last to the first."""
+    """Yield the errors that led to this one, from the last to the first."""
     seen = set[int]()
     cause = error.__cause__ or error.__context__
     while cause is not None and id(cause) not in seen:
@@ -160,26 +162,26 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _origin(error: Exception) -> BaseException | None:
-    """The error that litellm made its own of."""
+    """Return the error that litellm converted to its own."""
     return next((one for one in _chain(error) if not type(one).__module__.startswith("litellm.")), None)
 
 
 def _keyless(error: Exception) -> bool:
-    """Whether there was no key: the client raises the root of its errors for nothing else."""
+    """Return whether no key was found: the client raises the root class of its errors only for that."""
     return type(_origin(error)) is api_error()
 
 
 def _unsent(error: Exception) -> bool:
-    """Whether no request could be made: a library or a setting is missing, or a value cannot be written.
+    """Return whether no request could be made: a library or a setting is missing, or a value cannot be encoded.
 
-    These classes themselves: what goes wrong in reading an answer, such as half a JSON, raises kinds of them.
+    Only these classes themselves count: errors in reading an answer, such as incomplete JSON, raise subclasses of them.
     """
     origin = _origin(error)
     return isinstance(origin, ImportError) or type(origin) in (ValueError, TypeError, UnicodeEncodeError)
 
 
 def _reason(error: Exception) -> str | None:
-    """Why a connection failed, as the system says it; None if it does not say."""
+    """Return why a connection failed, in the words of the operating system; None if that is not known."""
     for one in reversed([*_chain(error)]):
         if isinstance(one, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({one.verify_message})"
@@ -189,7 +191,7 @@ def _reason(error: Exception) -> str | None:
 
 
 def _unavailable(model: str, status: int | None, said: str, wait: float | None) -> str:
-    asked = f" It asks to wait {wait:g} s." if wait is not None else ""
+    asked = f" The service asks to wait {wait:g} s." if wait is not None else ""
     return (
         f"{model} could not answer{f' (status {status})' if status else ''}: {said}.{asked} "
         f"Kick off the run again to go on."

@@ -1,7 +1,7 @@
-"""Chat models of other frameworks, known by their shape and never imported: LangChain's, and alike.
+"""Chat models of other frameworks, such as LangChain, recognised by their methods and never imported.
 
-A chat model is what has `ainvoke` or `invoke` and takes a list of messages. Tools go through its `bind_tools`; one
-without is told of them in writing.
+A chat model is an object with `ainvoke` or `invoke` that takes a list of messages. Tools are passed with its
+`bind_tools`; for a model without that method, the tools are described in the text of the messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOST = frozenset({"APIConnectionError", "APITimeoutError", "TransportError"})
 
 
 class ForeignLLM(BaseLLM):
-    """A chat model of another framework. `original` is what was given."""
+    """Wraps a chat model of another framework. `original` is that model."""
 
     def __init__(self, original: Any) -> None:
         super().__init__(_name_of(original))
@@ -30,9 +30,9 @@ class ForeignLLM(BaseLLM):
     async def acall(
         self, messages: list[Message], *, tools: Sequence[dict[str, Any]] = (), stop: Sequence[str] = (), **context: Any
     ) -> LLMReply:
-        """Ask once; what else is known is not needed.
+        """Ask once and return the reply. Ignores the rest of the context.
 
-        Raises LLMUnavailable for what may work later, and whatever else the model raises.
+        Raises LLMUnavailable for failures that a later try may not have, and all other errors of the model unchanged.
         """
         model = self.original.bind_tools([dict(tool) for tool in tools]) if tools else self.original
         options = {"stop": list(stop)} if stop else {}
@@ -50,7 +50,10 @@ class ForeignLLM(BaseLLM):
 
 
 def as_model(value: object) -> object:
-    """What was given as `llm=`: a chat model of another framework becomes a model of ours. Raises ConfigError."""
+    """Return the value of `llm=`, with a chat model of another framework wrapped in a ForeignLLM.
+
+    Raises ConfigError for a model without invoke.
+    """
     if value is None or isinstance(value, BaseLLM | str | type):
         return value
     if any(callable(getattr(value, verb, None)) for verb in ("ainvoke", "invoke")):
@@ -91,7 +94,7 @@ def _reply(said: Any) -> LLMReply:
 
 
 def _text(content: object) -> str:
-    """The text of a content, which may be a list of parts."""
+    """Return the text of a message's content, which may be a list of parts."""
     if isinstance(content, list | tuple):
         parts = [part if isinstance(part, str) else _mapping(part).get("text") for part in content]
         return "".join(part for part in parts if isinstance(part, str))
@@ -99,7 +102,7 @@ def _text(content: object) -> str:
 
 
 def _usage(counted: Mapping[str, Any], told: Mapping[str, Any]) -> Usage:
-    """As the framework counts, else as the service told it."""
+    """Return the usage that the framework counted, else the usage that the service reported."""
     details = _mapping(counted.get("input_token_details"))
     return Usage(
         prompt_tokens=_count(counted.get("input_tokens", told.get("prompt_tokens"))),

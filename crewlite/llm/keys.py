@@ -1,7 +1,7 @@
-"""As whom a service is asked: which want a key and where it is looked for, so that a missing one is told beforehand.
+"""API keys and logins: which services want a key and where it is looked for, so that a missing one is found early.
 
-Only services that always want one, each with all the names litellm looks for; about the others nothing is claimed.
-A key that was given to litellm itself, or by an argument of its own (`extra`), counts as well.
+Listed are only services that always want a key, each with all the names that litellm looks for. A key that was given to
+litellm itself, or by one of its own arguments (`extra`), counts as well.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ NAMES: dict[str, tuple[str, ...]] = {
     "xai": ("XAI_API_KEY",),
 }
 ACCOUNTS = frozenset({"azure", "azure_ai", "cloudflare", "databricks", "snowflake", "watsonx"})
-"""Services at an address of the account's: a `base_url` is no server of one's own, and wants a key too."""
+"""Services at an address of the account's own: with them, a `base_url` still wants the service's key."""
 _ADDRESSES = {"nvidia_nim": ("NVIDIA_NIM_API_BASE",), "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE")}
 _BY_ARGUMENT = {"azure_ad_token", "azure_ad_token_provider", "client_secret", "azure_password", "token", "zen_api_key"}
-_ANY = "no-key-needed"  # a server of one's own takes any; the client insists on one
+_ANY = "no-key-needed"  # a user's own server accepts any key, and the client insists on one
 
 
 def checked(api_key: object) -> SecretStr | None:
-    """A key that was passed, without the white space around it. Raises ConfigError, which does not show it."""
+    """Return a key that was passed, without the white space around it. Raises ConfigError, which does not show it."""
     text = api_key.get_secret_value() if isinstance(api_key, SecretStr) else "" if api_key is None else api_key
     if not isinstance(text, str):
         raise ConfigError(f"LLM: api_key is {an(type(api_key).__name__)}; wanted text")
     key = text.strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(
-            "LLM: api_key holds a character that no key has; wanted ASCII. Copy it from its service again"
+            "LLM: api_key holds a character that no key has; wanted ASCII. Copy the key from its service again"
         )
     return SecretStr(key) if key else None
 
@@ -68,9 +68,9 @@ def checked(api_key: object) -> SecretStr | None:
 def missing(
     provider: str, api_key: str | None, base_url: str | None, arguments: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """The environment variables one of which would be needed; () if a key is there, or need not be.
+    """Return the environment variables of which one is needed; () if a key was found or none is needed.
 
-    `arguments` are the names of litellm's own that are passed on.
+    `arguments` are the names of litellm's own arguments that are passed on.
     """
     names = NAMES.get(provider, ())
     there = api_key or _elsewhere(provider, base_url) or any(os.environ.get(name) for name in names)
@@ -78,7 +78,7 @@ def missing(
 
 
 def key_for(provider: str, api_key: str | None, base_url: str | None) -> str | None:
-    """The key to send: the one that was passed; None lets litellm look into the environment."""
+    """Return the key to send: the one that was passed, or None to let litellm look in the environment."""
     names = NAMES.get(provider, ())
     if api_key or not names or any(os.environ.get(name) for name in names) or _by_library(provider):
         return api_key
@@ -86,13 +86,13 @@ def key_for(provider: str, api_key: str | None, base_url: str | None) -> str | N
 
 
 def _elsewhere(provider: str, base_url: str | None) -> bool:
-    """Whether it is asked at an address of the user's own, where a key may not be wanted."""
+    """Return whether the provider is asked at an address of the user's own, where no key may be wanted."""
     own = bool(base_url) and provider not in ACCOUNTS
     return own or any(os.environ.get(name) for name in _ADDRESSES.get(provider, ()))
 
 
 def _by_library(provider: str) -> bool:
-    """Whether a program gave a key to litellm itself, or has a library installed that finds one."""
+    """Return whether the program gave a key to litellm itself, or has a library installed that finds one."""
     if provider == "databricks" and find_spec("databricks"):
         return True
     names: tuple[str, ...] = ("api_key", f"{provider}_key", f"{provider.replace('_', '')}_api_key")
@@ -101,7 +101,7 @@ def _by_library(provider: str) -> bool:
 
 
 def is_address(value: object) -> bool:
-    """Whether it can be asked at all: http or https, and a host."""
+    """Return whether a value is an address of http or https with a host."""
     try:
         where = urlsplit(value) if isinstance(value, str) else None
         return bool(where and where.scheme in ("http", "https") and where.hostname and where.port != 0)
@@ -110,7 +110,7 @@ def is_address(value: object) -> bool:
 
 
 def is_here(base_url: object) -> bool:
-    """Whether an address is on this machine, and has no login in it."""
+    """Return whether an address is on this machine and contains no login."""
     where = urlsplit(base_url) if is_address(base_url) and isinstance(base_url, str) else None
     return bool(where and where.hostname in ("localhost", "127.0.0.1", "::1") and not where.username)
 
@@ -122,11 +122,11 @@ class Login:
     address: str
     token: SecretStr
     passwords: tuple[SecretStr, SecretStr]
-    """As in the address, and as it is: held so that both are masked."""
+    """The password as the address has it, and decoded. Both are held so that both are masked."""
 
     @classmethod
     def of(cls, base_url: str | None) -> Login | None:
-        """The login in an address; None if there is none."""
+        """Return the login in an address; None if there is none."""
         where = urlsplit(base_url or "")
         login, at, host = where.netloc.rpartition("@")
         if not at:
@@ -138,5 +138,5 @@ class Login:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What to send."""
+        """The HTTP headers to send."""
         return {"Authorization": f"Basic {self.token.get_secret_value()}"}

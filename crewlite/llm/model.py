@@ -70,23 +70,24 @@ class LLM(BaseLLM):
         temperature, top_p, max_tokens, stop, seed, reasoning_effort, response_format: As the provider defines them;
             None leaves them to it. A pydantic class as response_format is sent as its JSON schema. What a provider
             does not take is an error, not left out.
-        timeout: Seconds for one whole reply.
-        idle_timeout: Seconds between two pieces of a streamed reply.
-        stream: Receive the reply in pieces, told as `llm_stream_chunk` and `llm_thinking_chunk`. What is recorded is
-            the whole reply, as without.
-        fallbacks: Models, or their names, to ask when this one fails for good, in order.
-        failure_policy: Decides on failed calls, those of the fallbacks included; None inherits.
+        timeout: Seconds for one complete reply.
+        idle_timeout: Seconds without a piece of a streamed reply: once the response has begun, until its first piece,
+            and then between two pieces.
+        stream: Receive the reply in pieces, emitted as `llm_stream_chunk` and `llm_thinking_chunk`. The record holds
+            the complete reply, as without streaming.
+        fallbacks: Models, or their names, to ask, in order, when this one fails and is not retried any more.
+        failure_policy: Decides on failed calls, including those of the fallbacks; None inherits.
         tool_protocol: "native" (the provider's tool calls) or "text" (thought, action, observation); None takes
-            "native" unless the model is known to have none.
-        extra_headers: HTTP headers to send besides; their values are secrets.
+            "native" unless the model is known to have no tool calls.
+        extra_headers: Further HTTP headers to send; their values are secrets.
         max_retries: How often a call that failed for now is made again: a policy of `Retry` alone. None takes
             `failure_policy`.
-        extra: Any other argument of `litellm.acompletion`, but for those that are crewlite's. The common ones, such as
-            `presence_penalty`, are taken by name as well; so are `api_base` for base_url and `default_headers` for
-            extra_headers.
+        extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
+            such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url and `default_headers`
+            for extra_headers.
 
     Raises:
-        ConfigError: a setting that cannot be, or that there is not.
+        ConfigError: a setting has a value that it cannot have, or does not exist.
     """
 
     def __init__(
@@ -142,13 +143,14 @@ class LLM(BaseLLM):
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
     def call(self, messages: str | list[Message], **context: Any) -> ReplyText:
-        """Ask, and wait for the whole reply. Not part of a run: nothing is recorded, retried or told."""
+        """Ask and wait for the complete reply. Not part of a run: nothing is recorded, retried or emitted."""
         return ask_outside(self, messages, context)
 
     def plain_settings(self) -> dict[str, Any] | None:
-        """What differs from the defaults, without keys; None with headers, classes, policies, or an address elsewhere.
+        """Return the settings that differ from the defaults, without keys.
 
-        None too with fallbacks that go round.
+        None if the settings include headers, `extra`, a response format or a policy, an address on another machine, or
+        a fallback of which one of these is true or whose fallbacks lead back to itself.
         """
         return self._plain_settings(())
 
@@ -176,9 +178,10 @@ class LLM(BaseLLM):
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> LLM | None:
-        """The model of `plain_settings`, its key from the environment; None if a key is not there, or not all fits.
+        """Build the model of `plain_settings`, with its key from the environment.
 
-        Settings are read from a record, so they never send a key to an address on another machine.
+        None if a key is missing or a setting does not fit. Settings are read from a record, so they never send a key to
+        an address on another machine.
         """
         given = {name: value for name, value in settings.items() if name in (*_PLAIN, "base_url", "tool_protocol")}
         spares = [cls.of_settings(spare) for spare in settings.get("fallbacks", ())]
@@ -191,7 +194,7 @@ class LLM(BaseLLM):
             return None
         try:
             return cls(model, fallbacks=[spare for spare in spares if spare], **given)
-        except (ConfigError, TypeError, ValueError):  # a record that says what no crewlite wrote
+        except (ConfigError, TypeError, ValueError):  # the record holds settings that no crewlite wrote
             return None
 
     async def acall(
@@ -204,16 +207,16 @@ class LLM(BaseLLM):
         on_chunk: OnChunk | None = None,
         **context: Any,
     ) -> LLMReply:
-        """Ask once; what else is known is not needed. Raises LLMError, of which there are several kinds."""
+        """Ask once and return the complete reply. Ignores the rest of the context. Raises kinds of LLMError."""
         if self._stand_in is not None:
             reply = await self._stand_in.acall(messages, tools=tools, response_schema=response_schema)
             return whole_reply(reply, self.model)
         await self.ready()
         asking = self._ask(messages, tools, response_schema, stop, on_chunk)
-        return await background.on_loop(asking)  # connections belong to a loop, and this is the one that lives on
+        return await background.on_loop(asking)  # connections belong to a loop, and the background loop stays open
 
     async def ready(self) -> None:
-        """Load what is needed, and see that the model can be asked at all. Raises MissingKey, UnknownProvider."""
+        """Import litellm and check that the model can be asked at all. Raises MissingKey, UnknownProvider."""
         if self._provider is not None or self._stand_in is not None:
             return
         named = self.model.partition("/")[0] if "/" in self.model else None
@@ -234,11 +237,11 @@ class LLM(BaseLLM):
 
     @property
     def _host(self) -> str | None:
-        """Whom it asks, without what may be secret in an address."""
+        """The host and port of `base_url`, without the login."""
         return urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else None
 
     def _mask(self, text: str) -> str:
-        """Take out the secrets of this model, and those of the run: of other models, tools and the environment."""
+        """Mask the secrets of this model and of the run: of other models, tools and the environment."""
         return durable.scope().mask(Secrets.of(self).mask(text))
 
     def _check_key(self, provider: str | None) -> None:
@@ -271,7 +274,7 @@ class LLM(BaseLLM):
             failure = faults.typed(
                 error, self.model, library.exceptions, self._mask, self.timeout, host=host, heard=heard
             )
-        if failure:  # not raised above: it would keep the original, which holds the request, as its context
+        if failure:  # raised here and not above, where the original, which holds the request, would be its context
             raise failure
         cost = provided.cost(library, response, self.model)
         reply = wire.reply_of(response, self.model, self._provider or "", cost, self._mask)
@@ -289,7 +292,7 @@ class LLM(BaseLLM):
     ) -> dict[str, Any]:
         provider = self._provider or ""
         settings = {name: getattr(self, name) for name in _SETTINGS}
-        told = stop if provided.takes(library, self.model, provider, "stop") else ()  # it is a help, not a need
+        told = stop if provided.takes(library, self.model, provider, "stop") else ()  # useful, but not needed
         settings["stop"] = [*(self.stop or ()), *told] or None
         settings["response_format"] = self.response_format
         if self._login:
@@ -301,7 +304,7 @@ class LLM(BaseLLM):
             "messages": wire.messages_for(messages, provider),
             "api_base": self._login.address if self._login else self.base_url,
             "api_key": keys.key_for(provider, self._key, self.base_url),
-            "timeout": None if self.timeout is None else self.timeout + 5,  # ours is the one that counts
+            "timeout": None if self.timeout is None else self.timeout + 5,  # asyncio.timeout in `_ask` comes first
             "max_retries": 0,
             "_skip_mcp_handler": True,  # litellm 1.106 asks for a package that it does not install
             **{name: value for name, value in settings.items() if value is not None},
@@ -311,7 +314,10 @@ class LLM(BaseLLM):
         }
 
     async def _whole(self, library: Any, stream: Any, on_chunk: OnChunk | None) -> Any:
-        """The whole response of a stream. Raises LLMUnavailable if it broke off: half a reply is none."""
+        """Receive all pieces of a stream and return the complete response.
+
+        Raises LLMTimeout if no piece comes for `idle_timeout` seconds, LLMUnavailable if the stream ends too early.
+        """
         pieces, waiting = list[Any](), aiter(stream)
         while True:
             try:
@@ -326,7 +332,9 @@ class LLM(BaseLLM):
                 if on_chunk:
                     await on_chunk(said, thinking)
         if not wire.ended(stream):
-            raise LLMUnavailable(f"{self.model}: its stream ended before its reply. Kick off the run again to go on.")
+            raise LLMUnavailable(
+                f"{self.model}: the stream ended before the reply was complete. Kick off the run again to go on."
+            )
         return library.stream_chunk_builder(pieces)
 
 

@@ -1,4 +1,4 @@
-"""Which model is meant: an object, a name, or what the environment says. Never a silent paid default."""
+"""Find the model of an agent: an object, a name, or CREWLITE_MODEL. There is no paid default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crewlite.errors import ConfigError, NoModel
+from crewlite.errors import ConfigError, NoModel, an
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
 
@@ -20,23 +20,26 @@ Model = BaseLLM | str | None
 
 
 def resolve_llm(outward: Iterable[Model], *, agent: str) -> BaseLLM:
-    """The first model, from the agent outward, then CREWLITE_MODEL. Raises NoModel, ConfigError."""
+    """Return the first model in `outward` (the agent's own, then those around it), else that of CREWLITE_MODEL.
+
+    Raises NoModel, ConfigError.
+    """
     for own in (*outward, os.environ.get("CREWLITE_MODEL") or None):
         if isinstance(own, BaseLLM):
             return own
         if isinstance(own, str):
             return named(own)
         if own is not None:
-            found = type(own).__name__  # not the value: it may hold a key
-            raise ConfigError(f"Agent {agent!r} has a {found} as llm; wanted a BaseLLM or the name of a model")
+            found = an(type(own).__name__)  # not the value: it may hold a key
+            raise ConfigError(f"Agent {agent!r} has {found} as llm; wanted a BaseLLM or the name of a model")
     raise NoModel([agent])
 
 
 def of_settings(settings: Mapping[str, Any]) -> BaseLLM | None:
-    """The model that a record holds the settings of; None if its key is not in the environment, or they do not fit."""
+    """Build a model from recorded settings; None if its key is not in the environment, or the settings do not fit."""
     return model.LLM.of_settings(settings)
 
 
 def named(name: str) -> BaseLLM:
-    """The model of this name: `offline`, or `provider/model`."""
+    """Build the model of this name: `offline`, or `provider/model`."""
     return offline.OfflineLLM() if name == OFFLINE else model.LLM(name)

@@ -1,8 +1,8 @@
-"""A model without a network or a key: it lists, searches and reads with the tools it is offered, then quotes.
+"""A model without a network or a key: it calls tools that list, search and read, and then quotes from their results.
 
 It decides from the messages alone and holds no state, so the same conversation always gets the same reply. It does not
-understand: it quotes the sentences that hold many words of the question, with their sources, and says so at the end of
-every answer. Sources are read in two forms, `name:12: text` and `- text [name:12]`, and from headings.
+understand texts: it quotes the sentences that share many words with the question, with their sources, and says so at
+the end of every answer. Sources are read in two forms, `name:12: text` and `- text [name:12]`, and from headings.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _VERBS = {
     "search": {"search", "find", "query", "grep", "lookup"},
     "read": {"read", "open", "fetch", "get", "load"},
 }
-_SEARCHES, _READINGS, _QUOTES = 3, 3, 6  # at most so many at a time
+_SEARCHES, _READINGS, _QUOTES = 3, 3, 6  # the most of each in one reply
 _NUMBERED = re.compile(r"^([^\s:]+:\d+): ?(.*)$")
 _CITED = re.compile(r"^[-*] (.+) \[([^\[\]]+)\]$")
-_FRAME = re.compile(r"[#>{]|Expected output:|\(.*\)$|\W*$")  # begins what is about a text, not of it
+_FRAME = re.compile(r"[#>{]|Expected output:|\(.*\)$|\W*$")  # lines about a text, which are not quoted
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
 _QUOTED = re.compile(r"[\"“]([^\"“”]{3,400})[\"”]")
 _ASKED = re.compile(r"[^.?!\n]+\?")
@@ -48,23 +48,23 @@ _COMMON = frozenset(
 
 
 class OfflineLLM(BaseLLM):
-    """Extracts; does not think. For demos, tests and first steps: `llm="offline"`, or CREWLITE_MODEL=offline.
+    """Quotes from documents instead of thinking, for demos and tests: `llm="offline"`, or CREWLITE_MODEL=offline.
 
-    Tools whose names say list, search or read are used in this order, once each, with the question's keywords and the
-    documents they led to. The answer quotes the sentences that share most words with the question, each with its
-    source, and ends with a note that no language model was asked (an answer that must be JSON has no room for it).
-    The question is what stands in quotation marks or ends in `?` in the last user message, else its first paragraph.
-    Usage counts words as tokens.
+    It calls tools whose names say list, search or read, in this order and once each, with the question's keywords and
+    the documents found. The answer quotes the sentences that share most words with the question, each with its source,
+    and ends with a note that no language model was asked (except an answer in JSON). The question is the text in
+    quotation marks in the last user message, else its sentence that ends in `?`, else its first paragraph. Usage counts
+    words as tokens.
     """
 
     model = "offline"
 
     def plain_settings(self) -> dict[str, Any]:
-        """There are none but its name."""
+        """Return its name, the only setting."""
         return {"model": self.model}
 
     async def acall(self, messages: list[Message], **context: Any) -> LLMReply:
-        """The next calls to make, or the answer."""
+        """Return the next tool calls, or the answer."""
         talk = _Talk.of(messages)
         calls = tuple(_next_calls(talk, context.get("tools") or ()))
         text = "" if calls else _answer(talk, context.get("response_schema"))
@@ -75,9 +75,9 @@ class OfflineLLM(BaseLLM):
 
 
 def question_in(text: str) -> str:
-    """What a text asks: what stands in quotation marks, else what ends in `?`, else its first paragraph.
+    """Return the question in a text: the part in quotation marks, else the sentence that ends in `?`, else a paragraph.
 
-    What comes below a markdown heading is material, not question.
+    The paragraph is the first one. Text below a markdown heading is material and holds no question.
     """
     opening = text.partition("\n## ")[0].strip()
     first = opening.partition("\n\n")[0]
@@ -86,7 +86,7 @@ def question_in(text: str) -> str:
 
 
 def keywords(text: str) -> list[str]:
-    """The words that carry a question, in order, of those with one stem the first.
+    """Return the words that carry a question, in order; of words with the same stem only the first.
 
     >>> keywords("What do the documents say about liberty, and about the powers of government?")
     ['liberty', 'powers', 'government']
@@ -100,14 +100,14 @@ def keywords(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A sentence, and where it stands: `name`, `name:line`, or "" if nobody said."""
+    """A sentence and its source: `name`, `name:line`, or "" if the source is not known."""
 
     text: str
     source: str = ""
 
     @property
     def document(self) -> str:
-        """The source without its line."""
+        """The source without its line number."""
         return re.sub(r":\d+$", "", self.source)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Passage:
 
 
 def passages(text: str, source: str = "") -> list[Passage]:
-    """The sentences of a text with their sources. Markdown headings name the source of what is below them."""
+    """Return the sentences of a text with their sources. A markdown heading names the source of the text below it."""
     found = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("#"):
@@ -131,15 +131,15 @@ def passages(text: str, source: str = "") -> list[Passage]:
 
 @dataclass(slots=True)
 class _Talk:
-    """What a conversation comes to."""
+    """The parts of a conversation that decide the reply."""
 
     question: str = ""
     called: set[str] = field(default_factory=set)
     """Tools that were called since the question."""
     found: dict[Passage, None] = field(default_factory=dict)
-    """What tools and earlier tasks said, in order."""
+    """Sentences from tools and earlier tasks, in order."""
     names: list[str] = field(default_factory=list)
-    """What a listing named: the texts of a JSON list, else the first word of each line."""
+    """Names from a listing: the texts of a JSON list, else the first word of each line."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Talk:
@@ -162,20 +162,20 @@ class _Talk:
         return talk
 
     def scores(self) -> dict[Passage, float]:
-        """How well each passage speaks to the question. A word counts for more, the fewer passages hold it."""
+        """Return how well each passage fits the question. A word counts for more, the fewer passages hold it."""
         wanted = set(map(_stem, keywords(self.question)))
         held = {p: wanted & set(map(_stem, re.findall(r"[^\W\d_]+", p.text.lower()))) for p in self.found}
         spread = {word: sum(word in words for words in held.values()) for word in wanted}
         return {p: sum(math.log(1 + len(held) / spread[w]) for w in sorted(words)) for p, words in held.items()}
 
     def quotes(self) -> list[Passage]:
-        """The passages that speak to the question best; of equals, the shorter."""
+        """Return the passages that fit the question best; of equal ones, the shorter first."""
         scores = self.scores()
         best = sorted((p for p in scores if scores[p] > 0), key=lambda p: (-scores[p], len(p.text)))
         return best[:_QUOTES]
 
     def worth_reading(self) -> list[str]:
-        """The documents that what was found so far comes from, best first; without any, those a listing named."""
+        """Return the documents of the passages found so far, best first; without any, the documents of a listing."""
         total: dict[str, float] = {}
         for passage, score in self.scores().items():
             if passage.document and score > 0 and (not self.names or passage.document in self.names):
@@ -184,7 +184,7 @@ class _Talk:
 
 
 def _next_calls(talk: _Talk, tools: Iterable[dict[str, Any]]) -> list[ToolCall]:
-    """List, then search, then read: the first of these that is on offer and has not been done."""
+    """Return the next calls: to list, else to search, else to read, with a tool that has not been called yet."""
     plan: dict[str, Callable[[], list[str]]] = {
         "list": lambda: [""],
         "search": lambda: keywords(talk.question)[:_SEARCHES],
@@ -211,7 +211,7 @@ def _answer(talk: _Talk, schema: dict[str, Any] | None) -> str:
 
 
 def _given(content: str, question: str) -> list[Passage]:
-    """The sources in a user's message: what stands under headings, else everything but the question."""
+    """Return the passages in a user's message: the text under headings, else everything except the question."""
     _, heading, below = f"\n{content}".partition("\n## ")
     if heading:
         return passages(f"## {below}")
@@ -219,7 +219,10 @@ def _given(content: str, question: str) -> list[Passage]:
 
 
 def _fitting(schema: Any, found: Sequence[Passage], question: str, definitions: Any, name: str = "") -> Any:
-    """A JSON value of a simple schema: the best passage for a text, each in a list; null where there is no rule."""
+    """Build a JSON value that fits a simple schema, from the passages found.
+
+    A text is the best passage, a list has an item for each passage, and a schema without a rule here gives null.
+    """
     if "$ref" in schema:
         return _fitting(definitions[schema["$ref"].rpartition("/")[2]], found, question, definitions)
     if options := schema.get("anyOf"):
@@ -244,13 +247,16 @@ def _fitting(schema: Any, found: Sequence[Passage], question: str, definitions: 
 
 
 def _does(tool: str, verb: str) -> bool:
-    """Whether a tool's name says that it lists, searches or reads; of several, the first counts."""
+    """Return whether a tool's name holds this verb. If it holds several, the first of list, search, read counts."""
     parts = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", tool).lower()))
     return next((name for name, words in _VERBS.items() if words & parts), None) == verb
 
 
 def _takes(tool: dict[str, Any]) -> str | None:
-    """The one text a tool wants: its name, "" if it wants nothing, None if it wants more than this model can give."""
+    """Return the name of the one text argument that a tool requires.
+
+    "" if it requires no argument, None if it requires more than this model can give.
+    """
     parameters = tool.get("parameters") or {}
     wanted = parameters.get("required") or []
     if not wanted:
@@ -260,5 +266,5 @@ def _takes(tool: dict[str, Any]) -> str | None:
 
 
 def _stem(word: str) -> str:
-    """The beginning of a word, so that `governed` meets `government`, and `tide` meets `tides`."""
+    """Return the beginning of a word, so that `governed` matches `government`, and `tide` matches `tides`."""
     return word.rstrip("s")[:5]

@@ -1,10 +1,10 @@
-"""Tools for models that have no tool calls of their own: thought, action, observation, all in writing.
+"""Tools for models without tool calls of their own: thought, action and observation are written in the text.
 
     Thought: The almanac will know.
     Action: high_water
     Action Input: {"port": "Brest"}
 
-Several actions in one reply are several calls. What a model imagines to have observed is cut off.
+Several actions in one reply are several calls. An observation that the model makes up itself is cut off.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from crewlite.llm.wire import fenced
 
 STOP = "\nObservation:"
 _PROMPTS = "crewlite.llm"
-_DRESS = r"[ \t#*`-]*"  # what a model that likes Markdown puts around a word
+_DRESS = r"[ \t#*`-]*"  # Markdown that a model may put around a word
 _MARK = re.compile(
     rf"^{_DRESS}(?P<word>thought|action|observation|final answer)[ \t*`]*:[*`]*", re.MULTILINE | re.IGNORECASE
 )
 _INPUT = re.compile(r"[\s#*`-]*action input[ \t*`]*:\**\s*(?:`+(?:json)?\s*)?", re.IGNORECASE)
 _THOUGHT = re.compile(rf"\s*^{_DRESS}thought[ \t*`]*:[^\n]*", re.MULTILINE | re.IGNORECASE)
 _REST = re.compile(r"[ \t\r`*]*$", re.MULTILINE)
-_JSON = json.JSONDecoder(strict=False)  # small models leave the ends of lines in a text as they are
+_JSON = json.JSONDecoder(strict=False)  # small models do not escape line breaks in a text
 
 
 def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
-    """The conversation in plain text, with the tools and how to ask for them told at its beginning."""
+    """Return the conversation in plain text, with the tools and how to call them explained in the system message."""
     how = templates.render(_PROMPTS, "tools.j2", tools=[_shown(tool["function"]) for tool in tools])
     plain: list[Message] = []
     for message in messages:
@@ -52,7 +52,7 @@ def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[M
 
 
 def read(reply: LLMReply) -> LLMReply:
-    """The reply with its actions as tool calls, or with nothing but its answer as text, which may be empty."""
+    """Return the reply with its actions as tool calls; without actions, with only its answer as text, maybe empty."""
     if reply.tool_calls:
         return reply
     calls, end = _calls(reply.text)
@@ -62,7 +62,7 @@ def read(reply: LLMReply) -> LLMReply:
 
 
 def _calls(text: str) -> tuple[list[ToolCall], int]:
-    """The actions, and where the last of them ends. What stands inside the arguments of one is no action."""
+    """Return the actions as calls, and the position where the last one ends. Text inside arguments is no action."""
     calls, end, whole = list[ToolCall](), 0, True
     while whole and (mark := _next(text, end, "action", "observation", "final answer")):
         if mark["word"].lower() != "action":
@@ -76,7 +76,10 @@ def _calls(text: str) -> tuple[list[ToolCall], int]:
 
 
 def _arguments(text: str, at: int) -> tuple[dict[str, Any] | str, int, bool]:
-    """The arguments that follow, where they end, and whether that is sure, so that there can be another action."""
+    """Return the arguments at a position, where they end, and whether that end is certain.
+
+    Only after a certain end is another action looked for.
+    """
     given = _INPUT.match(text, at)
     if not given:
         return {}, at, True
@@ -92,7 +95,7 @@ def _arguments(text: str, at: int) -> tuple[dict[str, Any] | str, int, bool]:
 
 
 def _answer(text: str) -> str:
-    """The final answer, as if the model had stopped where it was told to; without one, what is no thought."""
+    """Return the final answer, up to the text where the model should have stopped; without one, all but the thought."""
     if final := _next(text, 0, "final answer", "observation"):
         if final["word"].lower() != "observation":
             return text[final.end() :].partition(STOP)[0]
@@ -107,7 +110,7 @@ def _next(text: str, at: int, *words: str) -> re.Match[str] | None:
 
 def _written(text: str, calls: Iterable[dict[str, Any]]) -> str:
     calls = list(calls)
-    if [call.name for call in _calls(text)[0]] == [call["function"]["name"] for call in calls]:  # as it wrote itself
+    if [call.name for call in _calls(text)[0]] == [call["function"]["name"] for call in calls]:  # its text holds them
         return text
     lines = [text] if text else []
     for call in calls:

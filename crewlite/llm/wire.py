@@ -1,6 +1,6 @@
-"""Requests and replies as litellm has them, and as crewlite has them.
+"""Convert requests and replies between crewlite's form and litellm's.
 
-Whatever a tool returned goes out fenced, as data that is not to be obeyed, and cleaned of what cannot be sent.
+Output of tools is sent between marks, as data that is not to be obeyed. Characters that cannot be sent are replaced.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from crewlite.errors import ContentRefused, LLMUnavailable
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.usage import Usage
 
-_LONE = re.compile("[\ud800-\udfff]")  # half a character: no encoding can send it, no file can keep it
+_LONE = re.compile("[\ud800-\udfff]")  # lone surrogates: no encoding can send them, no file can hold them
 _UNSAFE = re.compile(r"[^\w .:-]")
 _FENCE = re.compile(r"<(/?)(tool_output)", re.IGNORECASE)
 
 
 def messages_for(messages: Iterable[Message], provider: str) -> list[Message]:
-    """The conversation as it is sent."""
+    """Return the conversation as it is sent."""
     return [_sent(message, provider) for message in messages]
 
 
 def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON schema as the answer's format."""
+    """Return a JSON schema as the `response_format` of a request."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "answer"))[:64]
     return {"type": "json_schema", "json_schema": {"name": name, "schema": dict(schema)}}
 
@@ -33,7 +33,7 @@ def schema_for(schema: Mapping[str, Any]) -> dict[str, Any]:
 def reply_of(
     response: Any, model: str, provider: str, cost: float | None, mask: Callable[[str], str] = str
 ) -> LLMReply:
-    """The reply in a response. Raises ContentRefused, and LLMUnavailable for a response without any."""
+    """Build the reply from a response. Raises ContentRefused, and LLMUnavailable for a response without a reply."""
     choices = getattr(response, "choices", None) or []
     message = getattr(choices[0], "message", None) if choices else None
     if message is None:
@@ -55,28 +55,28 @@ def reply_of(
 
 
 def ended(stream: Any) -> bool:
-    """Whether the service said that its reply is at an end; litellm's last piece says so in any case.
+    """Return whether the service said that its reply is complete. litellm's last piece always says so.
 
-    Of Gemini's it knows only the second of these, with every piece: a reply that is cut is told by the connection.
+    For Gemini litellm sets only the second attribute, with every piece: there a lost connection raises an error.
     """
     told = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
     return told is not None
 
 
 def said(piece: Any) -> list[tuple[str, bool]]:
-    """The texts in a piece of a stream, each with whether it is thinking."""
+    """Return the texts in a piece of a stream, each with whether it is thinking."""
     delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
     found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
     return [(clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
 
 
 def clean(text: str) -> str:
-    """The text with halves of characters replaced, as everything else can be sent and kept."""
+    """Return the text with lone surrogates replaced. All other characters can be sent and stored."""
     return _LONE.sub("\ufffd", text)
 
 
 def fenced(text: str, tool: str) -> str:
-    """A tool's output between marks that it cannot close itself."""
+    """Return a tool's output between marks, which the output itself cannot close."""
     inside, name = _FENCE.sub(r"&lt;\1\2", text), _UNSAFE.sub("_", tool)
     return f'<tool_output tool="{name}">\n{inside}\n</tool_output>'
 
@@ -115,12 +115,12 @@ def _call(call: Any) -> ToolCall:
 
 
 def _text(value: object) -> str | None:
-    """A name or an id, which some services send as a number."""
+    """Return a name or an id as text; some services send a number."""
     return None if value is None else clean(str(value))
 
 
 def _carried(message: Any, provider: str) -> dict[str, Any] | None:
-    """What the service wants to see again with the next call: its signed thoughts."""
+    """Return the data that the service wants back with the next call: its signed thoughts."""
     blocks = getattr(message, "thinking_blocks", None)
     return {"provider": provider, "fields": {"thinking_blocks": _cleaned(blocks)}} if blocks else None
 

@@ -1,4 +1,4 @@
-"""The ledger of one running step: which child steps its code asked for, and what came of them."""
+"""The child steps of one running step: which ones its code requested, and their outcomes."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ class Children:
 
     def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
         self.numbering = Numbering(prefix)
-        """Gives them their addresses, which begin with `prefix`."""
+        """Gives the child steps their addresses, which begin with `prefix`."""
         self.unasked = set(recorded)
-        """Recorded ones that have not been asked for yet."""
+        """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str] = {}
-        """Those asked for, in order, with the digests of their outcomes; "" without one."""
+        """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
         self.driven: set[str] = set()
-        """Those that were awaited or spawned, not only asked for."""
+        """Addresses of the steps that were awaited or spawned after they were requested."""
         self.failed: dict[str, BaseException] = {}
-        """Those that failed, with their errors; the latest last."""
+        """Addresses of the steps that failed, with their errors; the latest last."""
         self.suspended: Suspended | AnswerRefused | None = None
-        """One of them waits for a person."""
+        """The error of a child step that waits for a person."""
         self.blocked: Suspended | AnswerRefused | None = None
-        """The same, once the code of the parent was told: behind that it begins nothing more, on any machine."""
+        """The same error, once it was raised to the parent's code. From then on no further child step is begun."""
         self.drifted: list[str] = []
-        """Steps among and inside them whose answers were kept, though they are asked something else."""
+        """Addresses of steps, these or inside these, whose answers were kept although their questions changed."""
         self.texts: dict[str, str] = {}
-        """Long texts that they recorded, each with its address: what the parent's outcome refers to."""
+        """Long texts in their outcomes, each with its address. The parent's outcome refers to them by address."""
         self.view: View | None = None
-        """The state as this attempt sees it, with what they have changed."""
+        """The state as this attempt sees it, including the changes of the child steps."""
         self.turns: Turns | None = None
-        """Recorded ones that have changed it, and are about to be handed over."""
+        """The order in which recorded child steps that changed the state hand over their results."""
         self.spawned: Siblings | None = None
-        """Those that were begun and not awaited on the spot."""
+        """The steps that were begun and not awaited at once."""
 
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
-        """Note the outcome of one, and what in it answers another question than is asked."""
+        """Note the outcome of a child step, and the drifted steps whose answers it keeps."""
         self.asked[address] = digest
         self.drifted += drifted
         text = data.get("text") if isinstance(data, dict) else None
@@ -68,23 +68,23 @@ class Children:
             self.texts.setdefault(text, address)
 
     def unobserved(self) -> list[str]:
-        """Spawned steps whose failures nobody awaited."""
+        """Return the addresses of spawned steps whose failures were raised to no awaiter."""
         return self.spawned.unobserved() if self.spawned else []
 
     def is_alone(self, address: str) -> bool:
-        """Whether no other is under way, and the code was handed the results of all others."""
+        """Return whether no other child step is running, and the code has received the results of all others."""
         handed = self.view.handed if self.view else ()
         return all(at == address or at in handed or at in self.failed for at in list(self.asked))
 
     def enter_turn(self, address: str, order: Order) -> Turns:
-        """A recorded one, which has changed the state, is about to be handed over."""
+        """Note that a recorded child step which changed the state is about to hand over its result."""
         if self.turns is None:
             self.turns = Turns()
         self.turns.enter(address, order)
         return self.turns
 
     def siblings(self) -> Siblings:
-        """The steps that go on side by side here."""
+        """Return the set of steps that run side by side here; create it on first use."""
         if self.spawned is None:
             self.spawned = Siblings()
         return self.spawned

@@ -1,4 +1,4 @@
-"""Starting a run, or taking one up where it stopped."""
+"""Start a run, or resume one where it stopped."""
 
 from __future__ import annotations
 
@@ -61,18 +61,21 @@ Begun = tuple[Run, dict[str, Any]]
 
 
 def kickoff_here(definition: Runnable[R], request: Request) -> R:
-    """`kickoff`, for code that blocks until the run has ended."""
+    """Run `kickoff` from blocking code, and wait until the run has ended."""
     how_to_go_on = partial(request.how_to_go_on, definition.run_kind.name)
     return run_sync("kickoff", partial(kickoff, definition, request), how_to_go_on)
 
 
 def preview_here(definition: Runnable[Any], request: Request) -> Preview:
-    """`preview`, for code that blocks until it is known."""
+    """Run `preview` from blocking code, and wait for its result."""
     return run_sync("preview", partial(preview, definition, request), lambda: "Nothing was changed.")
 
 
 def submit(definition: Runnable[R], request: Request) -> RunHandle[R]:
-    """Begin the run that is asked for and go on. Raises what `kickoff` raises before a run begins."""
+    """Begin the requested run and return its handle at once. Raises what `kickoff` raises before a run begins.
+
+    Raises ConfigError inside another run, OnLoopThread on the background loop.
+    """
     name, kind = definition.run_name, definition.run_kind
     if durable.scope().loop is not None:
         instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
@@ -85,7 +88,7 @@ def submit(definition: Runnable[R], request: Request) -> RunHandle[R]:
 
 
 async def kickoff(definition: Runnable[R], request: Request) -> R:
-    """Start a run, go on with one, or return the stored result of one that has finished."""
+    """Start a run, resume one, or return the stored result of a finished one."""
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = definition.as_root(request)
     verbose = root.verbose or request.verbose
@@ -95,7 +98,7 @@ async def kickoff(definition: Runnable[R], request: Request) -> R:
 
 
 async def preview(definition: Runnable[Any], request: Request) -> Preview:
-    """What `kickoff` would do. Reads the disk; does no step and writes nothing."""
+    """Return what `kickoff` would do. Reads the store; runs no step and writes nothing."""
     request = request.going_on_from(definition.bound_at)
     return await foresee(definition.as_root(request), request)
 
@@ -113,7 +116,7 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
 
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
-    """A kickoff with a store, inside a run without one: a run of its own, whose usage the outer run counts."""
+    """Kick off a separate run with a store, inside a run without one. The outer run counts its usage."""
     ended: list[Finished[T]] = []
 
     async def work() -> T:
@@ -125,7 +128,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
         return ended[-1].value
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
-    usage = lambda _: paid.usage.to_record()  # noqa: E731 - it is known when the run has ended
+    usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
     silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
     return replace(ended[-1], value=value)
@@ -133,7 +136,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
 
 @dataclass(frozen=True, slots=True)
 class _Silent:
-    """Emits nothing: the run of its own does."""
+    """Emits no events: the separate run emits its own."""
 
     source: object
 
@@ -161,9 +164,9 @@ async def _run(root: Root[T], request: Request, decided: Plan) -> Finished[T]:
 
 
 async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
-    """Go on with the newest unfinished run that nobody is at work on; begin one if there is none.
+    """Resume the newest unfinished run that no process is working on; begin a run if there is none.
 
-    Of several processes that want the same run, the claims let one have it; the others look further.
+    If several processes want the same run, one of them acquires its branch, and the others look for another run.
     """
     passed: set[str] = set()
     inputs = request.inputs or {}
@@ -176,17 +179,20 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """A run was finished, or taken away, by somebody else since it was looked at."""
+    """Another process has finished or deleted a run since it was found."""
 
 
 async def _take_up(
     root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
 ) -> Begun:
-    """Open the store and take the branch; go on with what it holds, or begin. `found`: an unfinished run."""
+    """Open the store and acquire the branch; resume the run that it holds, or begin one.
+
+    `found` is an unfinished run to resume. Raises _Over if it is finished or deleted by now.
+    """
 
     def wanted() -> Located:
         located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
-        request.progress.location = located.location  # also for who is refused
+        request.progress.location = located.location  # also known to a caller who is refused
         return located
 
     if found or request.run_id or config.restore_from:
@@ -209,7 +215,7 @@ async def _take_up(
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
-    """A new run. Its first commit proves that it can be saved, before anything is paid."""
+    """Begin a new run. Its first commit proves that the store can be written, before anything is paid."""
     root.check(request.inputs or {})
     inputs, coded = masked(journal, request.inputs or {})
     first: RunStart = {
@@ -235,7 +241,7 @@ async def _resume(
     journal: Journal,
     target: Located,
 ) -> Begun:
-    """A run that was recorded, from where it stopped."""
+    """Resume a recorded run where it stopped, or prepare to return its stored result."""
     record = journal.record
     with _announced(root.source, journal, target):
         inputs, others = inputs_of(root, request, journal)
@@ -270,7 +276,7 @@ async def _resume(
 
 @contextlib.contextmanager
 def _announced(source: object, journal: Journal, target: Located) -> Iterator[None]:
-    """Tell that a record is taken up, and what comes of it."""
+    """Emit the events of a resume: its start, and its success or failure at the end of the block."""
     started = time.perf_counter()
     about = {"location": target.location, "provider": target.provider.name}
     about |= {"run_id": target.run_id, "branch": target.branch}

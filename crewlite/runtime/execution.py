@@ -1,6 +1,6 @@
-"""Doing a step that has no recorded answer: attempts until one succeeds or no remedy is left, then the commit.
+"""Run a step that has no recorded outcome: attempts until one succeeds or no remedy is left, then the commit.
 
-The order never changes: outcome, usage, events, intents and checkpoint in one commit; then the events are heard.
+The order is always the same: outcome, usage, events, intents and checkpoint in one commit; then the event is emitted.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Execution(Generic[T]):
-    """One step being done, inside `outer`."""
+    """The execution of one step, requested by the code of `outer`."""
 
     outer: Frame
     step: Step[T]
     address: str
     fingerprint: str
     slots: Slots
-    """Held while an attempt runs; given up between two."""
+    """Held while an attempt runs; released between two attempts."""
     start: Start
-    """The state that it begins with."""
+    """The state that the step begins with."""
     started: str | None = None
-    """The event of its start."""
+    """The id of the event of its start."""
     settings: tuple[Setting, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.settings = (*self.step.checkpoint_settings, *self.outer.inherited.settings)
 
     async def run(self) -> T:
-        """Do it, record it, and return the outcome. Raises what the last attempt raised."""
+        """Run the step, record its outcome and return it. Raises InDoubt, or the error of the last attempt."""
         run, step, address = self.outer.run, self.step, self.address
         if self.outer.in_doubt(address):
             if address in run.answers and step.answer:
@@ -82,7 +82,7 @@ class Execution(Generic[T]):
         return await self._tried()
 
     async def _tried(self) -> T:
-        """Try until it succeeds, or no remedy is left."""
+        """Make attempts until one succeeds or no remedy is left; return the outcome."""
         run, step, address = self.outer.run, self.step, self.address
         once = not address and not step.kind.begins_anew
         number, past = next_attempt(run.record.attempts.get(address, []), run.record.base, once=once)
@@ -134,18 +134,18 @@ class Execution(Generic[T]):
             view = states.begin(address, self.start, opening)
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
-        """What an attempt has changed of the state, and in which names others have beside it."""
+        """Return an attempt's changes of the state, and the names that concurrent steps changed as well."""
         changes, around = view.changes(), self.outer.state
         return changes, around.conflicts(changes, self.start) if changes and around else ()
 
     def _frame(self, attempt: int) -> Frame:
-        """The frame of one attempt."""
+        """Build the frame of one attempt."""
         frame = self.outer.child(self.step, self.address, self.settings, attempt)
         frame.started, frame.slots, frame.fingerprint = self.started, self.slots, self.fingerprint
         return frame
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
-        """One attempt. Raises StepTimeout, and DeadlineExceeded, before anything is done if it has passed already."""
+        """Return the awaitable of one attempt. Raises DeadlineExceeded if the deadline has passed already."""
         step, work = self.step, _work_in_full(self.step, frame)
         if step.deadline is None:
             return guarded(work) if step.timeout is None else within(work, step.timeout, _what(step))
@@ -156,13 +156,13 @@ class Execution(Generic[T]):
         return within(work, left, late)
 
     def _left(self) -> float | None:
-        """Seconds until the deadline; None if there is none."""
+        """Return the seconds until the deadline; None if there is none."""
         if self.step.deadline is None:
             return None
         return (self._begun() + timedelta(seconds=self.step.deadline) - now()).total_seconds()
 
     def _begun(self) -> datetime:
-        """When the step began first: the branch, if it is the whole run."""
+        """Return when the step was first begun; for the root step, when the branch was begun."""
         run = self.outer.run
         branch = datetime.fromisoformat(run.record.started_at)
         if not self.address:
@@ -170,7 +170,7 @@ class Execution(Generic[T]):
         return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now().isoformat())))
 
     def _info(self, attempt: int) -> AttemptInfo:
-        """What hooks are told of an attempt."""
+        """Return the information about an attempt that hooks get."""
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, step.title, attempt)
 
@@ -184,7 +184,7 @@ class Execution(Generic[T]):
         *,
         told: bool = False,
     ) -> Remedy:
-        """Choose what follows a failed attempt, and record it. Raises the error if nothing does.
+        """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
 
         `told`: the outcome tells of the failure, so where nothing follows it, there is nothing to record or raise.
         """
@@ -195,7 +195,7 @@ class Execution(Generic[T]):
         return remedy
 
     def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
-        """The kind of the failure, what follows it, and the error to tell: another one if the policy itself fails."""
+        """Return the kind of the failure, the remedy, and the error to record: a new one if the policy itself fails."""
         policy = None if self._in_doubt(frame, error) else self._policy(frame, error)  # a person decides
         if policy is None:
             return "", Abort(), error
@@ -207,15 +207,15 @@ class Execution(Generic[T]):
             return failure.kind, Abort(), misused
 
     def _in_doubt(self, frame: Frame, error: Exception) -> bool:
-        """Whether a failure leaves open if a call took effect that must happen only once."""
+        """Return whether, after this failure, it is unknown if a call with effect="once" took effect."""
         if self.step.effect == "once" and isinstance(error, StepTimeout) and error.what == _what(self.step):
             return True
         return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
     def _policy(self, frame: Frame, error: Exception) -> Policy | None:
-        """What decides on a failure: the nearest policy, unless one inside has decided on it already.
+        """Return the policy that decides on a failure: the nearest one; None if a policy inside has decided already.
 
-        A call that must happen only once is made again by no policy but its own.
+        Only its own policy may repeat a call with effect="once".
         """
         step = self.step
         if step.failure_policy or not step.inherits:
@@ -225,7 +225,7 @@ class Execution(Generic[T]):
         return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
     async def _begin(self) -> None:
-        """Emit the start. A checkpoint at a start is the checkpoint just before the step."""
+        """Emit the event of the start. A checkpoint that it names shows the run just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
         stamp = self.outer.stamp(self.address, self.step.title, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
@@ -241,7 +241,10 @@ class Execution(Generic[T]):
     async def _succeed(
         self, value: T, attempt: int, milliseconds: float, ended: _Ended, *, reused: str | None = None
     ) -> T:
-        """Commit an outcome, then let everybody hear of it. One that is `reused` was come to, and paid, elsewhere."""
+        """Commit an outcome, then emit its event, and return the outcome.
+
+        `reused` names the run from whose cached result the outcome comes: its usage is not counted here.
+        """
         run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.state
         usage = step.usage(value) if step.usage and not reused else None
         if around and ended.changes:
@@ -281,7 +284,7 @@ class Execution(Generic[T]):
         return value
 
     def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
-        """An outcome as it is recorded; of `more`, what there is to say."""
+        """Build the record of an outcome. Entries of `more` that are empty are left out."""
         asked = {"address": self.address, "kind": self.step.kind.name, "fingerprint": self.fingerprint}
         more |= {"means": self.step.provenance, "label": self.step.label}
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
@@ -290,7 +293,7 @@ class Execution(Generic[T]):
     async def _fail(
         self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, remedy: Remedy
     ) -> None:
-        """Commit a failed attempt with its remedy, and announce it. Of the last one, raise the error."""
+        """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
         final = isinstance(remedy, Abort)
         step, shown = self.step, self.outer.run.presentable(error)
         causes = causes_of(frame, error)
@@ -334,7 +337,7 @@ class Execution(Generic[T]):
             raise shown from None
 
     async def _commit(self, parts: CommitParts, event: BaseEvent | None) -> None:
-        """One commit, with the event that tells of it and the checkpoint that it may name; then emit."""
+        """Make one commit with an event and the checkpoint that the event may name; then emit the event."""
         run = self.outer.run
         if event is not None:
             run.journal.buffer_event(event)
@@ -350,17 +353,17 @@ class Execution(Generic[T]):
 
 
 class _Ended(NamedTuple):
-    """What is known of an attempt that succeeded."""
+    """A successful attempt."""
 
     changes: Sequence[Operation] = ()
-    """What it changed of the state."""
+    """Its changes of the state."""
     conflicts: Sequence[str] = ()
-    """The names in which others did beside it."""
+    """The names in the state that concurrent steps changed as well."""
     frame: Frame | None = None
 
 
 async def _work_in_full(step: Step[T], frame: Frame) -> T:
-    """The work of a step, and whatever it began and did not wait for."""
+    """Do the work of a step, and wait for the steps that it began and did not await."""
     try:
         value = await step.work()
         if frame.children.spawned:

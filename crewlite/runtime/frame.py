@@ -1,4 +1,4 @@
-"""One attempt at one step: who it is, what it inherits, what its children did, and what all its events share."""
+"""One attempt at one step: its address, the settings it inherits, its child steps, and the fields of its events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Frame(Scope):
-    """One attempt of one step. What encloses the root is a frame with no address."""
+    """One attempt at one step. The frame around the root step has the address ""."""
 
     __slots__ = (
         "address",
@@ -63,19 +63,19 @@ class Frame(Scope):
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
-        """The digest of what is asked."""
+        """The digest of the step's question."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.started: str | None = None
-        """The event of this step's start."""
+        """The id of the event of this step's start."""
         self.task: asyncio.Task[Any] | None = None
-        """What runs the code of this step, if that is a coroutine."""
+        """The task that runs the code of this step, if that is a coroutine."""
         self.slots: Slots | None = None
-        """What this step holds, and those around it, of what is limited."""
+        """The slots that this step holds under limits; `outer` of it are those of the step around it."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every try of this step, another for every other step."""
+        """A key that is the same for every attempt at this step, and another for every other step."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property
@@ -94,7 +94,7 @@ class Frame(Scope):
         return self.run.record.paid.inside(self.address)
 
     def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
-        """The frame of an attempt at a child step."""
+        """Build the frame of an attempt at a child step."""
         own = self.inherited
         mode = own.mode
         if mode.strict_replay is not step.strict_replay:
@@ -104,15 +104,15 @@ class Frame(Scope):
         return type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
 
     def cut(self) -> None:
-        """Cut what was begun here and has not ended. Nothing more is begun."""
+        """Cancel the child steps that have not ended, and all that are requested later."""
         self.children.siblings().cut()
 
     def in_doubt(self, address: str) -> bool:
-        """Whether an earlier life of the run may have made this call already."""
+        """Return whether an earlier kickoff of the run may have made this call already."""
         return address in self.run.doubts
 
     def mask(self, text: str) -> str:
-        """`text` without the secrets the run knows."""
+        """Return `text` with the secrets that the run knows masked."""
         return self.run.journal.secrets.mask(text)
 
     async def announce(
@@ -144,13 +144,13 @@ class Frame(Scope):
         return event.event_id
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
-        """A child's outcome, with what everything inside it has used, and `more`, which is not recorded yet."""
+        """Return a child's outcome with the usage of everything inside it, and `more`, which is not recorded yet."""
         if step.with_usage is None:
             return value
         return step.with_usage(value, self.run.record.paid.inside(address) + Usage(**(more or {})))
 
     def stamp(self, address: str, name: str, **more: Any) -> Stamp:
-        """What all events of a child step (or of this one) share."""
+        """Return the fields that all events of a child step, or of this step, share."""
         return {
             "run_id": self.run.run_id,
             "branch": self.run.branch,
@@ -162,26 +162,27 @@ class Frame(Scope):
         }
 
     def go_on(self) -> None:
-        """Raises what makes this wait for a person, also where the code in between would not hear of it."""
+        """Raise the error of a child step that waits for a person, even if the code in between has caught it."""
         if self.children.suspended:
             raise self.children.suspended
 
     def complete(self) -> None:
-        """Raises NonDeterminism if recorded steps have not been asked for, ChangeUnused for an edit nobody used.
+        """Check the requests of a step that has ended without an error.
 
-        And ConfigError for what was asked for and never awaited.
+        Raises NonDeterminism if recorded steps were not requested, ChangeUnused if the root did not use an edit of its
+        fork, ConfigError if a requested step was never awaited.
         """
         if not self.address and self.run.unused:
             raise ChangeUnused(sorted(self.run.unused))
         if never := self.children.asked.keys() - self.children.driven:
             raise ConfigError(
-                f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so nothing "
-                f"came of it: write `await` before the call"
+                f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so it never "
+                f"ran: write `await` before the call"
             )
         self.check_none_missed()
 
     def check_none_missed(self) -> None:
-        """At the end of a step: raises NonDeterminism if a recorded one in it has not been asked for."""
+        """Raise NonDeterminism if a recorded step inside this one, which has ended, was not requested."""
         children, mode = self.children, self.inherited.mode
         if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unasked):
             asked = ", ".join(list(children.asked)[-3:]) or "none"

@@ -1,8 +1,8 @@
 """A program whose runs are named from outside: `CREWLITE_RUN_ID=night-7 python main.py`.
 
-Every kickoff that names no run of its own is then kept under a name made of this one, of what is kicked off and with
-which inputs, and of how often the program has asked that before. Started again, the program goes on: what is finished
-answers from the record, and what was cut goes on where it was.
+Every kickoff that does not name a run then gets a run_id made from this name, the definition, its inputs, and the
+number of equal kickoffs before it in this program. If the program is started again, finished runs return their stored
+results and interrupted runs are resumed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _lock = lock()
 
 
 def named(root: Root[Any], request: Request) -> Request:
-    """The request with the name that its run has in this program; as it is, if the program or the run has another.
+    """Return the request with the run_id that it has in this program.
 
-    Raises ConfigError if the program's name is none.
+    The request is returned unchanged if the environment names no program, if the request names a run itself, or if the
+    definition has checkpoint=False. Raises ConfigError if the name in the environment cannot be used in a run_id.
     """
     program = os.environ.get(NAME)
     names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None

@@ -1,4 +1,4 @@
-"""A run: one kickoff and all its resumptions, driven over one journal."""
+"""A run, as the engine drives it over one journal during one kickoff."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from crewlite.state.subscriber import CheckpointSubscriber, Setting
 
 
 class BegunCalls:
-    """The addresses of all steps that were begun, by kind and name, kept up as the record grows.
+    """The addresses of all steps that were begun, by kind and name; updated as the record grows.
 
-    Events outlive a prune, so what was begun is known also where nothing else of it is.
+    Events survive a prune, so a begun step is known here even if nothing else of it is recorded any more.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class BegunCalls:
         self._events = self._intents = 0
 
     def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
-        """Those of one kind and of any of these names."""
+        """Return the addresses of the begun steps of this kind and of any of these names."""
         for event in islice(record.events, self._events, None):
             if event.type.endswith("_started"):
                 self._note(event.address)
@@ -51,44 +51,44 @@ class BegunCalls:
 
 @dataclass(eq=False)
 class Run:
-    """What the frames of a run share."""
+    """The state that all frames of a run share."""
 
     journal: Journal
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     superseded: bool = False
-    """The recorded result does not answer what is asked now, so the root step is done again."""
+    """The recorded result does not answer the current question, so the root step runs again."""
     drifted: tuple[str, ...] = ()
-    """Steps whose answers the recorded result keeps, though they are asked something else now."""
+    """Addresses of steps whose answers the recorded result keeps although their questions changed."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: frozenset[str] = frozenset()
     doubts: frozenset[str] = frozenset()
-    """Calls that an earlier life intended and has no outcome of."""
+    """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
     begun: frozenset[str] = frozenset()
-    """Steps that an earlier life started."""
+    """Addresses of steps that an earlier kickoff started."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The finished steps of an earlier life, by what their addresses begin with up to the last slash."""
+    """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
     unused: set[str] = field(default_factory=set)
-    """Edited outcomes of this fork that have not been asked for."""
+    """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)
     config: CheckpointConfig | None = None
-    """What its definitions say of its store."""
+    """The store configuration that the definitions give, without the overrides of the kickoff."""
 
     @cached_property
     def mode(self) -> Mode:
-        """How the steps of this run are answered."""
+        """How requests for the top-level steps of this run are answered."""
         return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:
-        """When each step was begun first, of those that an earlier life began or that somebody has asked about."""
+        """The time of the first start of each step begun by an earlier kickoff. Execution adds its own."""
         starts = (event for event in reversed(self.record.events) if event.type.endswith("_started"))
         return {event.address: event.timestamp for event in starts}
 
     @cached_property
     def cache(self) -> Cache:
-        """What other runs came to, and what this one leaves to them."""
+        """The cached results of other runs, to which this run adds its own."""
         return Cache(self.journal)
 
     @property
@@ -98,12 +98,12 @@ class Run:
 
     @property
     def branch(self) -> str:
-        """The branch it is on."""
+        """The name of its branch."""
         return self.journal.branch
 
     @property
     def record(self) -> Record:
-        """What is known so far."""
+        """The record of the run so far."""
         return self.journal.record
 
     @property
@@ -113,7 +113,7 @@ class Run:
 
     @property
     def durability(self) -> Durability:
-        """How much of this run can be relied upon to be on disk."""
+        """How reliably this run is saved so far."""
         if self.journal.degraded:
             return "degraded"
         if self.journal.queue is None:
@@ -121,41 +121,47 @@ class Run:
         return "async" if self.journal.durability == "async" else "sync"
 
     def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
-        """The commit parts that name a checkpoint for `event` at `seq`."""
+        """Return the commit parts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
-        """Whether anybody listens to events of this class, or they name checkpoints. If not, none need be made."""
+        """Return whether events of this class have a handler or name checkpoints. If not, no event is needed."""
         kind = event.model_fields["type"].default
         return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 
     def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None) -> None:
-        """Let the bus hear of an event, and handlers have the run as it was at that moment; without one, as it is."""
+        """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state."""
         if event_bus.hears(type(event)):
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
             event_bus.emit(source, event, state)
             self.journal.states.settle()  # while somebody holds the state
 
     async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
-        """Commit: see `Journal.save`. Returns the run as this commit left it, though others came while it waited."""
+        """Commit as `Journal.save` does. Returns the state of the run right after this commit."""
         sealed = list[CommitView]()
         await self.journal.save(parts, now=now, sealed=lambda: sealed.append(CommitView.of(self.record)))
         return sealed[0] if sealed else CommitView.of(self.record)  # one that could not be recorded is announced
 
     def idempotency_key(self, address: str) -> str:
-        """The same for every try of a step, another for every other step, run and branch, and after a rewind."""
+        """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.
+
+        It also changes after a rewind.
+        """
         epoch = f"\n{self.record.epoch}" if self.record.epoch else ""
         key = f"{self.run_id}\n{self.branch}\n{address}{epoch}"
         return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
 
     def presentable(self, error: Exception) -> Exception:
-        """`error` itself, or, if its text holds a configured secret, one that tells the same without it."""
+        """Return `error` itself, or a Redacted in its place if its text holds a configured secret."""
         text = text_of(error)
         masked = self.journal.secrets.mask(text)
         return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
 
     def undurable(self, address: str, error: NotCodable) -> None:
-        """An outcome that cannot be recorded: the step runs again on resume. Raises with on_save_error="raise"."""
+        """Announce that an outcome cannot be recorded, so that a resume runs the step again.
+
+        Raises `error` with on_save_error="raise".
+        """
         what = address or f"the {self.record.run['definition']['kind']} itself"
         self.journal.warn(f"{what} cannot be recorded and will run again on resume: {error}")
         self.journal.failed(error)

@@ -1,4 +1,4 @@
-"""Steps that run side by side inside one step: begun at once, and ended with it."""
+"""Steps that run side by side inside one step. That step ends only when they have ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Siblings:
-    """The steps that a running step began and does not wait for on the spot."""
+    """The steps that a running step has begun without awaiting them at once."""
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[Any], str] = {}
@@ -19,37 +19,37 @@ class Siblings:
         self._over = False
 
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
-        """Have a step begin."""
+        """Begin a step as a task. After `cut` the task is cancelled at once."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
         task.set_name(address)  # by which it is known what its step has changed
         self._running[task] = address
         task.add_done_callback(self._ended)
-        if self._over:  # a thread or a task that outlived its step goes on begging for more
+        if self._over:  # a thread or a task that outlived its step still requests more steps
             task.cancel()
         return task
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a task as awaited: `end` need not raise its failure."""
+        """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it."""
         self._failed.pop(task, None)
 
     def unobserved(self) -> list[str]:
-        """The steps whose failures nobody awaited."""
+        """Return the addresses of the steps whose failures were raised to no awaiter."""
         return list(self._failed.values())
 
     async def end(self) -> None:
-        """Wait until all have ended. Raises the first failure that nobody awaited."""
+        """Wait until all steps have ended. Raises the first failure that no awaiter was given."""
         while self._running:
             await asyncio.wait(self._running)
         for task in self._failed:
             await task
 
     async def ended(self) -> None:
-        """Wait until all have ended, when another failure is about to be told."""
+        """Wait until all steps have ended, and raise nothing: another failure is about to be raised."""
         with contextlib.suppress(Exception):
             await self.end()
 
     def cut(self) -> None:
-        """Cancel all: what encloses them was cancelled, or its time is up."""
+        """Cancel all steps, because the enclosing step was cancelled or its time is up."""
         self._over = True
         for task in self._running:
             task.cancel()

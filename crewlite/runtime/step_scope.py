@@ -1,6 +1,6 @@
-"""A running step, as the code inside it sees it: where child steps take addresses and are answered or executed.
+"""A running step, as the code inside it uses it: it gives child steps their addresses and answers or executes them.
 
-asked for ─► recorded, same question? ── yes ─► answer: no call, no cost, no side effect
+requested ─► recorded, same question? ── yes ─► answer: no call, no cost, no side effect
                  │ no
                  └─► execute (execution.py): attempt ─► commit ─► emit
 """
@@ -37,31 +37,31 @@ T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """A step at the moment it was asked for."""
+    """The request for a step, with the circumstances at that moment."""
 
     address: str
     fingerprint: str
     """The digest of the question."""
     start: Start
-    """The state that it begins with."""
+    """The state that the step begins with."""
     behind: Exception | None
-    """What it must not be begun behind."""
+    """The error of a question that waits for a person, after which no new step may be begun; else None."""
 
 
 _SHOWN = 200  # characters of plain JSON that an error shows
 
 
 class StepScope(Frame):
-    """A frame whose code asks for steps."""
+    """A frame in which code requests steps."""
 
     __slots__ = ()
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
-        """The address of the next child step of this kind and name, in call order."""
+        """Return the address of the next child step of this kind and name, in the order of the calls."""
         return self.children.numbering.next(kind, name)
 
     def _asked(self, step: Step[Any]) -> Asked:
-        """A step is asked for now."""
+        """Note the request for a step, and return it with the step's address."""
         fingerprint, children = self._question(step), self.children
         if step.address is not None:
             address = step.address
@@ -75,43 +75,43 @@ class StepScope(Frame):
         return Asked(address, fingerprint, self.start_inside(), None if step.kind.asks_person else children.blocked)
 
     def _in_order(self, step: Step[Any]) -> bool:
-        """Whether this step is asked for by the code of this one in its order, not by what runs beside that."""
+        """Return whether a step is requested by this step's own code, in its order, and not by a task beside it."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
         return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
 
     def addressed(self, step: Step[T]) -> Step[T]:
-        """The step with the address that it has when it is asked for next."""
+        """Return the step with its address set. This counts as the request for the step."""
         return dataclasses.replace(step, address=self._asked(step).address)
 
     def step(self, step: Step[T]) -> Awaitable[T]:
-        """Ask for a step. The address is taken now; the work happens when awaited."""
+        """Request a step. It gets its address now; its work begins when the result is awaited."""
         return self._drive(step, self._asked(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The run's."""
+        """The loop of the run."""
         return self.run.journal.loop
 
     def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
-        """Ask for a step and have it begin. The running step ends only when it has."""
+        """Request a step and begin it as a task. The running step ends only when this task has ended."""
         asked = self._asked(step)
         work = self._drive(step, asked if start is None else asked._replace(start=start), own_task=True)
         return self.children.siblings().begin(work, asked.address)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """The code is handed the result of a spawned step now, and sees what that has changed of the state."""
+        """Let the code, which now receives the result of a spawned step, see that step's changes of the state."""
         if task.done():
             self._deliver(task.get_name())
 
     def _deliver(self, address: str) -> None:
-        """The code is handed the result of a step now."""
+        """Apply a step's changes of the state, as the code now receives its result."""
         view = self.children.view
         if view and not self.run.journal.states.shared.used:
             view.handed.add(address)
         elif view:
             record = self.run.record
-            redone = record.voided or record.base  # what comes later may have been recorded before
+            redone = record.voided or record.base  # steps requested later may have been recorded earlier
             view.deliver(address, alone=bool(view.pending and redone and self.children.is_alone(address)))
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
@@ -123,7 +123,7 @@ class StepScope(Frame):
             self.children.blocked = error
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
-        """The steps of this kind and one of these names that were begun anywhere in the run, unfinished ones last."""
+        """Return the steps of this kind and these names that were begun anywhere in the run, unfinished ones last."""
         record = self.run.record
         begun = self.run.begun_calls.of(record, kind, names)
         ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
@@ -131,15 +131,15 @@ class StepScope(Frame):
         return found + [Call(at) for at in begun if at not in record.outcomes]
 
     def hears(self, event: type[BaseEvent]) -> bool:
-        """Whether an event of this class would be heard by anybody, or name a checkpoint."""
+        """Return whether an event of this class has a handler or would name a checkpoint."""
         return self.run.hears(event, self.inherited.settings)
 
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
-        """Answer a step from the record, or do it."""
+        """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
         if self.task is not None and not own_task and self.task is not asyncio.current_task():
             return await self._beside(step, asked)
-        if self.run.journal.closed:  # work that was left behind, in a thread that outlived its timeout
+        if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.driven.add(address)
         decision = self._decide(step, address, fingerprint)
@@ -170,7 +170,7 @@ class StepScope(Frame):
                 self._deliver(address)
 
     def _failed(self, error: Exception, address: str, *, told: bool) -> None:
-        """Note the failure of a child step, and whether the code of this one is told of it at once."""
+        """Note the failure of a child step. `told`: the error is raised to this step's code at once."""
         self.children.failed[address] = error
         if not isinstance(error, durable.CONTROL_FLOW):
             tracebacks.name_step(error, address)
@@ -181,7 +181,7 @@ class StepScope(Frame):
                 self.children.blocked = error
 
     async def _beside(self, step: Step[T], asked: Asked) -> T:
-        """Drive a step that another task than this step's own awaits: this step ends only when that has."""
+        """Run a step that another task than this step's own awaits. This step ends only when that step has ended."""
         self._enter_turn(asked.address)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
@@ -195,9 +195,9 @@ class StepScope(Frame):
             self.mark_awaited(part)
 
     async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
-        """Answer a step from the record."""
+        """Return a step's recorded outcome, and let the code see the step's changes of the state."""
         address, value = decision.outcome.address, self._reused(step, decision)
-        if own_task:  # whoever awaits that is handed the result
+        if own_task:  # the awaiter of the task receives the result
             await self._announce_reused(step, decision, fingerprint)
             return value
         self._enter_turn(address)
@@ -210,24 +210,24 @@ class StepScope(Frame):
         return value
 
     def _commit_late(self, address: str) -> None:
-        """Take note of what handlers in earlier lives have changed after the end of a step."""
+        """Note the recorded changes of the state that handlers made after the end of a step."""
         if (view := self.children.view) and (late := self.run.record.late.get(address)):
             view.commit(address, late, late=True)
 
     def _enter_turn(self, address: str) -> None:
-        """Have a recorded step come in its turn, if it has changed the state and is answered from the record."""
+        """Queue a recorded step that changed the state, so that results are handed over in the order of the commits."""
         if (outcome := self.run.record.outcomes.get(address)) and outcome.changes:
             self.children.enter_turn(address, outcome.order)
 
     async def _deliver_recorded(self, address: str) -> None:
-        """The code is handed a recorded result, behind those that were committed before and are asked for beside it."""
+        """Apply a recorded step's changes of the state, after those of concurrent steps that were committed earlier."""
         turns = self.children.turns
         if turns and turns.has(address):
             await turns.come(address)
         self._deliver(address)
 
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
-        """What becomes of a step that is asked for. Raises TaskDrifted and NonDeterminism."""
+        """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late
@@ -245,7 +245,7 @@ class StepScope(Frame):
         return decision
 
     def _refusal(self, step: Step[Any], question: Question, refused: Refuse) -> Exception:
-        """What to raise for a step that must not be begun."""
+        """Build the error for a step that must not be begun."""
         record, run_id = self.run.record, self.run.run_id
         match refused.why:
             case "drifted":
@@ -267,7 +267,7 @@ class StepScope(Frame):
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
     def _reused(self, step: Step[T], decision: Reuse) -> T:
-        """The recorded outcome of a step, as whoever asks is given it."""
+        """Return the recorded outcome of a step, decoded and with usage, and note it."""
         outcome = decision.outcome
         value = self.run.record.value(outcome.address)
         if (view := self.children.view) and outcome.changes:
@@ -278,23 +278,23 @@ class StepScope(Frame):
         return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
 
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
-        """The error that a step failed with before, noted as its failure here."""
+        """Build the error that a step failed with before, and note it as the step's failure."""
         error = self.children.failed[failure.address] = raised(step.title, failure)
         tracebacks.name_step(error, failure.address)
         return error
 
     def _decoded(self, step: Step[T], address: str, value: Any) -> T:
-        """A recorded outcome. Raises JournalCorrupt for one that no such step had."""
+        """Decode a recorded outcome. Raises JournalCorrupt for data that no step of this kind can have recorded."""
         try:
             return step.decode(value)
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise
-            problem = f"the outcome of {address!r} is none of a {step.kind} ({type(error).__name__}: {error})"
+            problem = f"the outcome of {address!r} is not one of a {step.kind} ({type(error).__name__}: {error})"
             raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
 
     def _question(self, step: Step[Any]) -> str:
-        """The digest of what is asked. A chained step also asks with everything its parent has heard so far."""
+        """Return the digest of a step's question. For a chained step it includes all outcomes its parent has so far."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
         return codec.digest(
@@ -308,8 +308,8 @@ class StepScope(Frame):
 
     async def _announce_failed(self, step: Step[Any], failure: Attempt) -> None:
         self.run.journal.warn(
-            f"{failure.address} has failed before, which was handled, and is not tried again "
-            f"(rerun={[failure.address]!r} does): {failure.error_type}: {failure.message}"
+            f"{failure.address} failed before and the code handled that, so it is not tried again "
+            f"(rerun={[failure.address]!r} tries it): {failure.error_type}: {failure.message}"
         )
         await self._announce_replay(step, failure.address, failed=True)
 
@@ -329,7 +329,7 @@ class StepScope(Frame):
         await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
 
     def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
-        """How what a step is asked now differs from what it answered."""
+        """Return in words how a step's current question differs from the recorded one."""
         asked = {name: self.mask(text) for name, text in step.texts.items()}
         return str(Drifted(recorded.address, recorded.question, asked))
 

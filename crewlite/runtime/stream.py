@@ -1,7 +1,7 @@
-"""A run as it happens: its events and its text one by one, and its result at the end.
+"""Stream a run while it happens: its events or its text one by one, and its result at the end.
 
-Each stream hears the events of its own run alone, so streams of runs side by side do not mix. It keeps what was not
-taken yet, however slowly it is taken; the run never waits for it.
+A stream receives only the events of its own run, so the streams of concurrent runs do not mix. It stores the events
+that were not read yet; the run never waits for a slow reader.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ R = TypeVar("R")
 
 
 class RunStream(Generic[R]):
-    """The events of a run, with `for` or `async for`, until it ends; then `result`, or what it raised.
+    """Iterates over the events of a run, with `for` or `async for`, until the run ends; then raises the run's error.
 
-    An event is taken once, by whoever comes first. As a context manager it stops a run that is left before its end.
+    `result` is the run's result. Each event is given to one reader only. As a context manager, the stream cancels a run
+    that has not ended when the block does.
     """
 
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
@@ -35,7 +36,7 @@ class RunStream(Generic[R]):
         subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._left))
         try:
             self.handle = begin()
-            """The run itself: its id, status and usage, and how to cancel it."""
+            """The handle of the run, with its id, status and usage."""
         except BaseException:
             subscription.cancel()
             raise
@@ -45,7 +46,7 @@ class RunStream(Generic[R]):
 
     @property
     def result(self) -> R:
-        """What `kickoff` would have returned; waits for the end of the run. In a coroutine: `await` the stream."""
+        """The value that `kickoff` would have returned. Waits for the run to end; in a coroutine, await the stream."""
         return self.handle.result()
 
     def __await__(self) -> Generator[Any, None, R]:
@@ -64,19 +65,19 @@ class RunStream(Generic[R]):
         await self.handle
 
     def text(self) -> Iterator[str]:
-        """What models say, piece by piece where a model streams (`LLM(..., stream=True)`), else reply by reply."""
+        """Yield the texts of the models: pieces if a model streams (`LLM(..., stream=True)`), else complete replies."""
         for event in self:
             if piece := self._said(event):
                 yield piece
 
     async def atext(self) -> AsyncIterator[str]:
-        """`text`, for `async for`."""
+        """Do the same as `text`, for `async for`."""
         async for event in self:
             if piece := self._said(event):
                 yield piece
 
     def cancel(self) -> None:
-        """Have the run stopped where it is; a kickoff with its run_id goes on."""
+        """Cancel the run. A kickoff with its run_id resumes it."""
         self.handle.cancel()
 
     def __enter__(self) -> Self:
@@ -93,7 +94,7 @@ class RunStream(Generic[R]):
         self.__exit__()
 
     def _said(self, event: BaseEvent) -> str:
-        """The text that an event brings; of a reply that came in pieces, its pieces alone."""
+        """Return the text in an event; "" for a complete reply whose pieces were returned already."""
         if isinstance(event, events.LLMStreamChunkEvent):
             self._streamed.add(event.address)
             return event.chunk
@@ -103,13 +104,13 @@ class RunStream(Generic[R]):
 
 
 def _hear(progress: Progress, left: _Left, source: object, event: BaseEvent) -> None:
-    """Keep an event of this run. Others happen in the same process at the same time."""
+    """Store an event if it is of this run. Other runs may emit events in the same process at the same time."""
     if event.run_id is not None and (event.run_id, event.branch) == (progress.run_id, progress.branch):
         left.put(event)
 
 
 class _Left:
-    """The events that were not taken yet. Put by the threads of the run, taken by any thread or loop."""
+    """A queue of the events that were not read yet. The run's threads fill it; any thread or loop may read it."""
 
     def __init__(self) -> None:
         self._events = deque[BaseEvent]()
@@ -118,18 +119,18 @@ class _Left:
         self._waiting: list[Callable[[], object]] = []
 
     def put(self, event: BaseEvent) -> None:
-        """One more."""
+        """Add an event."""
         with self._lock:
             self._events.append(event)
         self._wake()
 
     def end(self) -> None:
-        """There will be no more."""
+        """Mark the queue as ended: no more events will come."""
         self._over = True
         self._wake()
 
     def take(self) -> BaseEvent | None:
-        """The next one, as soon as there is one; None if there will be none."""
+        """Wait for the next event and return it; None if no more will come."""
         while True:
             more = threading.Event()
             found, over = self._next(more.set)
@@ -138,7 +139,7 @@ class _Left:
             more.wait()
 
     async def atake(self) -> BaseEvent | None:
-        """`take`, for a coroutine."""
+        """Do the same as `take`, for a coroutine."""
         while True:
             more = asyncio.Event()
             found, over = self._next(partial(_call_soon, asyncio.get_running_loop(), more.set))
@@ -147,7 +148,10 @@ class _Left:
             await more.wait()
 
     def _next(self, wake: Callable[[], object]) -> tuple[BaseEvent | None, bool]:
-        """The next one, and whether there will be none. If neither, `wake` is called when that has changed."""
+        """Return the next event, if there is one, and whether the queue has ended.
+
+        If neither is so, `wake` is called at the next change.
+        """
         with self._lock:
             if self._events:
                 return self._events.popleft(), False
@@ -163,6 +167,6 @@ class _Left:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Call it on a loop, unless that has gone, and whoever waited with it."""
+    """Call a function on a loop, unless that loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

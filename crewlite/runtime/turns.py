@@ -1,6 +1,6 @@
-"""Recorded results that coroutines side by side take up: in the order in which they were committed once.
+"""Hand over recorded results to concurrent coroutines in the order in which they were committed.
 
-So what these coroutines see of the state, and write to it, comes in the order that it had when the steps were done.
+So the coroutines read and write the state in the same order as when the steps ran.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from crewlite.state.format.kept import Order
 
 
 class Turns:
-    """Recorded results that are about to be handed over."""
+    """The queue of recorded results that are about to be handed over."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[Order, str]] = []
@@ -20,23 +20,23 @@ class Turns:
         self._waiting: dict[str, asyncio.Future[None]] = {}
 
     def enter(self, address: str, order: Order) -> None:
-        """A recorded result was asked for. `leave` follows in any case."""
+        """Add a recorded result that was requested. The caller must call `leave` for it in any case."""
         heapq.heappush(self._queue, (order, address))
         self._entered.add(address)
 
     def has(self, address: str) -> bool:
-        """Whether it has entered, and not left."""
+        """Return whether a result is in the queue."""
         return address in self._entered
 
     async def come(self, address: str) -> None:
-        """Wait until all that was asked for in this turn of the loop has entered, and no earlier result is to come."""
+        """Wait until every result that was requested in this turn of the loop is queued, and this one is the first."""
         await asyncio.sleep(0)
         while self._queue[0][1] != address:
             self._waiting[address] = asyncio.get_running_loop().create_future()
             await self._waiting[address]
 
     def leave(self, address: str) -> None:
-        """The result was handed over, or is none that counts; no harm if it never entered."""
+        """Remove a result that was handed over or does not count. Does nothing if it is not in the queue."""
         self._entered.discard(address)
         while self._queue and self._queue[0][1] not in self._entered:
             heapq.heappop(self._queue)

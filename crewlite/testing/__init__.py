@@ -1,4 +1,4 @@
-"""The public test kit: scripted and recorded models, recorded events, crashes, and the law that providers keep."""
+"""The public test kit: scripted and recorded models, recorded events, crashes, and checks for storage providers."""
 
 from crewlite.llm.base import ToolCall
 from crewlite.testing.crash import CrashInjector

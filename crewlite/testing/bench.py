@@ -1,4 +1,4 @@
-"""The workbench of the provider laws: a location, the stores opened there, and branches made as a run makes them."""
+"""The fixture of the provider laws: a location, the stores opened there, and branches as runs write them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from crewlite.state.reading.locate import Located, locate
 
 
 class NotOffered(Exception):
-    """The law at hand is about an ability that this provider does not have."""
+    """The current law is about an optional ability that this provider does not have."""
 
 
 class Bench:
-    """What a law works on: one provider, one location, and the stores opened there."""
+    """The fixture of one law: one provider, one location, and the stores opened there."""
 
     def __init__(self, provider: BaseProvider, location: str) -> None:
         self.provider, self.location = provider, location
@@ -31,7 +31,7 @@ class Bench:
         return store
 
     def results(self, store: Store | None = None) -> ResultCache:
-        """Where this store, or one that is opened for it, keeps results. Raises NotOffered if it keeps none."""
+        """Return the result cache of this store, or of a newly opened one. Raises NotOffered if there is none."""
         if (results := results_of(store or self.open())) is None:
             raise NotOffered
         return results
@@ -42,17 +42,17 @@ class Bench:
         store.close()
 
     def find(self, ref: str) -> Located:
-        """What a ref names, as a resume would ask."""
+        """Resolve a ref, as a resume does."""
         return locate(ref, self.location, self.provider, None)
 
     def clear(self) -> None:
-        """Close what is open."""
+        """Close all open stores."""
         while self._open:
             self._open.pop().close()
 
 
 class Branch:
-    """Makes the entries of one branch, as a run would, and the commits that bring them to a store."""
+    """Makes the entries of one branch, as a run would, and the commits that append them to a store."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Branch:
         self.run_id, self.branch, self.uid = run_id, branch, uid or new_id()
         self.name, self.identity = name, identity or f"identity of {name}"
         self.base = base
-        """Of a fork: what it stands on."""
+        """The entry that a fork is forked from; None for a branch that is no fork."""
         self.entries: list[Entry] = []
         self._committed = 0
 
     def add(self, count: int = 1, **parts: Any) -> Branch:
-        """The next entries: the first begins the run, the others record a step."""
+        """Add entries: the very first begins the run, each other one records a step. Returns the branch itself."""
         for _ in range(count):
             number = len(self.entries)
             seq = self._before + number + 1
@@ -82,7 +82,7 @@ class Branch:
         return self
 
     def checkpoint(self, *, drops: Sequence[str] = ()) -> CheckpointRecord:
-        """An entry that names a checkpoint, and takes others away. Returns the record of the checkpoint."""
+        """Add an entry that names a checkpoint and drops others. Returns the record of the checkpoint."""
         more: CommitParts = {"drops": [(gone, None) for gone in drops]} if drops else {}
         checkpoint: CheckpointRecord = {
             "id": new_id(),
@@ -97,30 +97,30 @@ class Branch:
         return checkpoint
 
     def commit(self) -> Commit:
-        """All entries that no commit before held."""
+        """Return a commit of all entries that no earlier commit held."""
         start, self._committed = self._committed, len(self.entries)
         return self.part(start, self._committed)
 
     def part(self, start: int, stop: int) -> Commit:
-        """The entries from `start` up to `stop`, counted from 0."""
+        """Return a commit of the entries from `start` up to `stop`, counted from 0."""
         after = self._before + start
         return Commit(self.run_id, self.branch, after, self._sum(start), tuple(self.entries[start:stop]))
 
     def twin(self) -> Branch:
-        """Somebody else at work on the same branch, from what is committed so far."""
+        """Return another writer of the same branch, which begins with the entries committed so far."""
         other = Branch(self.run_id, self.branch, name=self.name, identity=self.identity, uid=self.uid, base=self.base)
         other.entries, other._committed = self.entries[: self._committed], self._committed
         return other
 
     def forked(self, branch: str, seq: int, checkpoint: CheckpointRecord | None = None) -> Branch:
-        """A branch that stands on the entry `seq` of this one, and on the checkpoint there, if it is named."""
+        """Return a fork at the entry `seq` of this branch, and at its checkpoint, if one is passed."""
         total = self._sum(seq - self._before)
         base: ForkBase = {"branch": self.branch, "seq": seq, "sum": total, "place": checkpoint}
         return Branch(self.run_id, branch, name=self.name, identity=self.identity, uid=self.uid, base=base)
 
     @property
     def _before(self) -> int:
-        """How many entries come before its own."""
+        """How many entries of its base come before its own."""
         return self.base["seq"] if self.base else 0
 
     def _sum(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Crashes on demand: kill the process, or fail a write, at an exact moment of its life on disk."""
+"""Crashes on demand: kill the process, or fail a write, at an exact operation on the disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CrashInjector:
     ```
 
     With `error=OSError(errno.ENOSPC, "disk full")` the operation fails instead. With `torn=True` a killed write
-    leaves its first half behind, as a cut of power may.
+    leaves its first half on the disk, as a power cut may.
     """
 
     def __init__(self, at: int | None = None, *, error: OSError | None = None, torn: bool = False) -> None:
@@ -36,7 +36,7 @@ class CrashInjector:
         self.count = 0
         """Operations so far."""
         self.log: list[Operation] = []
-        """What they were."""
+        """The operations so far, in order."""
         self._watching = disk.watched(self._hear)
 
     def __enter__(self) -> CrashInjector:
@@ -61,7 +61,7 @@ class CrashInjector:
 
 
 def kill() -> None:
-    """End this process at once, as a closed lid or an impatient kernel would: no cleanup, no flush."""
+    """Kill this process at once, without cleanup or flush."""
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 

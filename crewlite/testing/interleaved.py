@@ -1,7 +1,7 @@
-"""A provider whose stores can be interrupted: right before the n-th verb, something else happens.
+"""A provider whose stores can be interrupted: right before the n-th call of a store, other code runs.
 
-Between two verbs of a store anybody may come: another process, another thread. A test that waits for that to happen by
-chance passes on most days; this makes it happen at each place in turn.
+Between two calls of a store another process or thread may use it. A test that waits for this to happen by chance mostly
+passes; with this provider it happens exactly where the test wants it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crewlite.state.providers import BaseProvider, Store
 _VERBS = frozenset(
     ["append", "read", "sum_at", "touched", "rewrite", "remove", "branches", "places", "recall", "remember", "forget"]
 )
-"""The verbs that read or write what is stored."""
+"""The methods of a store that read or write stored data."""
 
 
 class Interleaved:
@@ -42,9 +42,9 @@ class Interleaved:
     assert beside.log == ["branches", "places"]
     ```
 
-    `act` runs on a thread of its own, and the verb waits for it, at most `patience` seconds: what it needs may be held
-    by the one it interrupts. Let it use the inner provider: its own verbs then do not count. What it returns or raises
-    is `outcome`.
+    `act` runs on a thread of its own, and the verb waits for it, at most `patience` seconds: `act` may need something
+    that the interrupted code holds. Let `act` use the inner provider, so that its own verbs do not count. `outcome` is
+    the value that `act` returned, or the exception that it raised.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Interleaved:
 
     @property
     def count(self) -> int:
-        """Verbs so far."""
+        """The number of verbs so far."""
         return len(self.log)
 
     def open(self, location: str) -> Store:
@@ -73,7 +73,7 @@ class Interleaved:
         return cast(Store, _Store(self, self._inner.open(location)))
 
     def ended(self, within: float = 10.0) -> bool:
-        """Wait until `act` has ended, if it was begun; False if it has not after so many seconds."""
+        """Wait until `act` has ended, at most `within` seconds. Returns False if it has not; True if it never began."""
         if self._thread:
             self._thread.join(within)
         return not (self._thread and self._thread.is_alive())
@@ -91,12 +91,12 @@ class Interleaved:
         assert self._act
         try:
             self.outcome = self._act()
-        except BaseException as error:  # noqa: BLE001 - whatever it raises is for whoever looks at the outcome
+        except BaseException as error:  # noqa: BLE001 - the test reads it from `outcome`
             self.outcome = error
 
 
 class _Store:
-    """A store that tells of each verb before it does it."""
+    """A store that reports each verb before it runs it."""
 
     def __init__(self, told: Interleaved, inner: Store) -> None:
         self._told, self._inner = told, inner

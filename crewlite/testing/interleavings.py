@@ -1,4 +1,4 @@
-"""Every verb interrupted by every other, right before each verb of the store.
+"""Interrupt every verb of a run by every other, right before each call of the store.
 
 ```python
 import itertools
@@ -33,29 +33,29 @@ from crewlite.testing.providers import Make
 from crewlite.testing.scripted import ScriptedLLM
 
 FALSE_ALARMS = ("JournalCorrupt", "CheckpointMismatch", "SchemaTooNew", "StoreError", "StoreBusy", "StoreUnusable")
-"""Errors that must not be raised where nothing is damaged, full, or locked for long."""
-_LONGEST = 20.0  # seconds after which a verb never ends
-_PATIENT = 2.0  # seconds to wait for an act, which may need what the interrupted verb holds
+"""Errors that must not be raised, as no store here is damaged, full, or locked for long."""
+_LONGEST = 20.0  # seconds after which a verb counts as one that never ends
+_PATIENT = 2.0  # seconds to wait for an act, which may need something that the interrupted verb holds
 _RUN, _BRANCH, _OTHER = "r", "side", "z"
 _ANSWERS = [f"answer {n}" for n in range(4)]
 
 
 class NeverEnds(Exception):
-    """Stands for the outcome of a verb that is still at work when nobody waits for it any more."""
+    """Stands for the outcome of a verb that did not end in time."""
 
 
 @dataclass
 class Explored:
-    """What was tried, and what was found."""
+    """The trials that were made, and the broken promises found."""
 
     trials: int = 0
     verbs: set[str] = field(default_factory=set)
     acts: set[str] = field(default_factory=set)
     violations: dict[str, list[str]] = field(default_factory=dict)
-    """Each broken promise, with the trials in which it was broken."""
+    """The broken promises, each with the trials in which it was broken."""
 
     def add(self, where: tuple[str, str, int], broken: Iterable[str]) -> None:
-        """Count a trial: a verb, an act, and before which verb of the store the act happened."""
+        """Count a trial. `where` is the verb, the act, and the number of the store's call before which the act ran."""
         self.trials += 1
         self.verbs.add(where[0])
         self.acts.add(where[1])
@@ -69,7 +69,7 @@ class Explored:
 
 
 def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explored:
-    """Hold a provider to what runs are promised while others are at work at the same location.
+    """Check that a provider keeps the promises of runs while other processes use the same location.
 
     Resume, fork, prune, delete, export, import, cancel, repair and listings of one run are each interrupted by each,
     right before each verb of the store. Afterwards nothing that was acknowledged is lost, every journal can be read and
@@ -77,10 +77,10 @@ def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explor
 
     Args:
         make: Returns `(provider, location)`, fresh at every call, as for `check_provider`.
-        share: One trial of so many is made; 1 makes all of them, some hundreds.
-        seed: Which ones.
+        share: One of this many trials is made, chosen at random; 1 makes all of them, some hundreds.
+        seed: The seed of the random choice.
 
-    Returns: what was tried.
+    Returns: the trials that were made.
 
     Raises:
         AssertionError: A promise is broken; the message says which, and where.
@@ -96,13 +96,13 @@ def check_interleavings(make: Make, *, share: int = 25, seed: int = 1) -> Explor
 
 
 def bounded(act: Callable[[], object], longest: float = _LONGEST) -> object:
-    """What an act returns, or the exception that it raises; NeverEnds after `longest` seconds."""
+    """Call an act and return its result, or the exception that it raises; NeverEnds after `longest` seconds."""
     ended: list[object] = []
 
     def do() -> None:
         try:
             ended.append(act())
-        except BaseException as error:  # noqa: BLE001 - handed over to whoever looks at the outcome
+        except BaseException as error:  # noqa: BLE001 - returned as the outcome
             ended.append(error)
 
     thread = threading.Thread(target=do, daemon=True)
@@ -112,7 +112,7 @@ def bounded(act: Callable[[], object], longest: float = _LONGEST) -> object:
 
 
 def bad_manners(outcome: object) -> Iterable[str]:
-    """What nobody may be told: an error without a type of crewlite's, a false alarm, or nothing for ever."""
+    """Yield what is wrong with an outcome: an error that is not crewlite's, a false alarm, or no end."""
     if isinstance(outcome, NeverEnds):
         yield "never ends"
     elif isinstance(outcome, BaseException):
@@ -124,7 +124,7 @@ def bad_manners(outcome: object) -> Iterable[str]:
 
 
 def inconsistencies(history: History) -> Iterable[str]:
-    """What is wrong with a location as it stands: journals, forks without a base, listings, the doctor's findings."""
+    """Yield what is wrong with a location: unreadable journals, forks without a base, listings, doctor's findings."""
     names: set[tuple[str, str]] = set()
     bases: list[tuple[str, str]] = []
     known: set[str] = set()
@@ -135,7 +135,7 @@ def inconsistencies(history: History) -> Iterable[str]:
             _ = run.status, run.steps, run.values, run.waiting, run.digest
             if run.base or run.branch != "main":
                 bases.append((run.run_id, run.base.branch if run.base else ""))
-        except Exception as error:  # noqa: BLE001 - whatever an unreadable journal raises
+        except Exception as error:  # noqa: BLE001 - an unreadable journal may raise anything
             yield f"unreadable: {run.run_id}/{run.branch}: {_said(error)}"
     yield from (f"{run_id} has a fork of {base!r}, which is not there" for run_id, base in set(bases) - names)
     listed = {one.id for one in history.checkpoints()}
@@ -148,7 +148,7 @@ def inconsistencies(history: History) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class _Site:
-    """A location with a run that was cut, a fork of it, and a finished run that nobody touches."""
+    """A location with an interrupted run, a fork of it, and a finished run that no verb changes."""
 
     location: str
     provider: BaseProvider
@@ -156,13 +156,13 @@ class _Site:
     """The exported run."""
     paid: list[tuple[str, str]] = field(default_factory=list)
     acknowledged: list[tuple[str, str]] = field(default_factory=list)
-    """Branch and task."""
+    """Pairs of a branch and a task."""
 
     def history(self) -> History:
         return History(self.location, self.provider, make=True)
 
     def crew(self, before: Callable[[int], object] = lambda number: None) -> Crew:
-        """Four tasks that do not build on each other. `before` is called before each reply."""
+        """Return a crew of four independent tasks. `before` is called before each reply."""
 
         def reply(messages: Sequence[Any]) -> str:
             number = int(str(messages[1]["content"]).split()[1])
@@ -177,7 +177,7 @@ class _Site:
         return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=self.location, provider=self.provider))
 
     def kickoff(self, **how: Any) -> list[str]:
-        """Kick the crew off, or resume a run of it. Keeps what is paid and acknowledged."""
+        """Kick off the crew, or resume a run of it. Notes the calls that are paid and the acknowledged tasks."""
 
         def pay(source: object, event: LLMCallStartedEvent) -> None:
             self.paid.append((f"{event.run_id}/{event.branch}", str(event.address).partition("/")[0]))
@@ -189,7 +189,7 @@ class _Site:
             return [output.raw for output in self.crew().kickoff(**how).tasks_output]
 
     async def cut(self) -> None:
-        """A run that is cancelled while the model thinks about the third task."""
+        """Begin a run, and cancel it while the model answers the third task."""
 
         def cancel(number: int) -> None:
             if number == 2:
@@ -200,7 +200,7 @@ class _Site:
         await asyncio.wait({work})
 
     def finished(self) -> dict[str, set[str]]:
-        """The recorded tasks of each branch."""
+        """Return the recorded tasks of each branch."""
         with self.history() as history:
             return {f"{run.run_id}/{run.branch}": _finished(run) for run in history.runs()}
 
@@ -243,7 +243,7 @@ _VERBS: dict[str, Callable[[_Site], object]] = {
 
 
 def _count(make: Make, verb: str) -> int:
-    """How many verbs of the store a verb takes when nobody interrupts it."""
+    """Return how many calls of the store a verb makes if it is not interrupted."""
     with tempfile.TemporaryDirectory() as documents:
         site = _set_up(make, documents)
         counted = Interleaved(site.provider)
@@ -256,7 +256,7 @@ def _through(site: _Site, provider: BaseProvider, verb: str) -> Callable[[], obj
 
 
 def _trial(make: Make, verb: str, act: str, at: int) -> list[str]:
-    """Do a verb, and an act right before its `at`-th verb of the store. Returns the broken promises."""
+    """Run a verb, with an act right before its `at`-th call of the store. Returns the broken promises."""
     with tempfile.TemporaryDirectory() as documents:
         site = _set_up(make, documents)
         before = site.finished()
@@ -269,7 +269,7 @@ def _trial(make: Make, verb: str, act: str, at: int) -> list[str]:
                 broken += inconsistencies(history)
             broken += _lost(site, before, may_be_gone="delete" in (verb, act))
             broken += _resumed(site)
-        except Exception as error:  # noqa: BLE001 - nothing may be raised at a location that is in order
+        except Exception as error:  # noqa: BLE001 - any error at an intact location is a finding
             broken.append(f"afterwards it raised {_said(error)}")
         return [text.replace(site.location, "") for text in broken]
 
@@ -283,7 +283,7 @@ def _lost(site: _Site, before: dict[str, set[str]], *, may_be_gone: bool) -> Ite
 
 
 def _resumed(site: _Site) -> Iterable[str]:
-    """Resume every branch: each gives the whole result, and pays for nothing that is recorded."""
+    """Resume every branch and yield what is wrong: each must give the complete result and repeat no recorded task."""
     for name, recorded in site.finished().items():
         site.paid.clear()
         result = site.kickoff(from_checkpoint=name)

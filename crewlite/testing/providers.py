@@ -1,4 +1,4 @@
-"""The law that storage providers keep, as tests anybody can run against a provider of their own.
+"""The laws that storage providers must keep, as checks that anybody can run against a provider of their own.
 
 ```python
 import itertools
@@ -9,8 +9,8 @@ fresh = itertools.count()
 check_provider(lambda: (InMemoryProvider(), f"store-{next(fresh)}"))
 ```
 
-Each law is a function whose docstring is the law. A broken one raises AssertionError with that sentence and what was
-seen instead.
+Each law is a function whose docstring states the law. A broken law raises AssertionError with that sentence and the
+observed behaviour.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from crewlite.testing.bench import Bench, NotOffered
 from crewlite.testing.laws import LAWS, Law
 
 Make = Callable[[], tuple[BaseProvider, str]]
-"""Gives a provider and a location where nothing was ever stored; asked anew for every law."""
+"""Returns a provider and a location where nothing was ever stored. It is called once for every law."""
 
 
 def check_provider(make: Make) -> None:
-    """Hold a provider to every law of `Store`, and of `ResultCache` if its stores have `results`. A second or two.
+    """Check a provider against every law of `Store`, and of `ResultCache` if its stores have `results`.
+
+    This takes a second or two.
 
     Args:
         make: Returns `(provider, location)`, fresh at every call. The location need not exist; the kit removes nothing.
@@ -39,7 +41,7 @@ def check_provider(make: Make) -> None:
 
 
 def check_law(law: Law, make: Make) -> None:
-    """Hold a provider to one of the LAWS: `pytest.mark.parametrize("law", LAWS)` gives each a test of its own."""
+    """Check a provider against one of the LAWS. With `pytest.mark.parametrize("law", LAWS)` each law is one test."""
     provider, location = make()
     broken = (
         f"Provider {getattr(provider, 'name', provider)!r} breaks a law: {(law.__doc__ or '').partition(chr(10))[0]}"

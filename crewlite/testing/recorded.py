@@ -1,7 +1,7 @@
-"""A model whose replies were kept: recorded once, replayed for ever, without a network or a key.
+"""A model whose replies are recorded once and then replayed, without a network or a key.
 
-The file has one JSON line per reply, to be read and committed. What was asked is kept as a digest, which leaves out
-what changes from one recording to the next: the ids of tool calls, and which model answered.
+The file has one JSON line per reply, which people can read and commit. A request is stored as a digest that leaves out
+the parts that differ between recordings: the ids of tool calls, and the model that answered.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from crewlite.llm.models import named
 from crewlite.secrets import Secrets
 from crewlite.usage import Usage
 
-_SHOWN = 100  # characters of what was asked that a line shows
+_SHOWN = 100  # characters of the last message that a line shows
 
 
 class RecordedLLM(BaseLLM):
-    """Replays the replies in a file; what is not there it asks `llm`, a model or the name of one, and records.
+    """Replays the replies in a file. For other requests it asks `llm`, a model or its name, and records the reply.
 
     ```python
     from crewlite import Agent
@@ -41,20 +41,20 @@ class RecordedLLM(BaseLLM):
     assert pilot.kickoff("When?").raw == "High water at 11:40."
     ```
 
-    Without `llm`, a question that is not there raises RecordingMissing. A question is its messages, the tools on offer
-    and the schema of the answer wanted. The same question asked several times is recorded each time, and the n-th time
-    it is asked of one RecordedLLM it gets the n-th reply, or the last. This is counted in the object, not in the run's
-    record: in a process that resumes a run it begins with the first. A reply that was streamed is told as one chunk.
-    Errors are not recorded. The fallbacks of `llm` are recorded into the same file.
+    Without `llm`, a request that is not recorded raises RecordingMissing. A request is its messages, the available
+    tools and the schema of the wanted answer. A request that is made several times is recorded each time; the n-th time
+    that one RecordedLLM gets it, it answers with the n-th reply, or the last. This is counted in the object, not in the
+    run's record: in a process that resumes a run, the count begins anew. A reply that was streamed is replayed as one
+    chunk. Errors are not recorded. The fallbacks of `llm` are recorded into the same file.
 
-    Several threads and processes may record into one file. Secrets that are known are masked in it; a line that
-    cannot be read raises RecordingDamaged.
+    Several threads and processes may record into one file. Known secrets are masked in it. A line that cannot be read
+    raises RecordingDamaged.
     """
 
     def __init__(self, path: str | Path, llm: BaseLLM | str | None = None) -> None:
         source = named(llm) if isinstance(llm, str) else llm
         if source is not None and not isinstance(source, BaseLLM):
-            raise ConfigError(f"RecordedLLM: llm is {source!r}; wanted a model, the name of one, or None")
+            raise ConfigError(f"RecordedLLM: llm is {source!r}; wanted a model, the name of a model, or None")
         super().__init__(source.model if source else "recorded")
         self._source = source
         self._tape = _Tape(Path(path))
@@ -62,13 +62,13 @@ class RecordedLLM(BaseLLM):
         self.fallbacks = tuple(self._beside(spare) for spare in list(with_fallbacks(source))[1:]) if source else ()
 
     def _beside(self, fallback: BaseLLM) -> RecordedLLM:
-        """The same file, for a fallback; those that it has itself are known already."""
+        """Return a RecordedLLM with the same file for a fallback, without that model's own fallbacks."""
         other = copy.copy(self)
         other.model, other._source, other.fallbacks = fallback.model, fallback, ()
         return other
 
     async def ready(self) -> None:
-        """Read the file; if it is empty, see that `llm` can be asked. Raises RecordingDamaged, RecordingMissing."""
+        """Read the file; if it is empty, check that `llm` can be asked. Raises RecordingDamaged, RecordingMissing."""
         if await background.in_thread(self._tape.read):
             return
         if self._source is None:
@@ -84,7 +84,7 @@ class RecordedLLM(BaseLLM):
         on_chunk: OnChunk | None = None,
         **context: Any,
     ) -> LLMReply:
-        """The next reply that is recorded for this question, or one that is recorded now."""
+        """Return the next recorded reply to this request, or ask `llm` and record its reply."""
         key = _key(messages, tools, response_schema)
         kept = await background.in_thread(self._tape.next, key)
         if kept is None:
@@ -116,7 +116,7 @@ class RecordedLLM(BaseLLM):
 
 
 class _Told:
-    """Passes the pieces of a reply on, and knows whether there were any."""
+    """Passes on the pieces of a reply, and notes whether there were any."""
 
     def __init__(self, on_chunk: OnChunk) -> None:
         self._on_chunk, self.any = on_chunk, False
@@ -128,7 +128,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a line says."""
+    """A recorded reply: one line of the file."""
 
     key: str
     asked: str
@@ -138,27 +138,27 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Tape:
-    """A file of recordings, and how far it was played."""
+    """A file of recorded replies, and how many replies to each request were replayed."""
 
     path: Path
     _kept: dict[str, list[_Kept]] = field(default_factory=dict)
     _played: Counter[str] = field(default_factory=Counter)
     _own: set[str] = field(default_factory=set)
-    """What was not there when it was first asked: it is asked anew each time."""
+    """Requests that were not recorded when they were first made: `llm` is asked each time."""
     _lines: list[bytes] = field(default_factory=list)
-    """Those that were read."""
+    """The lines that were read."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def count(self) -> int:
-        """How many replies there are."""
+        """The number of recorded replies."""
         return len(self._lines)
 
     def read(self) -> int:
-        """Read what was added since. Returns how many replies there are. Raises RecordingDamaged."""
+        """Read the lines that were added. Returns the number of recorded replies. Raises RecordingDamaged."""
         with self._lock:
             lines, _ = _split(_bytes(self.path))
-            if lines[: len(self._lines)] != self._lines:  # another file by now
+            if lines[: len(self._lines)] != self._lines:  # the file was replaced or edited
                 self._kept, self._lines = {}, []
             for number, line in enumerate(lines[len(self._lines) :], len(self._lines) + 1):
                 kept = _read(line, f"{self.path}, line {number}")
@@ -167,7 +167,7 @@ class _Tape:
             return len(lines)
 
     def next(self, key: str) -> _Kept | None:
-        """The reply to play now; None if it is to be asked for."""
+        """Return the reply to replay now; None if `llm` is to be asked."""
         with self._lock:
             if key not in self._kept:
                 self.read()
@@ -179,7 +179,7 @@ class _Tape:
             return found[min(self._played[key], len(found)) - 1]
 
     def add(self, line: dict[str, Any]) -> _Kept:
-        """Write a reply. Returns it as it will be read."""
+        """Append a reply to the file. Returns it as it will be read."""
         data = codec.dumps(line)
         with self._lock:
             disk.make_directory(self.path.parent, mode=0o777)
@@ -189,15 +189,15 @@ class _Tape:
         return _read(data, str(self.path))
 
     def shows(self, asked: str) -> bool:
-        """Whether a question that ends like this one is there."""
+        """Return whether a recorded request has the same last message."""
         with self._lock:
             return any(kept.asked == asked for group in self._kept.values() for kept in group)
 
     def _append(self, line: bytes) -> bool:
-        """Whether nobody was faster."""
+        """Append a line at the end of the file. Returns False if another process has appended one first."""
         whole = _bytes(self.path)
         lines, end = _split(whole)
-        unended = lines and not whole[:end].endswith(b"\n")  # by an editor that ends no last line
+        unended = lines and not whole[:end].endswith(b"\n")  # some editors do not end the last line
         data = (b"\n" if unended else b"") + line + b"\n"
         try:
             disk.append(self.path, data, at=end, torn=lambda beyond: b"\n" not in beyond)
@@ -214,7 +214,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _split(data: bytes) -> tuple[list[bytes], int]:
-    """The whole lines, and where they end: what a killed process left of its last one is no line."""
+    """Return the complete lines, and the position of their end. A torn last line of a killed process does not count."""
     lines = data.split(b"\n")
     last = lines.pop()
     if not last:
@@ -246,7 +246,7 @@ def _read(line: bytes, where: str) -> _Kept:
 
 
 def _line(asked: str, reply: LLMReply, model: str, *, streamed: bool) -> dict[str, Any]:
-    """What is written: what a reader wants to see first."""
+    """Return the data of a line, in the order in which a reader wants to see it."""
     calls = [
         {"name": call.name, "arguments": call.arguments} | ({"id": call.id} if call.id else {})
         for call in reply.tool_calls
@@ -277,7 +277,7 @@ def _masked(data: Any, mask: Callable[[str], str]) -> Any:
 
 
 def _key(messages: list[Message], tools: Any, schema: dict[str, Any] | None) -> str:
-    """A digest of what is asked. Ids of tool calls count by their order only."""
+    """Return the digest of a request. Ids of tool calls count only by their order."""
     order: dict[Any, int] = {}
     asked = [_anonymous(message, order) for message in messages]
     return codec.digest(codec.encode([asked, list(tools), schema]))

@@ -1,4 +1,4 @@
-"""Events, kept as they come: what a test asks of a run is mostly which events it told, and in which order."""
+"""Record events for tests, which mostly check the events of a run and their order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E = TypeVar("E", bound=BaseEvent)
 
 
 class EventRecorder:
-    """Keeps every event that is emitted while its block runs, in order; with `run_id`, those of that run only.
+    """Records every event that is emitted inside its block, in order; with `run_id`, only the events of that run.
 
     ```python
     from crewlite import Agent, Crew, Task
@@ -29,7 +29,7 @@ class EventRecorder:
     assert len(events.of(TaskCompletedEvent)) == 2
     ```
 
-    What was heard stays readable after the block. The block may be entered again, and goes on where it was.
+    The recorded events stay readable after the block. The block may be entered again, and then adds further events.
     """
 
     def __init__(self, run_id: str | UUID | None = None, *, bus: EventBus = event_bus) -> None:
@@ -44,7 +44,7 @@ class EventRecorder:
         return [event.type for event in self]
 
     def of(self, event: type[E]) -> list[E]:
-        """The events of one class and all below it, in order."""
+        """Return the events of one class and its subclasses, in order."""
         return [found for found in self if isinstance(found, event)]
 
     def __len__(self) -> int:

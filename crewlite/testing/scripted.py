@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests without a key or a network."""
+"""A model that gives prepared replies, for tests without a key or a network."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ScriptedLLM(BaseLLM):
 
 
 def _counted(line: Line, messages: list[Message]) -> Reply:
-    """The line with usage, counting words as tokens, so that budgets and sums have something to add."""
+    """Return a text as a reply with usage that counts words as tokens, so that sums of usage are not 0."""
     if not isinstance(line, str) or not line:
         return line  # type: ignore[return-value]
     words = sum(len(str(message.get("content") or "").split()) for message in messages)

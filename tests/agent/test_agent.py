@@ -175,7 +175,7 @@ def test_blocking_and_async_models_of_ones_own_need_nothing_else():
     assert Agent(role="W", goal="g", llm=Blocking(), tools=[shout]).kickoff("hi").raw == "1 tools, hi"
     assert Agent(role="W", goal="g", llm=Waiting()).kickoff("hi").raw == "for W"
     assert [event.type for event in heard].count("llm_call_completed") == 2
-    with pytest.raises(ConfigError, match="without a voice"):
+    with pytest.raises(ConfigError, match="has no method that answers"):
 
         class Mute(BaseLLM):
             pass
@@ -333,7 +333,7 @@ def test_a_tool_may_answer_for_a_lone_agent_also_after_a_stop(config):
 
 def test_a_config_for_a_crew_warns_on_a_lone_agent(caplog, tmp_path):
     agent("x", checkpoint=CheckpointConfig(location=tmp_path / "s")).kickoff("go")
-    assert "task_completed never happens" in caplog.text
+    assert "task_completed is never emitted" in caplog.text
 
 
 def test_a_new_run_without_a_question_is_refused_before_anything_is_recorded():

@@ -146,11 +146,11 @@ def test_what_a_crew_in_a_flow_paid_is_in_the_result_and_it_is_told_once(flows):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["flows:sums"], "flow 'sums': missing 'one'. Say it: --input NAME=TEXT"),
+        (["flows:sums"], "flow 'sums': missing 'one'. Pass it: --input NAME=TEXT"),
         (["flows:sums", "--input", "two=2"], "unexpected keyword argument 'two'; it takes (one: int, other: int = 2)"),
         (["flows:sums", "--input", "one=many"], "--input one: Input should be a valid integer"),
-        (["flows:sums", "--input", "one=1", "--model", "offline"], "what flow 'sums' asks is chosen in its code"),
-        (["flows:sums", "--message", "Well?"], "this is a flow: --input NAME=TEXT"),
+        (["flows:sums", "--input", "one=1", "--model", "offline"], "the code of flow 'sums' chooses its models"),
+        (["flows:sums", "--message", "Well?"], "this is a flow; pass inputs: --input NAME=TEXT"),
         (["flows:nothing"], "sums"),
     ],
 )
@@ -174,7 +174,10 @@ def test_a_killed_flow_is_resumed_and_no_step_is_made_twice(flows):
     flows.heal()
     done = flows.do("checkpoint", "resume")
     assert done.returncode == 1
-    assert "s/main (flow sums) is a function, which no record holds. Say where it is: --crew MODULE:sums" in done.stderr
+    assert (
+        "s/main (flow sums) is a run of a function, which no record holds. Say where the function is: --crew MODULE:sums"
+        in done.stderr
+    )
     assert flows.ask("checkpoint", "resume", "--crew", "flows:sums", "--model", "offline").returncode == 2
     assert flows.ask("checkpoint", "resume", "--crew", "crews:crew").returncode == 1
     assert flows.calls() == ["fetch 1", "fetch 2"]
@@ -277,7 +280,7 @@ def test_a_crew_that_asks_for_approval_waits_and_goes_on(flows):
 def test_a_record_in_memory_cannot_wait(flows):
     done = flows.ask("run", "flows:forgets")
     assert done.returncode == 3
-    assert "cannot go on with it. Nothing is left of it: the flow keeps its record in memory." in done.stderr
+    assert "cannot be resumed with one. The run cannot be resumed: the flow keeps its record in memory." in done.stderr
 
 
 def test_a_record_that_only_the_flow_can_find_is_answered_by_running_it(flows):
@@ -557,5 +560,5 @@ def test_a_refused_edit_and_a_change_in_vain_are_told_with_another_fork_and_not_
     assert "Nothing was forked. Fork again with an answer that fits: --edit human:publish=VALUE" in refused.stderr
     vain = flows.ask(*fork, "--branch", "no", "--edit", "human:publish=no", "--edit", "step:add=5")
     assert vain.returncode == 1
-    assert "fork again without that change" in vain.stderr
+    assert "Fork again without that change" in vain.stderr
     assert "resume" not in refused.stderr + vain.stderr

@@ -59,7 +59,10 @@ def test_a_killed_fork_goes_on_too(shop):
     assert shop.paid() == ["three"]
     again = shop.ask(*fork)
     assert again.returncode == 1
-    assert "Choose another --branch, or none; to go on with that one: crewlite checkpoint resume r/b" in again.stderr
+    assert (
+        "Choose another --branch, or leave it out; to resume the existing branch: crewlite checkpoint resume r/b"
+        in again.stderr
+    )
 
 
 def test_a_finished_run_says_so_and_prints_its_stored_answer_without_its_code(shop):
@@ -93,7 +96,7 @@ def test_what_no_record_holds_is_listed_with_what_to_do_and_nothing_is_imported(
     (shop.path / "crews.py").write_text("raise SystemExit('imported')")
     done = shop.do("checkpoint", "resume")
     assert done.returncode == 1
-    assert "agents.Clerk.llm. Say where its definition is: --crew package.module:attribute" in done.stderr
+    assert "agents.Clerk.llm. Say where the definition is: --crew package.module:attribute" in done.stderr
     assert "--model M gives every missing model." in done.stderr
     done = shop.do("checkpoint", "fork")
     assert done.returncode == 1

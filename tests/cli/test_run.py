@@ -75,7 +75,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         (["crews:Crew"], "is the class Crew"),
         (["nowhere.at_all:crew"], "there is no module 'nowhere'"),
         (["nowhere.py:crew"], "there is no file nowhere.py"),
-        (["crews:crew"], "Say it: --input topic=VALUE"),
+        (["crews:crew"], "Pass it: --input topic=VALUE"),
     ],
 )
 def test_what_cannot_be_is_a_matter_of_usage(shop, words, said):
@@ -126,7 +126,7 @@ def test_one_that_wants_no_checkpoints_is_not_and_it_is_said(shop, tmp_path):
 def test_a_run_that_no_command_can_find_again_says_so_or_how_it_goes_on_itself(shop):
     shop.fail("one")
     done = shop.ask("run", "crews:memory", "--input", "topic=tides")
-    assert "Nothing is left of it: the crew keeps its record in memory." in done.stderr
+    assert "The run cannot be resumed: the crew keeps its record in memory." in done.stderr
     done = shop.ask("run", "crews:own", "--input", "topic=tides", "--run-id", "r")
     assert "To go on: crewlite run crews:own --run-id r" in done.stderr
     shop.heal()
@@ -146,7 +146,7 @@ def test_resume_goes_on_with_the_newest_unfinished_run_and_says_how_to_do_a_reco
     shop.fail("two")
     shop.do(*words)
     again = shop.do(*words)
-    assert "to do a recorded step again: crewlite checkpoint fork" in again.stderr
+    assert "to run a recorded step again: crewlite checkpoint fork" in again.stderr
     assert "--rerun task:one" in again.stderr
     assert shop.paid() == ["one", "two", "two"]
     shop.heal()
@@ -154,7 +154,7 @@ def test_resume_goes_on_with_the_newest_unfinished_run_and_says_how_to_do_a_reco
     assert shop.paid() == ["two", "three"]
     shop.do(*words)
     assert shop.paid() == ["one", "two", "three"], "the next night"
-    assert "wanted one of the two" in shop.do(*words, "--run-id", "r").stderr
+    assert "pass only one of the two" in shop.do(*words, "--run-id", "r").stderr
 
 
 def test_a_finished_run_of_a_crew_that_was_changed_since_says_the_commands_out(shop):
@@ -375,7 +375,7 @@ def test_a_key_in_the_environment_is_not_printed(shop, monkeypatch):
 def test_a_misspelt_setting_of_the_project_is_told(shop, tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.crewlite]\ncrw = "crews:crew"\n')
     done = shop.ask("run", "crews:crew", "--input", "topic=x")
-    assert (done.returncode, "[tool.crewlite] has 'crw'; it takes crew" in done.stderr) == (1, True)
+    assert (done.returncode, "[tool.crewlite] has 'crw'; it takes only crew" in done.stderr) == (1, True)
 
 
 def test_an_answer_that_is_none_is_told_how_one_looks(shop):
@@ -420,7 +420,7 @@ make = Agent(role="W", goal="w", llm=ScriptedLLM([LLMAuthError("m", 401, "no suc
 """
     done = broken(shop, code, "--message", "Well?", "--run-id", "r")
     assert done.stderr.splitlines()[-1] == (
-        "Error: m refused the request (status 401): no such key. Look at the key, what it may do and what is left on the "
+        "Error: m refused the request (status 401): no such key. Check the key, its permissions and the balance of the "
         "account. To go on: crewlite checkpoint resume r --crew broken:make"
     )
 

@@ -143,7 +143,9 @@ def test_a_database_that_others_never_let_go_of_is_read_as_ever_and_says_so_to_w
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("DELETE FROM entry")
-        with pytest.raises(StoreBusy, match="others have been writing to it for 0.2 s, and nothing was changed"):
+        with pytest.raises(
+            StoreBusy, match="other programs have been writing to it for 0.2 s, and nothing was changed"
+        ):
             crew.kickoff(run_id="r")
         with pytest.raises(StoreBusy):
             crew.fork("r")

@@ -185,7 +185,7 @@ def test_a_tools_result_may_be_edited_and_the_agent_goes_on_from_it(config):
 def test_an_edit_that_nobody_asks_for_is_told_at_the_end_of_a_crew_too(memory):
     scout(memory()).kickoff(run_id="r")
     forked = scout(memory()).fork("r", branch="x", edits={"task:t/llm#1": "no need to look", "task:t/tool:look": "sun"})
-    with pytest.raises(ChangeUnused, match="'task:t/tool:look' was edited, or was to run again, and this branch"):
+    with pytest.raises(ChangeUnused, match="'task:t/tool:look' was edited or marked to run again, but this branch"):
         forked.kickoff()
     with pytest.raises(ConfigError, match="task:t/llm#1 is part of task:t, which is edited or rerun itself"):
         scout(memory()).fork("r", edits={"task:t/llm#1": "x", "task:t": "y"})

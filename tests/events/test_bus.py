@@ -136,7 +136,7 @@ def test_handlers_subscribed_in_a_scope_are_gone_after_it(bus):
 
 @pytest.mark.parametrize("wrong", [int, "task_completed", None, BaseEvent(), object])
 def test_only_event_classes_can_be_subscribed_to(bus, wrong):
-    with pytest.raises(TypeError, match="wants an event class"):
+    with pytest.raises(TypeError, match="wanted an event class"):
         bus.on(wrong, print)
 
 
@@ -250,7 +250,7 @@ def test_a_bus_that_is_gone_does_not_matter_to_a_source():
 
 @pytest.mark.parametrize("wrong", ["crew", 3, ()])
 def test_a_source_is_an_object_that_can_be_forgotten(bus, wrong):
-    with pytest.raises(TypeError, match="wants as source the object that events come from, such as a crew"):
+    with pytest.raises(TypeError, match="as source; wanted the object that emits the events, such as a crew"):
         bus.on(StepCompletedEvent, print, source=wrong)
 
 

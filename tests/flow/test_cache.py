@@ -158,7 +158,7 @@ def test_arguments_that_cannot_be_written_are_asked_anew_each_time_with_one_warn
     for _ in range(2):
         kickoff(memory(), lambda: fetch(threading.Lock()))
     assert len(ran) == 2
-    assert len(warnings_of(caplog, "no result is reused")) == 1
+    assert len(warnings_of(caplog, "no result is cached")) == 1
 
 
 def test_a_result_that_cannot_be_written_is_not_kept(memory, ran):

@@ -89,7 +89,7 @@ def test_outside_a_flow_a_step_is_its_function(ran):
 
     assert (note(1), note.__name__, note.__doc__, ran) == (1, "note", "Note it.", [1])
     for verb in (note.submit, note.map, note.product):
-        with pytest.raises(ConfigError, match="outside a flow"):
+        with pytest.raises(ConfigError, match="outside a run"):
             verb([1])
 
 

@@ -113,7 +113,7 @@ def test_a_coroutine_in_the_place_of_a_value_is_told():
 @pytest.mark.parametrize(
     ("work", "match"),
     [
-        (lambda: add.map([1, 2], [3]), "argument 2 is shorter than argument 1; wanted as many"),
+        (lambda: add.map([1, 2], [3]), "argument 2 is shorter than argument 1; wanted iterables"),
         (lambda: add.map(), r"add\.map\(\): wanted an iterable"),
         (lambda: add.product(), r"add\.product\(\): wanted an iterable"),
         (lambda: add.map(5), r"add\.map\(5\): wanted an iterable"),
@@ -210,8 +210,8 @@ def test_what_is_no_setting_for_checkpoints_is_told_when_the_function_is_decorat
         (lambda: ask("?", {"a": 1}), r"schema is \{'a': 1\}; wanted a type, or a list of choices"),
         (lambda: ask("?", timeout="5"), "timeout is '5'; wanted a number of seconds, more than 0"),
         (lambda: ask("?", timeout=0), "timeout is 0; wanted a number of seconds, more than 0"),
-        (lambda: sleep_for("1"), r"sleep_for\('1'\): wanted seconds"),
-        (lambda: sleep_for(float("inf")), r"sleep_for\(inf\): wanted seconds"),
+        (lambda: sleep_for("1"), r"sleep_for\('1'\): wanted a number of seconds"),
+        (lambda: sleep_for(float("inf")), r"sleep_for\(inf\): wanted a number of seconds"),
     ],
 )
 def test_arguments_of_ask_and_sleep_for_that_cannot_be_are_told(work, match):

@@ -258,7 +258,7 @@ def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(config):
         "was edited, but is not requested any more: kickoff will raise ChangeUnused"
         in told(forked.preview())["step:add#3"]
     )
-    with pytest.raises(ChangeUnused, match="fork again without that change"):
+    with pytest.raises(ChangeUnused, match="Fork again without that change"):
         forked.kickoff()
     forked = counts.fork("r", branch="z", inputs={"n": 2}, rerun=["step:add#3"])
     assert "is to run again, but is not requested any more" in told(forked.preview())["step:add#3"]
@@ -367,7 +367,9 @@ def test_on_the_loop_that_would_do_it_one_is_told_what_to_await():
     async def pipeline():
         pipeline.preview(from_checkpoint="r")
 
-    with pytest.raises(OnLoopThread, match=r"preview\(\) was called on the loop.*: await apreview\(\)"):
+    with pytest.raises(
+        OnLoopThread, match=r"preview\(\) was called on the thread of a running event loop.*: await apreview\(\)"
+    ):
         pipeline.kickoff()
 
 

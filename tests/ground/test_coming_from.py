@@ -158,6 +158,6 @@ def test_a_flow_on_a_method_is_told_to_be_a_function():
         def go(self, x: int):
             return x
 
-    with pytest.raises(ConfigError, match="@flow 'go' is a method; a flow is a function"):
+    with pytest.raises(ConfigError, match="@flow 'go' is a method; wanted a function"):
         Pipeline().go.kickoff(x=1)
     assert Pipeline.go.kickoff(None, x=1) == 1, "a class may be a place to keep flows in"

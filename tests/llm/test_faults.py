@@ -161,7 +161,7 @@ def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, wh
     ("setting", "said"),
     [
         ({"temprature": 1}, "no argument 'temprature': did you mean 'temperature'"),
-        ({"logit_bias": {}}, "no argument 'logit_bias': for arguments of litellm"),
+        ({"surprise": {}}, "no argument 'surprise': pass arguments of litellm"),
         ({"tool_protocol": "texts"}, "'native' or 'text'"),
         ({"temperature": "hot"}, "temperature is a str"),
         ({"temperature": float("nan")}, "temperature is nan; wanted a number"),
@@ -177,7 +177,7 @@ def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, wh
         ({"extra": ["n"]}, "extra is a list"),
         ({"extra_headers": "X-A: b"}, "extra_headers is a str"),
         ({"extra_headers": {"X-A": 7}}, "extra_headers is a dict"),
-        ({"extra": {"num_retries": 2}}, "extra holds 'num_retries', which is crewlite's; use failure_policy="),
+        ({"extra": {"num_retries": 2}}, "extra holds 'num_retries', which crewlite sets itself; use failure_policy="),
         ({"extra": {"api_key": "sk-1"}}, "use api_key="),
         ({"extra": {"api_base": "http://there"}}, "use base_url="),
         ({"extra": {"stream": True}}, "use stream="),

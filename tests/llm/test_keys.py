@@ -190,7 +190,7 @@ def test_fallbacks_of_fallbacks_are_looked_at_too_and_may_go_round():
 @pytest.mark.parametrize(
     ("model", "raised", "said"),
     [
-        ("deepinfra/x", LLMAuthError, "could not be asked: no key was found for it. Look at the key"),
+        ("deepinfra/x", LLMAuthError, "could not be asked: no key was found for it. Check the key"),
         ("huggingface/x", LLMRejected, "could not be asked: not enough values"),
         ("vertex_ai/gemini-pro", LLMRejected, "could not be asked: No module named 'google"),
     ],

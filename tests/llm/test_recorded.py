@@ -179,7 +179,7 @@ class Answer(BaseModel):
 def test_other_messages_tools_or_another_schema_are_another_question(path, other):
     ask(RecordedLLM(path, ScriptedLLM(["Now."])))
     asked = {"messages": [{"role": "user", "content": "When?"}]} | other
-    with pytest.raises(RecordingMissing, match="One that ends alike is there") as missing:
+    with pytest.raises(RecordingMissing, match="A recorded request ends in the same way") as missing:
         asyncio.run(RecordedLLM(path).acall(**asked))
     assert (missing.value.asked, missing.value.count, missing.value.path) == ("When?", 1, str(path))
 
@@ -415,7 +415,7 @@ def test_a_damaged_line_is_named(path, damage):
     ask(llm), ask(llm)
     first, second = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([first, damage.encode(errors="surrogatepass"), second, b""]))
-    with pytest.raises(RecordingDamaged, match="crew.jsonl, line 2: no recorded reply") as damaged:
+    with pytest.raises(RecordingDamaged, match="crew.jsonl, line 2 holds no recorded reply") as damaged:
         ask(RecordedLLM(path))
     assert damaged.value.where == f"{path}, line 2"
     with pytest.raises(RecordingDamaged):
@@ -461,5 +461,5 @@ def test_a_reply_is_on_disk_before_it_is_given(path):
 
 
 def test_what_is_no_model_is_refused(path):
-    with pytest.raises(ConfigError, match="wanted a model, the name of one, or None"):
+    with pytest.raises(ConfigError, match="wanted a model, the name of a model, or None"):
         RecordedLLM(path, 5)

@@ -77,5 +77,5 @@ def test_a_call_that_calls_the_one_it_overrides_is_told_so():
         def call(self, messages, **context):
             return super().call(messages, **context)
 
-    with pytest.raises(ConfigError, match="its own call is to answer"):
+    with pytest.raises(ConfigError, match="BaseLLM cannot answer: return the reply instead"):
         Round().call("hello")

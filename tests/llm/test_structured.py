@@ -77,7 +77,7 @@ def test_after_three_misfits_the_run_fails_and_a_new_kickoff_tries_anew(serve):
     with pytest.raises(OutputInvalid) as caught:
         crew.kickoff(run_id="r")
     assert len(server.requests) == 3
-    assert "does not fit after 3 tries" in str(caught.value)
+    assert "does not fit the output schema after 3 tries" in str(caught.value)
     with History(".checkpoints") as history:
         assert history.run("r").status == "failed"
         assert history.run("r").tasks == ()

@@ -138,7 +138,7 @@ STATUSES = [
         raises=LLMUnavailable,
         tried="LLMUnavailable " * 4,
         facts={"retry_after": 0},
-        words="openai/foo could not answer (status 429): slow down. It asks to wait 0 s.",
+        words="openai/foo could not answer (status 429): slow down. The service asks to wait 0 s.",
     ),
     never("429, wait an hour", error(429, retry_after="3600"), LLMUnavailable, facts={"retry_after": 3600}),
     never("429, wait until tomorrow", error(429, retry_after=in_a_while(days=1)), LLMUnavailable, words="asks to wait"),
@@ -151,7 +151,9 @@ STATUSES = [
     again("503", error(503, **SOON)),
     again("504", error(504, **SOON)),
     again("529", error(529, **SOON)),
-    never("400", error(400, "bad seed"), LLMRejected, facts={"status": 400}, words="(status 400): bad seed. Mend the"),
+    never(
+        "400", error(400, "bad seed"), LLMRejected, facts={"status": 400}, words="(status 400): bad seed. Correct the"
+    ),
     never("401", error(401), LLMAuthError, facts={"status": 401}),
     never("402", error(402), LLMAuthError, facts={"status": 402}),
     never("403", error(403), LLMAuthError, facts={"status": 403}),

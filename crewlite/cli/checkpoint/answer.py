@@ -27,7 +27,7 @@ def _addresses(
 
 
 class _TakesNumbers(click.Command):
-    """A command to which a negative number is a value, as it has no such option."""
+    """A command that takes a negative number as a value and not as an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.ignore_unknown_options = any(_NEGATIVE.match(word) for word in args)
@@ -67,12 +67,14 @@ def answer(asked: Asked, ref: str, address: str | None, value: str | None) -> No
 
 
 def _the_only_one(opened: Opened, run: RunHistory, value: str | None) -> tuple[str, str]:
-    """The address of the one question that waits, and the answer. Raises UsageError if it cannot be told."""
+    """Return the address of the only open question, and the answer. Raises UsageError if it is not the only one."""
     if not run.waiting:
         raise click.UsageError(f"{run.run_id}/{run.branch} waits for no answer")
     if value is None or is_question(value) or len(run.waiting) > 1:
         lines = hints.questions_of(opened, run)
-        raise click.UsageError("\n".join(["to which question, and what? It waits for", *lines]))
+        raise click.UsageError(
+            "\n".join(["name the question and the answer: ADDRESS VALUE. The run waits for", *lines])
+        )
     return run.waiting[0].address, value
 
 

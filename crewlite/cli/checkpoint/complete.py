@@ -1,4 +1,4 @@
-"""Completing in a shell: runs, branches, short ids, questions. Quick, and silent whatever goes wrong."""
+"""Shell completion of runs, branches, short ids and questions. It is fast, and never prints an error."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from crewlite.lazy import lazy
 
 history = lazy("crewlite.state.history")
 
-_NEWEST = 200  # of the newest, so that a shell never waits for a store that has grown
+_NEWEST = 200  # checkpoints; a shell must not wait for a large store
 
 
 def complete_ref(location: str | None, incomplete: str) -> list[CompletionItem]:
-    """What may be meant by the beginning of a ref at a location, or at that of this directory."""
+    """Return the refs that begin like this at a location; None is the location of this directory."""
     if incomplete.startswith((".", os.sep, "~")):
         return [CompletionItem(incomplete, type="file")]
-    with contextlib.suppress(Exception):  # whatever is wrong is told when the command is run, not while it is typed
+    with contextlib.suppress(Exception):  # an error is printed when the command is run, not while it is typed
         return [item for item in _refs(location) if item.value.startswith(incomplete)]
     return []
 
 
 def complete_question(location: str | None, ref: str | None, incomplete: str) -> list[CompletionItem]:
-    """The addresses of the questions that a run waits with."""
+    """Return the addresses of the questions that a run waits with."""
     with contextlib.suppress(Exception):  # as above
         logging.getLogger("crewlite").addHandler(logging.NullHandler())
         with history.History(location_or_detected(location)) as opened:
@@ -39,7 +39,7 @@ def complete_question(location: str | None, ref: str | None, incomplete: str) ->
 
 
 def _refs(location: str | None) -> list[CompletionItem]:
-    logging.getLogger("crewlite").addHandler(logging.NullHandler())  # else a warning would land in the line
+    logging.getLogger("crewlite").addHandler(logging.NullHandler())  # else a warning would appear in the typed line
     with history.History(location_or_detected(location)) as opened:
         runs = opened.runs()
         found = opened.checkpoints(limit=_NEWEST)
@@ -51,6 +51,6 @@ def _refs(location: str | None) -> list[CompletionItem]:
 
 
 def _items(found: Mapping[str, str]) -> list[CompletionItem]:
-    """Values with what they are, in one line each: a shell reads them line by line, and shows them as they come."""
+    """Return printable values, each with one printable line of help: a shell reads and shows them line by line."""
     seen = {name: "".join(c for c in about.partition("\n")[0] if c.isprintable()) for name, about in found.items()}
     return [CompletionItem(name, help=about) for name, about in seen.items() if name.isprintable()]

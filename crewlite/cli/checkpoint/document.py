@@ -25,13 +25,13 @@ Json = Any
 
 
 def answer(document: Mapping[str, object]) -> None:
-    """Print a document. ASCII only: what a terminal would act upon stays an escape."""
+    """Print a document as JSON in ASCII, so that control characters stay escaped."""
     with writing():
         click.echo(json.dumps(plain(document), indent=2))
 
 
 def plain(value: object) -> Json:
-    """Any recorded value as plain JSON. What JSON has no word for becomes a text."""
+    """Return any recorded value as plain JSON. A value that JSON cannot express becomes a text."""
     if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):
@@ -64,19 +64,19 @@ def _plain_whole(value: object) -> Json:
 
 
 def of_checkpoint(checkpoint: Checkpoint) -> dict[str, object]:
-    """A checkpoint with everything it tells."""
+    """Return a checkpoint with all its data."""
     whole = {name: getattr(checkpoint, name) for name in ("versions", "tasks")}
     return {**plain(checkpoint), "values": plain(checkpoint.values), **whole}
 
 
 def of_checkpoints(checkpoints: Iterable[Checkpoint]) -> list[dict[str, object]]:
-    """Checkpoints without what is the same in all of a run."""
+    """Return checkpoints without the fields that are the same for the complete run."""
     wanted = ("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks")
     return [{name: getattr(one, name) for name in wanted} for one in checkpoints]
 
 
 def of_run(run: RunHistory, **more: object) -> dict[str, object]:
-    """A branch of a run. One that cannot be read has only its name and a `problem`."""
+    """Return a branch of a run. One that cannot be read has only its name, its status and a `problem`."""
     name: dict[str, object] = {"run_id": run.run_id, "branch": run.branch}
     try:
         status = run.status

@@ -1,4 +1,4 @@
-"""The group `crewlite checkpoint`. Without a subcommand it is a place to look around: the tree."""
+"""The group `crewlite checkpoint`. Without a subcommand it prints the tree of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caring for what is kept: prune, delete, export, import, doctor."""
+"""Maintain stored runs: prune, delete, export, import, doctor."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 history = lazy("crewlite.state.history")
 
 _UNITS = {"w": "weeks", "d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
-_NAMED = 6  # runs and checkpoints that are named before the rest are counted
+_NAMED = 6  # runs or checkpoints that are listed; of the rest only the number is printed
 
 
 class Span(click.ParamType[timedelta]):
-    """How long ago: a number and a unit, such as 7d, 24h or 30m."""
+    """The type of an option that takes a span of time: a number and a unit, such as 7d, 24h or 30m."""
 
     name = "span"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """The span that a text means."""
+        """Convert a text to a span of time."""
         if isinstance(value, timedelta):
             return value
         found = re.fullmatch(r"(\d{1,6})([wdhms])", str(value).strip().lower())
@@ -66,7 +66,7 @@ def prune(asked: Asked, keep_last: int | None, older_than: timedelta | None, dry
     resumed and forked. On a terminal it asks first; elsewhere --dry-run shows what would go.
     """
     if keep_last is None and older_than is None:
-        raise click.UsageError("say what may go: --keep-last 5, or --older-than 30d, or both.")
+        raise click.UsageError("nothing says what to prune; pass --keep-last 5, or --older-than 30d, or both.")
     with asked.open() as opened:
         rehearsed = opened.history.prune(keep_last=keep_last, older_than=older_than, dry_run=True)
         some = rehearsed.runs or rehearsed.checkpoints or rehearsed.results
@@ -97,7 +97,7 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
             raise RefError(name, f"names no run in {opened.location}", list(known))
         if not yes:
             if not sees_terminal():
-                raise click.UsageError(f"nobody is at a terminal to be asked whether {name} may go: add --yes.")
+                raise click.UsageError(f"there is no terminal to ask whether {name} may be deleted: add --yes.")
             notice(f"{name} in {opened.location}: {', '.join(branches)}")
             click.confirm("Delete it?", abort=True, err=True)
         done = opened.history.delete(name)
@@ -108,7 +108,7 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
 
 
 def sees_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Return whether stdin and stderr are a terminal, so that a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -158,7 +158,7 @@ def export(asked: Asked, ref: str, file: str, force: bool) -> None:
     All branches of the run that REF names. It holds what the run recorded: share it as you would share that.
     """
     if os.path.exists(file) and not force:
-        raise click.UsageError(f"{file} is there already; choose another name, or write over it with --force.")
+        raise click.UsageError(f"{file} exists already; choose another name, or overwrite it with --force.")
     with asked.open(ref) as opened:
         run = opened.history.run(opened.ref or "latest")
         digest = opened.history.export(run, file)
@@ -179,7 +179,7 @@ def import_(asked: Asked, file: str) -> None:
     """
     location = asked.location or detected() or DIRECTORY
     if not os.path.exists(file):
-        raise RefError(file, "does not exist")  # before a location is made for it
+        raise RefError(file, "does not exist")  # before a location is created for it
     with history.History(location, make=True) as opened:
         run = _imported(opened, file)
         if asked.as_json:
@@ -194,7 +194,7 @@ def _imported(into: History, file: str) -> RunHistory:
     except SchemaTooNew:
         raise
     except JournalCorrupt as error:
-        if not error.where.startswith(file):  # it is the location that is damaged
+        if not error.where.startswith(file):  # the location is damaged, not the file
             raise
         raise Failed(f"{error.where}: {error.problem}. Nothing was imported: export the run again.") from error
 

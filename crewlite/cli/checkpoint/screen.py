@@ -1,7 +1,7 @@
-"""Answers for people: lines, fields, tables and trees.
+"""Output for people: lines, fields, tables and trees.
 
-On a terminal they fit its width; anywhere else they are plain and whole, one thing a line, for grep and awk. What was
-recorded is shown as text only, escaped, and in ASCII where the stream takes no more.
+On a terminal the output fits the width. Elsewhere it is plain and not cut, one item on each line, for grep and awk.
+Recorded texts are printed with control characters escaped, and in ASCII if the stream takes nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STYLES = {
     "in_doubt": "yellow",
     "damaged": "bold red",
 }
-_MARKS = {  # as it should be, and where that cannot be shown
+_MARKS = {  # the mark, and its replacement on streams that cannot encode it
     "finished": ("✓", "+"),
     "unfinished": ("▸", ">"),
     "failed": ("✗", "x"),
@@ -52,9 +52,9 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. On a terminal that is too narrow, one with a `least` shrinks to that many characters.
+    """A column of a table. On a terminal that is too narrow, a column with a `least` shrinks to that many characters.
 
-    If that is not enough, those with a `spare` are left out, the greatest first; so are those with nothing in them.
+    If that is not enough, columns with a `spare` are left out, the greatest first. Empty columns are always left out.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Column:
 
 @dataclass(slots=True)
 class Node:
-    """A line of a tree, and what hangs on it."""
+    """A line of a tree, and the lines below it."""
 
     parts: Sequence[Part]
     below: list[Node] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Screen:
         self.width: int = self._console.width
 
     def line(self, *parts: Part, whole: bool = False) -> None:
-        """Print a line, cut to the width of a terminal unless it is to stay `whole`, as something to be copied is."""
+        """Print a line, cut to the width of a terminal. With `whole` it is not cut, for lines to be copied."""
         text = self._text(parts)
         if not self.terminal or whole:
             text.rstrip()
@@ -89,21 +89,21 @@ class Screen:
             self._print(text, no_wrap=True, overflow="ellipsis" if self._takes("…") else "crop")
 
     def block(self, text: str, indent: int = 0) -> None:
-        """Print a text of any length, line by line, wrapped by whoever shows it."""
+        """Print a text of any length, line by line, without cutting or wrapping the lines."""
         for line in text.splitlines() or [""]:
             self.line(" " * indent + line.replace("\t", "    "), whole=True)
 
     def mark(self, name: str) -> Part:
-        """The sign for a status."""
+        """Return the mark of a status, with its style."""
         fancy, plain = _MARKS[name]
         return (fancy if self._takes(fancy) else plain), STYLES.get(name, "blue" if name == "checkpoint" else "dim")
 
     def when(self, moment: datetime) -> str:
-        """A moment: how long ago on a terminal, else in ISO 8601."""
+        """Return a time as text: how long ago it was on a terminal, else in ISO 8601."""
         return ago(moment) if self.terminal else iso(moment)
 
     def fields(self, rows: Iterable[tuple[str, Part]], indent: int = 0) -> None:
-        """Print names and values. A long value goes on below itself."""
+        """Print names and values. A long value is wrapped below its beginning."""
         found = [(name, value) for name, value in rows if value]
         width = max((len(name) for name, _ in found), default=0)
         for name, value in found:
@@ -121,7 +121,7 @@ class Screen:
         return None
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 0) -> None:
-        """Print a table with a line of names."""
+        """Print a table with a header line."""
         cells = [[self._text([cell]) for cell in row] for row in rows]
         chosen = list(range(len(columns)))
         if self.terminal:
@@ -186,7 +186,7 @@ class Screen:
     def _fit(self, cell: Text, width: int, column: Column) -> Text:
         cell = cell.copy()
         if not self.terminal and not cell.plain:
-            cell.append("-")  # so that the words of a line can be counted
+            cell.append("-")  # so that awk finds the same number of words on each line
         if cell.cell_len > width:
             dots = "…" if self._takes("…") else "..."
             cell.truncate(width - len(dots))
@@ -197,7 +197,7 @@ class Screen:
 
 
 def _needs(columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: Sequence[int]) -> int:
-    """The least width of a table."""
+    """Return the smallest width to which a table can shrink."""
     least = 0
     for n in chosen:
         natural = max([len(columns[n].name), *(row[n].cell_len for row in cells)])
@@ -206,7 +206,7 @@ def _needs(columns: Sequence[Column], cells: Sequence[Sequence[Text]], chosen: S
 
 
 def ago(moment: datetime) -> str:
-    """How long ago something was."""
+    """Return how long ago a time was, as text."""
     seconds = (now() - moment).total_seconds()
     if seconds < 0:
         return iso(moment)
@@ -217,12 +217,12 @@ def ago(moment: datetime) -> str:
 
 
 def iso(moment: datetime) -> str:
-    """A moment to the second, in UTC."""
+    """Return a time to the second, in UTC, as text."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(milliseconds: float) -> str:
-    """How long something took."""
+    """Return a duration as text."""
     if milliseconds < 1_000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1_000
@@ -230,5 +230,5 @@ def duration(milliseconds: float) -> str:
 
 
 def cost(value: float | None) -> str:
-    """A cost in US dollars; "" if it is unknown."""
+    """Return a cost in US dollars as text; "" if it is unknown."""
     return "" if value is None else f"${value:.4f}" if value < 1 else f"${value:,.2f}"

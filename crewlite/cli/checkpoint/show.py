@@ -70,7 +70,7 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
 
 
 def _named(opened: Opened) -> tuple[RunHistory, str | None]:
-    """The run that is asked for; and the step of it, if that is what stands behind the @."""
+    """Return the requested run, and the address of a step if that is the part of the ref after the @."""
     name, at, address = (opened.ref or "latest").partition("@")
     if at and ":" in address and not address.startswith("label:"):
         run = opened.history.run(name or "latest")
@@ -117,7 +117,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 
 
 def _table(screen: Screen, run: RunHistory) -> None:
-    """The steps; with their types, if any has one."""
+    """Print the steps, with a column of types if a step has one."""
     steps = run.steps
     rows = [_row(screen, run, address, step) for address, step in in_order(steps)]
     if not any(step.type for step in steps):
@@ -128,7 +128,7 @@ def _table(screen: Screen, run: RunHistory) -> None:
 
 
 def _snapshots(screen: Screen, run: RunHistory) -> None:
-    """The checkpoints of a state, and the names of the values in each."""
+    """Print the checkpoints of a state, with the names of the values in each."""
     rows: list[list[Part]] = [
         [
             str(one.version),
@@ -146,13 +146,13 @@ def _snapshots(screen: Screen, run: RunHistory) -> None:
 
 
 def _why(run: RunHistory) -> str:
-    """What the run failed of, in one line."""
+    """Return the error of the run's last failure, in one line."""
     last = [attempt for attempt in run.attempts if not attempt.address][-1]
     return f"{last.error_type}: {last.message}".strip().partition("\n")[0][:_FIRST]
 
 
 def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]:
-    """The steps, each before what is inside it; None for one of which only what is inside it is recorded."""
+    """Yield (address, step), each step before those inside it; None for a step if only steps inside it are recorded."""
     views = {step.address: step for step in steps}
     below: dict[str, list[str]] = {}
     seen = {""}
@@ -170,7 +170,7 @@ def in_order(steps: Sequence[StepView]) -> Iterator[tuple[str, StepView | None]]
 
 def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None) -> list[Part]:
     depth = address.count("/") + 1 if address else 0
-    own = leaf(address) if screen.terminal else address  # a pipe has room for the whole address
+    own = leaf(address) if screen.terminal else address  # a pipe has room for the complete address
     name = "  " * depth + (own or _root(run))
     if step is None:
         return [name, "", ("unfinished", STYLES["unfinished"]), "", "", "", "", ""]
@@ -196,7 +196,7 @@ def _first_line(step: StepView) -> str:
     if step.status != "finished":
         return step.attempts[-1].message.strip().partition("\n")[0][:_FIRST] if step.attempts else ""
     if kinds.of(step.kind) is kinds.CREW:
-        return ""  # its value is that of its tasks
+        return ""  # its value consists of the values of its tasks
     value = step.value
     if isinstance(value, dict):
         value = next((value[name] for name in ("raw", "text") if value.get(name)), _calls(value) or value)
@@ -204,7 +204,7 @@ def _first_line(step: StepView) -> str:
 
 
 def _calls(value: dict[str, Any]) -> str:
-    """The calls that a model asked for; "" if it asked for none."""
+    """Return the tool calls that a model requested, as text; "" if it requested none."""
     calls = value.get("tool_calls")
     return ", ".join(f"{call[0]}({compact(call[1])})" for call in calls) if isinstance(calls, list) else ""
 
@@ -253,7 +253,7 @@ def _show_step(asked: Asked, opened: Opened, run: RunHistory, address: str) -> N
 
 
 def _find(run: RunHistory, address: str) -> StepView:
-    """The step of an address, or of the only one that ends so."""
+    """Return the step at an address, or the only one whose address ends in it. Raises Failed."""
     steps = {step.address: step for step in run.steps}
     wanted = "" if address in (_root(run), run.definition["kind"]) else address
     if wanted in steps:
@@ -267,7 +267,7 @@ def _find(run: RunHistory, address: str) -> StepView:
 
 
 def _value(screen: Screen, value: Any) -> None:
-    """A whole value: texts as they are, the rest as JSON."""
+    """Print a complete value: texts as they are, other data as JSON."""
     if isinstance(value, str):
         return screen.block(value)
     if not isinstance(value, dict):

@@ -67,7 +67,7 @@ def _answer(opened: Opened, runs: Sequence[tuple[str, Sequence[RunHistory]]]) ->
 
 
 def _own(run: RunHistory) -> list[Checkpoint] | None:
-    """The checkpoints of the branch itself; None if it cannot be read."""
+    """Return the checkpoints of the branch itself, without inherited ones; None if the branch cannot be read."""
     try:
         return [one for one in run.checkpoints() if one.branch == run.branch]
     except JournalCorrupt:
@@ -75,7 +75,7 @@ def _own(run: RunHistory) -> list[Checkpoint] | None:
 
 
 class _Run:
-    """One run as a tree. Forks hang on the checkpoint they stand on, or, without one, on their branch."""
+    """One run as a tree. A fork is placed below the checkpoint it is forked from, or, without one, below its base."""
 
     def __init__(self, screen: Screen, run_id: str, branches: Sequence[RunHistory], whole: bool) -> None:
         self._screen, self._whole = screen, whole
@@ -97,7 +97,7 @@ class _Run:
         return []
 
     def _head(self, run: RunHistory) -> Node:
-        """The line of a branch."""
+        """Build the line of a branch."""
         try:
             status, usage, tasks, by = run.status, run.usage, run.tasks, run.at_work
             total = len(run.definition.get("tasks", ()))
@@ -112,7 +112,7 @@ class _Run:
         return Node([self._screen.mark(status), " ", (run.branch, "bold"), "  ", *about])
 
     def _hang(self, name: str, head: Node, run: RunHistory) -> None:
-        """Hang a branch where it stands: on the run, or on a checkpoint of another branch."""
+        """Place a branch in the tree: below the run, or below the checkpoint that it is forked from."""
         base = None if self._checkpoints[name] is None else run.base
         if base is None or base.branch not in self._branches:
             self.root.below.append(head)
@@ -122,7 +122,7 @@ class _Run:
         self._forks.setdefault((base.branch, at), []).append(head)
 
     def _fill(self, name: str, head: Node) -> None:
-        """Hang the checkpoints of a branch on it, each with the forks that stand on it."""
+        """Add the checkpoints of a branch below it, each with the forks made from it."""
         head.below += self._forks.get((name, None), [])
         checkpoints = self._checkpoints[name] or []
         hidden = 0

@@ -1,4 +1,4 @@
-"""Where to look, and for what: from the words on the command line to an opened History and a ref within it."""
+"""Find the location and the ref that the words of a command line mean, and open the location."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ sqlite = lazy("crewlite.state.providers.sqlite")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An opened location, and the ref within it that was asked for, if one was."""
+    """An opened location, and the requested ref within it, if there is one."""
 
     history: History
     location: str
@@ -39,16 +39,16 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What every command takes: where to look, and whether to answer in JSON."""
+    """The options of every command: the location, and whether to print JSON."""
 
     location: str | None
     as_json: bool
 
     @contextlib.contextmanager
     def open(self, text: str | None = None) -> Iterator[Opened]:
-        """Open what `text` leads to: a location, something in one, or, without it, the location itself.
+        """Open the location that `text` names or contains: a location, a ref, or None for the location of the options.
 
-        Raises Failed if there is none to be found, RefError if it does not exist.
+        Raises Failed if no location is found, RefError if the ref names nothing.
         """
         location, ref = self._lead(text)
         with _warnings(), history.History(location) as opened:
@@ -60,7 +60,7 @@ class Asked:
                 raise Failed(f"{error} What there is: {Again(location).line('list', '--runs')}") from error
 
     def _lead(self, text: str | None) -> tuple[str, str | None]:
-        """The location and the ref that a text means."""
+        """Return the location and the ref that a text means."""
         if text is None:
             return location_or_detected(self.location), None
         if text.endswith(".json"):
@@ -75,7 +75,7 @@ class Asked:
         return location_or_detected(self.location), text
 
     def _names_something(self, word: str) -> bool:
-        """Whether a bare word names a run, a branch or a checkpoint: that goes before a directory of that name."""
+        """Return whether a word names a run, a branch or a checkpoint. That takes precedence over a directory."""
         try:
             with history.History(location_or_detected(self.location)) as opened:
                 runs, checkpoints = opened.runs(), opened.checkpoints()
@@ -86,7 +86,7 @@ class Asked:
 
 
 def location_of(ctx: click.Context) -> str | None:
-    """The --location of a command, or of the group it was called through."""
+    """Return the --location of a command, or of the group that it was called through."""
     location: str | None = _own_or_outer(ctx, "location")
     return location
 
@@ -96,7 +96,7 @@ def options(
     location: str = "Directory or database. [default: the one of this directory]",
     json: str = "Answer with one JSON document.",
 ) -> Callable[[F], F]:
-    """Give a command --location and --json, with these lines of help; it is called with `asked`."""
+    """Return a decorator that gives a command --location and --json, with these lines of help, as argument `asked`."""
 
     def decorate(function: F) -> F:
         @click.option("--location", metavar="PATH", help=location)
@@ -112,12 +112,12 @@ def options(
 
 
 def ref_argument(name: str, metavar: str, *, required: bool = False) -> Callable[[F], F]:
-    """An argument that takes a ref, and completes it."""
+    """Return a decorator for an argument that takes a ref, with completion."""
     return click.argument(name, metavar=metavar, required=required, shell_complete=refs)
 
 
 def refs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes a ref: `shell_complete=refs`."""
+    """Complete a ref: `shell_complete=refs`."""
     return complete_ref(location_of(ctx), incomplete)
 
 
@@ -132,7 +132,7 @@ def _own_or_outer(ctx: click.Context, name: str) -> Any:
 
 @contextlib.contextmanager
 def _warnings() -> Iterator[None]:
-    """Tell what is logged about the store, as text only; not what it says about classes this program does not know."""
+    """Print warnings about the store in the block, except those about recorded classes that are not loaded here."""
     log, codec = logging.getLogger("crewlite"), logging.getLogger("crewlite.codec")
     before = log.propagate, codec.level
     teller = _Teller(logging.WARNING)

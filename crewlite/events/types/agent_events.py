@@ -15,7 +15,7 @@ class _AgentEvent(BaseEvent):
 
 
 class AgentExecutionStartedEvent(_AgentEvent):
-    """An agent takes up a task."""
+    """An agent begins a task."""
 
     type: Literal["agent_execution_started"] = "agent_execution_started"
     tools: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class AgentExecutionCompletedEvent(_AgentEvent):
 
 
 class AgentExecutionErrorEvent(_AgentEvent):
-    """An agent gave up."""
+    """An agent failed to do its task."""
 
     type: Literal["agent_execution_error"] = "agent_execution_error"
     error: str
@@ -46,16 +46,16 @@ class LiteAgentExecutionStartedEvent(_AgentEvent):
 
 
 class LiteAgentExecutionCompletedEvent(_AgentEvent):
-    """A lone agent's answer is recorded."""
+    """The answer of an agent that was kicked off without a crew is recorded."""
 
     type: Literal["lite_agent_execution_completed"] = "lite_agent_execution_completed"
     output: str
     usage: Usage = Field(default_factory=Usage)
-    """Of everything the kickoff led to, also of what earlier lives of the run paid."""
+    """The usage of everything inside the run, including its earlier kickoffs."""
 
 
 class LiteAgentExecutionErrorEvent(_AgentEvent):
-    """A lone agent gave up."""
+    """An agent that was kicked off without a crew failed."""
 
     type: Literal["lite_agent_execution_error"] = "lite_agent_execution_error"
     error: str

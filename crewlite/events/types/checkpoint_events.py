@@ -13,7 +13,7 @@ class _CheckpointEvent(BaseEvent):
 
 
 class CheckpointStartedEvent(_CheckpointEvent):
-    """A checkpoint was decided upon."""
+    """A checkpoint is about to be stored."""
 
     type: Literal["checkpoint_started"] = "checkpoint_started"
     checkpoint_id: str
@@ -54,19 +54,19 @@ class _ForkEvent(_CheckpointEvent):
 
 
 class CheckpointForkStartedEvent(_ForkEvent):
-    """A branch is about to be made."""
+    """A branch is about to be created."""
 
     type: Literal["checkpoint_fork_started"] = "checkpoint_fork_started"
 
 
 class CheckpointForkCompletedEvent(_ForkEvent):
-    """A branch begins at an old checkpoint."""
+    """A branch was created at a checkpoint."""
 
     type: Literal["checkpoint_fork_completed"] = "checkpoint_fork_completed"
 
 
 class CheckpointForkFailedEvent(_ForkEvent):
-    """A branch could not be made; there is none."""
+    """A branch could not be created."""
 
     type: Literal["checkpoint_fork_failed"] = "checkpoint_fork_failed"
     error: str
@@ -74,13 +74,13 @@ class CheckpointForkFailedEvent(_ForkEvent):
 
 
 class CheckpointRestoreStartedEvent(_CheckpointEvent):
-    """A recorded run is being read."""
+    """A recorded run is about to be resumed."""
 
     type: Literal["checkpoint_restore_started"] = "checkpoint_restore_started"
 
 
 class CheckpointRestoreCompletedEvent(_CheckpointEvent):
-    """A recorded run goes on."""
+    """A recorded run was resumed."""
 
     type: Literal["checkpoint_restore_completed"] = "checkpoint_restore_completed"
     checkpoint_id: str | None = None
@@ -89,7 +89,7 @@ class CheckpointRestoreCompletedEvent(_CheckpointEvent):
 
 
 class CheckpointRestoreFailedEvent(_CheckpointEvent):
-    """A recorded run could not be taken up."""
+    """A recorded run could not be resumed."""
 
     type: Literal["checkpoint_restore_failed"] = "checkpoint_restore_failed"
     error: str

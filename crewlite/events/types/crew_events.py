@@ -12,7 +12,7 @@ class _CrewEvent(BaseEvent):
 
 
 class CrewKickoffStartedEvent(_CrewEvent):
-    """A crew begins, or goes on (`resumed`)."""
+    """A crew begins, or is resumed (`resumed`)."""
 
     type: Literal["crew_kickoff_started"] = "crew_kickoff_started"
     inputs: dict[str, Any]
@@ -28,7 +28,7 @@ class CrewKickoffCompletedEvent(_CrewEvent):
 
 
 class CrewKickoffFailedEvent(_CrewEvent):
-    """A crew stopped without a result; what it finished is recorded."""
+    """A crew stopped without a result; its finished steps are recorded."""
 
     type: Literal["crew_kickoff_failed"] = "crew_kickoff_failed"
     error: str

@@ -15,7 +15,7 @@ class _FlowEvent(BaseEvent):
 
 
 class FlowStartedEvent(_FlowEvent):
-    """A flow begins, or goes on."""
+    """A flow begins, or is resumed (`resumed`)."""
 
     type: Literal["flow_started"] = "flow_started"
     inputs: dict[str, Any]
@@ -27,11 +27,11 @@ class FlowFinishedEvent(_FlowEvent):
     type: Literal["flow_finished"] = "flow_finished"
     result: Any
     usage: Usage = Field(default_factory=Usage)
-    """Of everything inside the flow, also of what earlier lives of the run paid."""
+    """The usage of everything inside the flow, including earlier kickoffs of the run."""
 
 
 class FlowFailedEvent(_FlowEvent):
-    """A flow gave up; it can be kicked off again."""
+    """A flow failed; its run can be resumed."""
 
     type: Literal["flow_failed"] = "flow_failed"
     error: str
@@ -39,14 +39,14 @@ class FlowFailedEvent(_FlowEvent):
 
 
 class FlowPausedEvent(_FlowEvent):
-    """A flow waits for people, and is no longer at work. `waiting` has the questions, by address."""
+    """A flow waits for people and is suspended. `waiting` has the questions, by address."""
 
     type: Literal["flow_paused"] = "flow_paused"
     waiting: dict[str, str]
 
 
 class HumanFeedbackRequestedEvent(BaseEvent):
-    """A run asks a person. `options` is the JSON schema that the answer must fit, if there is one."""
+    """A run asks a person; the question is recorded. `options` is the JSON schema of the answer, if there is one."""
 
     type: Literal["human_feedback_requested"] = "human_feedback_requested"
     question: str

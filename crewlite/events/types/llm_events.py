@@ -13,7 +13,7 @@ class _LLMEvent(BaseEvent):
 
 
 class LLMCallStartedEvent(_LLMEvent):
-    """A model is asked."""
+    """A model is about to be called."""
 
     type: Literal["llm_call_started"] = "llm_call_started"
     messages: tuple[dict[str, Any], ...]
@@ -33,7 +33,7 @@ class LLMCallCompletedEvent(_LLMEvent):
 
 
 class LLMCallFailedEvent(_LLMEvent):
-    """A model call failed, and no retry mended it."""
+    """A model call failed and is not retried any more."""
 
     type: Literal["llm_call_failed"] = "llm_call_failed"
     error: str
@@ -45,16 +45,16 @@ class _ChunkEvent(_LLMEvent):
 
     chunk: str
     attempt: int = 1
-    """Which try of the call it belongs to: what an earlier try has said counts no more."""
+    """The number of the attempt that it belongs to. Pieces of earlier attempts do not count any more."""
 
 
 class LLMStreamChunkEvent(_ChunkEvent):
-    """A piece of a streamed reply. Not kept: what is recorded is the whole reply."""
+    """A piece of a streamed reply. It is not recorded; the complete reply is."""
 
     type: Literal["llm_stream_chunk"] = "llm_stream_chunk"
 
 
 class LLMThinkingChunkEvent(_ChunkEvent):
-    """A piece of what a model thinks before it replies. Not kept."""
+    """A piece of a model's thoughts before its reply. It is not recorded."""
 
     type: Literal["llm_thinking_chunk"] = "llm_thinking_chunk"

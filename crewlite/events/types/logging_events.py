@@ -1,4 +1,4 @@
-"""What verbose agents say for people to read."""
+"""Events of verbose agents, with texts for people to read."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from crewlite.events.base import BaseEvent
 
 
 class RecoveryStartedEvent(BaseEvent):
-    """A step failed and will be tried again: `delay` is the seconds until the next try.
+    """A step failed and will be tried again: `delay` is the seconds until the next attempt.
 
-    `attempt` is the number of the try that failed, which took `duration_ms`.
+    `attempt` is the number of the attempt that failed, which took `duration_ms`.
     """
 
     type: Literal["recovery_started"] = "recovery_started"
@@ -20,8 +20,8 @@ class RecoveryStartedEvent(BaseEvent):
     error: str
     error_type: str
     failure: str
-    """What sort of failure it is: "unavailable", "timeout", "empty", ..."""
+    """The kind of the failure: "unavailable", "timeout", "empty", ..."""
     remedy: Literal["retry", "fallback"] = "retry"
-    """What its policy chose: to try the same again, or to go on with the next fallback."""
+    """The choice of the failure policy: to try the same again, or to continue with the next fallback."""
     delay: float
     duration_ms: float = 0.0

@@ -1,4 +1,4 @@
-"""Events of durable steps: callbacks, and whatever was answered from the record."""
+"""Events of durable steps, and of all steps that were answered from the record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class _StepEvent(BaseEvent):
     kind: str
     name: str
     step_type: str | None = None
-    """What sort of work it is, in its author's words: `@step(type="llm_call")`."""
+    """The kind of work, in the words of the step's author: `@step(type="llm_call")`."""
 
 
 class StepStartedEvent(_StepEvent):
@@ -25,11 +25,11 @@ class StepCompletedEvent(_StepEvent):
 
     type: Literal["step_completed"] = "step_completed"
     reused_from: str | None = None
-    """Where the outcome was taken from, as `run/branch@address`: another run came to it, and this one did nothing."""
+    """Where a cached outcome came from, as `run/branch@address`: another run did the work, and this one did none."""
 
 
 class StepFailedEvent(_StepEvent):
-    """A step gave up, at the try numbered `attempt`, which took so many milliseconds."""
+    """A step failed and is not tried again. `attempt` is the number of the last attempt, which took `duration_ms`."""
 
     type: Literal["step_failed"] = "step_failed"
     error: str
@@ -41,14 +41,14 @@ class StepFailedEvent(_StepEvent):
 class StepReplayedEvent(_StepEvent):
     """A finished step answered from the record: no call, no cost, no side effect.
 
-    `changed` names what is no longer as it was recorded: "question" (kept because of on_drift="keep"), "model",
-    "template", "version". `drifted` has the addresses of the tasks, itself or in it, whose answers were kept
-    though they are asked something else now.
+    `changed` names the parts that differ from the record: "question" (kept because of on_drift="keep"), "model",
+    "template", "version". `drifted` has the addresses of the tasks, itself or inside it, whose answers were kept
+    although their questions have changed.
     """
 
     type: Literal["step_replayed"] = "step_replayed"
     failed: bool = False
-    """What it answered with is its failure."""
+    """Whether it answered with its recorded failure."""
     changed: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ class TaskStartedEvent(_TaskEvent):
     description: str
     expected_output: str
     context: tuple[str, ...] = ()
-    """Addresses of the outputs it builds on."""
+    """Addresses of the tasks whose outputs it is given as context."""
 
 
 class TaskCompletedEvent(_TaskEvent):
@@ -31,7 +31,7 @@ class TaskCompletedEvent(_TaskEvent):
 
 
 class TaskFailedEvent(_TaskEvent):
-    """A task gave up."""
+    """A task failed and is not tried again."""
 
     type: Literal["task_failed"] = "task_failed"
     error: str

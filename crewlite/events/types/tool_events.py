@@ -16,14 +16,14 @@ class _ToolEvent(BaseEvent):
 
 
 class ToolUsageStartedEvent(_ToolEvent):
-    """A tool is called. `in_doubt`: an earlier life of the run may have called it already."""
+    """A tool is about to be called. `in_doubt`: an earlier kickoff of the run may have made this call already."""
 
     type: Literal["tool_usage_started"] = "tool_usage_started"
     in_doubt: bool = False
 
 
 class ToolUsageFinishedEvent(_ToolEvent):
-    """A tool's result is recorded. `from_cache`: it is an earlier one of this run; no call was started for it."""
+    """A tool's result is recorded. `from_cache`: the result is an earlier one of this run, and no call was made."""
 
     type: Literal["tool_usage_finished"] = "tool_usage_finished"
     output: str
@@ -33,7 +33,7 @@ class ToolUsageFinishedEvent(_ToolEvent):
 
 
 class ToolUsageErrorEvent(_ToolEvent):
-    """A tool call ended without a result; what the agent is told instead is recorded."""
+    """A tool call ended without a result. The message that the agent gets instead is recorded."""
 
     type: Literal["tool_usage_error"] = "tool_usage_error"
     error: str

@@ -1,4 +1,4 @@
-"""What a store promises, law by law: each a function whose docstring is the law."""
+"""The promises of a store, as laws: each is a function whose docstring states the law."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ LAWS: tuple[Law, ...] = (
     remembering.what_is_old_is_forgotten,
     remembering.what_several_remember_at_once_is_whole,
 )
-"""What a store promises, in the order it is checked."""
+"""All laws, in the order in which they are checked."""

@@ -1,4 +1,4 @@
-"""Laws of what pruning needs: to find an entry, know who lives, put less in a journal's place, remove a run."""
+"""Laws of the methods that pruning needs: find an entry, know which run is active, rewrite a journal, remove a run."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def who_looks_is_not_in_the_way_of_who_writes(bench: Bench) -> None:
 
 
 def _elsewhere(act: Callable[[], object] | None) -> None:
-    """Do something on another thread, and wait for it."""
+    """Call something on another thread, and wait for it."""
     if act:
         thread = threading.Thread(target=act)
         thread.start()
@@ -222,7 +222,7 @@ def what_a_branch_goes_back_to_stays(bench: Bench) -> None:
 
 
 def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]]:
-    """Ways in which entries fail to be `own` compacted; the third of them, where a fork stands, stays if it can."""
+    """Return journals that are no compaction of `own`, by what is wrong. The third entry is the base of a fork."""
     first, last, compacted = own[0], own[-1], compact_entries(before, own, [own[2].seq])
     other = seal({**own[3].commit, "steps": []}, after=own[2].sum)
 
@@ -251,7 +251,7 @@ def _unaccounted(before: list[Entry], own: list[Entry]) -> dict[str, list[Entry]
 
 
 def _before(first: Entry) -> str:
-    """What the first entry of a branch is chained to."""
+    """Return the sum that the first entry of a branch is chained to."""
     base = first.commit["run"].get("base")
     return base["sum"] if base else ""
 
@@ -350,5 +350,5 @@ def _head(branch: Branch) -> tuple[int, str]:
 
 
 def _folded(branch: Branch, *stands: int) -> list[Entry]:
-    """The entries of a branch, with what `stands`, its checkpoints and its head do not need left out."""
+    """Return the compacted entries of a branch. Entries in `stands`, its checkpoints and its head stay readable."""
     return compact_entries([], branch.entries, stands)

@@ -1,4 +1,4 @@
-"""Laws of journals: what was appended is what is read, whole, in order, and by one writer at a time."""
+"""Laws of journals: entries are read exactly as they were appended, complete, in order, with one writer at a time."""
 
 from __future__ import annotations
 

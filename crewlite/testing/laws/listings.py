@@ -1,4 +1,4 @@
-"""Laws of listings: which runs, branches and checkpoints there are, without reading journals."""
+"""Laws of listings: the runs, branches and checkpoints of a store, listed without reading journals."""
 
 from __future__ import annotations
 

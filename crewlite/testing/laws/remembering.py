@@ -1,4 +1,4 @@
-"""Laws of what is remembered: beside the runs, under keys, whole."""
+"""Laws of result caches: results are stored beside the runs, by key, each complete or not at all."""
 
 from __future__ import annotations
 

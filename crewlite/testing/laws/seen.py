@@ -1,4 +1,4 @@
-"""What laws look at, and the words in which a broken one is told."""
+"""Assertions that the laws share, with the sentences for a broken law."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from crewlite.testing.bench import Branch
 
 
 def checkpoint_line(branch: Branch, checkpoint: CheckpointRecord) -> CheckpointInfo:
-    """The line that a listing has of a checkpoint."""
+    """Return the line that a listing should have for a checkpoint."""
     return checkpoint_info(branch.entries[0].commit["run"], checkpoint)
 
 
 def branch_line(branch: Branch) -> BranchInfo:
-    """The line that a listing has of a branch."""
+    """Return the line that a listing should have for a branch."""
     return branch_info(branch.entries[0])
 
 
 def journal_is(store: Store, branch: Branch) -> None:
-    """Whether a store holds what was committed of a branch, and nothing else."""
+    """Assert that a store holds exactly the entries of a branch."""
     reads_as(store, branch, branch.entries)
 
 
 def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:
-    """Whether a branch reads as these entries."""
+    """Assert that a branch is read as exactly these entries."""
     read = store.read(branch.run_id, branch.branch)
     for number, (found, wanted) in enumerate(zip(read, written, strict=False), 1):
         same = (found.seq, found.sum, found.body, found.line) == (wanted.seq, wanted.sum, wanted.body, wanted.line)
@@ -42,7 +42,7 @@ def reads_as(store: Store, branch: Branch, written: Sequence[Entry]) -> None:
 
 
 def oddities(store: Store, branch: Branch) -> Iterator[str]:
-    """What a reader meets that it never should, while commits of three entries arrive."""
+    """Yield what a reader sees and never should, while commits of three entries arrive."""
     numbers = [entry.seq for entry in store.read(branch.run_id, branch.branch)]
     if numbers != list(range(1, len(numbers) + 1)) or len(numbers) % 3:
         yield f"a reader met entries {numbers[-3:]} at the end, and commits are of 3"
@@ -55,7 +55,7 @@ def oddities(store: Store, branch: Branch) -> Iterator[str]:
 
 
 def conflicts(store: Store, commit: Commit, how: str) -> None:
-    """Whether a commit is refused with a BranchConflictError that names its branch."""
+    """Assert that a commit is refused with a BranchConflictError that names its branch."""
     with raises(BranchConflictError, f"a commit {how}") as raised:
         store.append([commit])
     error = raised[0]
@@ -65,7 +65,7 @@ def conflicts(store: Store, commit: Commit, how: str) -> None:
 
 @contextlib.contextmanager
 def raises(wanted: type[Exception], what: str) -> Iterator[list[Exception]]:
-    """Whether the block raises this error, which is put into the list."""
+    """Assert that the block raises this error, and put the error into the yielded list."""
     raised: list[Exception] = []
     try:
         yield raised
@@ -78,11 +78,11 @@ def raises(wanted: type[Exception], what: str) -> Iterator[list[Exception]]:
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Whether two things are equal; `what` begins the sentence that tells if they are not."""
+    """Assert that two values are equal. `what` begins the sentence of the AssertionError."""
     assert found == wanted, f"{what} {short(found)}, not {short(wanted)}"
 
 
 def short(value: object) -> str:
-    """A value as such a sentence has it."""
+    """Return a value as text for such a sentence, cut to 300 characters."""
     text = repr(value)
     return text if len(text) <= 300 else f"{text[:300]}…"
