@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -81,6 +82,14 @@ class Definition(Described):
         """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
         return value.strip() if isinstance(value, str) else value
 
+    @field_validator("callback", "condition", "task_callback", "step_callback", mode="before", check_fields=False)
+    @classmethod
+    def _is_told(cls, value: object, info: ValidationInfo) -> object:
+        if value is not None:
+            name = info.field_name or ""
+            check_takes(value, name, "a step of the agent" if name == "step_callback" else "the TaskOutput")
+        return value
+
     @field_validator("checkpoint", mode="before", check_fields=False)
     @classmethod
     def _is_setting(cls, value: object) -> object:
@@ -153,6 +162,22 @@ class Definition(Described):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def check_takes(value: object, field: str, argument: str) -> None:
+    """Raise ConfigError unless the value is a function that can be called with one argument."""
+    wanted = f"wanted a function that takes {argument}"
+    if not callable(value):
+        raise ConfigError(f"{field} is {value!r}; {wanted}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # a function in C may have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(value, "__name__", type(value).__name__)
+        raise ConfigError(f"{field} is {name}{signature}; {wanted}") from None
 
 
 def check_inputs(inputs: object) -> None:

@@ -16,7 +16,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.foreign import as_model
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
@@ -57,7 +57,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """Replies it may take to come to its answer."""
     max_execution_time: float | None = Field(default=None, gt=0)
     """Seconds for one task."""
-    allow_delegation: bool = False
+    allow_delegation: bool = Field(default=False, strict=True)
     """In a crew, it may have the other agents work for it, or ask them. Each has its own tools alone."""
     step_callback: Callable[..., Any] | None = None
     """Called with an AgentAction for each call of a tool and an AgentFinish for the answer; recorded. May be async.
@@ -98,7 +98,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     ) -> Request:
         """What a kickoff with these arguments asks for."""
         inputs = None if messages is None else {"messages": as_conversation(messages)}
-        return AgentRequest(inputs, **options, response_format=response_format)
+        return AgentRequest(inputs, **known_options("an agent", options), response_format=response_format)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """What it is to the engine. Raises NoModel, and ConfigError if it is asked nothing."""

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import durable, templates
+from crewlite.agent.coworkers import ASK, DELEGATE, plain_role
 from crewlite.agent.shape import PROMPTS
 from crewlite.agent.worker import Persona
 from crewlite.errors import MaxIterations, OutputInvalid
@@ -40,16 +41,16 @@ def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
     """The two tools of an agent that has these coworkers; none if it has none."""
     if not coworkers:
         return ()
-    roles = ", ".join(dict.fromkeys(one.role for one in coworkers))
+    roles = ", ".join(one.role for one in coworkers)
     delegate = _ToCoworker(
-        name="Delegate work to coworker",
+        name=DELEGATE,
         description=f"Have a coworker do a task, and get what comes of it. Coworkers: {roles}",
         args_schema=DelegatedWork,
         wish="task",
         coworkers=tuple(coworkers),
     )
     question = _ToCoworker(
-        name="Ask question to coworker",
+        name=ASK,
         description=f"Ask a coworker a question, and get the answer. Coworkers: {roles}",
         args_schema=AskedQuestion,
         wish="question",
@@ -58,7 +59,7 @@ def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
     return delegate, question
 
 
-class _NoSuchCoworker(ValueError):
+class NoSuchCoworker(ValueError):
     """Nobody has this role."""
 
 
@@ -70,7 +71,7 @@ class _ToCoworker(BaseTool):
 
     def is_told_of(self, error: Exception) -> bool:
         """Only of what another wording could mend. What else fails a coworker fails the task, which goes on there."""
-        return isinstance(error, _NoSuchCoworker | MaxIterations | OutputInvalid)
+        return isinstance(error, NoSuchCoworker | MaxIterations | OutputInvalid)
 
     async def _arun(self, **arguments: Any) -> str:
         persona = _found(self.coworkers, arguments["coworker"])
@@ -81,13 +82,9 @@ class _ToCoworker(BaseTool):
 
 
 def _found(coworkers: Sequence[Persona], role: str) -> Persona:
-    """The coworker of this role, however a model quotes it or writes it big. Raises _NoSuchCoworker."""
+    """The coworker of this role, however a model quotes it or writes it big. Raises NoSuchCoworker."""
     for one in coworkers:
-        if _plain(one.role) == _plain(role):
+        if plain_role(one.role) == plain_role(role):
             return one
-    known = ", ".join(dict.fromkeys(one.role for one in coworkers))
-    raise _NoSuchCoworker(f"there is no coworker {role!r}; coworkers are: {known}")
-
-
-def _plain(role: str) -> str:
-    return " ".join(role.strip("\"'`[]() \n\t").casefold().split())
+    known = ", ".join(one.role for one in coworkers)
+    raise NoSuchCoworker(f"there is no coworker {role!r}; coworkers are: {known}")

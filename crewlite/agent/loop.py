@@ -103,7 +103,7 @@ async def work(job: Work) -> Answer:
 async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
     """Have the step_callback called, if there is one."""
     if job.step_callback:
-        await call_back(job.step_callback, step, [codec.digest(dataclasses.asdict(step))])
+        await call_back(job.step_callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
 
 def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:

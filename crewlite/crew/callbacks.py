@@ -1,6 +1,7 @@
 """What a crew's own callbacks make of its inputs and its result.
 
-Each is a step, so a resume calls none again that has returned.
+Each is a step, named after its function, which asks with what the function is given. So a resume calls none again that
+has returned and is given the same, wherever it stands among the others now.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from crewlite import codec, durable
+from crewlite import codec, durable, kinds
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError, an
-from crewlite.runtime.callbacks import callback_step, called, name_of
+from crewlite.runtime.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.record import Record
 
 _BEFORE, _AFTER = "before_kickoff", "after_kickoff"
@@ -32,13 +33,21 @@ async def prepared(crew: Crew, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
-    """The prepared inputs of a run that has come so far; None of one that has not."""
-    for number in range(len(crew.before_kickoff_callbacks), 0, -1):
-        address = f"callback:{_BEFORE}" + (f"#{number}" if number > 1 else "")
-        if address in record.outcomes:
-            found: dict[str, Any] = codec.decode(record.value(address))
-            return found
-    return None
+    """The prepared inputs of a run that has come so far; None of one that has not.
+
+    If the last callback is another one now, they are what was prepared last.
+    """
+    if not crew.before_kickoff_callbacks:
+        return None
+    *others, last = crew.before_kickoff_callbacks
+    first = callback_address(last, _BEFORE, 1)
+    same = sum(callback_address(other, _BEFORE, 1) == first for other in others)
+    address = callback_address(last, _BEFORE, same + 1)
+    if address not in record.outcomes:
+        made = [at for at in record.outcomes if at.startswith(f"{kinds.CALLBACK}:{_BEFORE}.")]
+        address = max(made, key=lambda at: record.outcomes[at].seq, default="")
+    found: dict[str, Any] | None = codec.decode(record.value(address)) if address else None
+    return found
 
 
 async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:
@@ -51,7 +60,7 @@ async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:
 
 async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict[str, Any]:
     async def act() -> dict[str, Any]:
-        given = dict(inputs)
+        given = {name: _copied(value) for name, value in inputs.items()}
         made = await called(callback, given)
         if made is None:  # it has changed what it was given
             return given
@@ -63,14 +72,21 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
         callback,
         act,
         codec.known(inputs),
-        name=_BEFORE,
-        drift="rerun",
+        role=_BEFORE,
         encode=codec.encode,
         decode=codec.decode,
         round_trip=True,
     )
     made: dict[str, Any] = await durable.scope().step(step)
     return made
+
+
+def _copied(value: Any) -> Any:
+    """A value that a callback may change, as the caller and other runs have it too; a live object as it is."""
+    try:
+        return copy.deepcopy(value)
+    except (TypeError, copy.Error):  # a lock, a connection, a module
+        return value
 
 
 async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str, Any]:
@@ -84,8 +100,7 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
         callback,
         act,
         question,
-        name=_AFTER,
-        drift="rerun",
+        role=_AFTER,
         encode=codec.encode,
         decode=codec.decode,
         round_trip=True,
@@ -99,6 +114,11 @@ class _Draft(CrewOutput):
 
     model_config = ConfigDict(frozen=False)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in CrewOutput.model_fields:
+            raise ConfigError(_wrongly(f"set {name!r}"))
+        super().__setattr__(name, value)
+
 
 def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
     """What a callback has changed. Raises ConfigError for what it may not change."""
@@ -107,16 +127,17 @@ def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
         raise ConfigError(f"{said} returned {an(type(made).__name__)}; wanted the CrewOutput, or None")
     changed = {name: value for name, value in dict(made).items() if value != getattr(result, name)}
     if fixed := sorted(changed.keys() - CHANGEABLE):
-        raise ConfigError(
-            f"{said} changed {', '.join(fixed)} of the result; it may change {' and '.join(CHANGEABLE)}, and the rest "
-            f"tells what the tasks did"
-        )
+        raise ConfigError(f"{said} {_wrongly('changed ' + ', '.join(fixed))}")
     if not isinstance(made.raw, str) or not isinstance(made.json_dict, dict | None):
         raise ConfigError(
             f"{said} made the result's raw {made.raw!r} and json_dict {made.json_dict!r}; wanted text, "
             f"and a dict or None"
         )
     return changed
+
+
+def _wrongly(changed: str) -> str:
+    return f"{changed} of the result; it may change {' and '.join(CHANGEABLE)}, and the rest tells what the tasks did"
 
 
 def _plain(result: CrewOutput) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.agent import Agent
+from crewlite.agent.coworkers import problems_of
 from crewlite.crew.for_each import ForEach
 from crewlite.crew.output import CrewOutput
-from crewlite.definition import Definition
+from crewlite.definition import Definition, check_takes
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.last_kickoff import keep, last
@@ -21,7 +22,7 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 files = lazy("crewlite.project.crew_files")
 rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait
 root = lazy("crewlite.crew.root")
+
+
+_GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "the CrewOutput"}
 
 
 class _Known(EnumType):
@@ -76,7 +80,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
     tasks: tuple[Task, ...] = Field(min_length=1)
     name: str = "crew"
     process: Process = Process.sequential
-    max_concurrency: int | None = Field(default=None, ge=1)
+    max_concurrency: int | None = Field(default=None, ge=1, strict=True)
     """How many tasks are at work at once, where some are async; None: as many as can be."""
     llm: BaseLLM | str | None = None
     """For agents without a model of their own; None takes CREWLITE_MODEL."""
@@ -112,6 +116,8 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
     def _is_list_of_functions(cls, value: object, info: ValidationInfo) -> object:
         if callable(value):
             raise ConfigError(f"{info.field_name} is one function; wanted a list: {info.field_name}=[...]")
+        for number, callback in enumerate(value if isinstance(value, list | tuple) else ()):
+            check_takes(callback, f"{info.field_name}[{number}]", _GIVEN[info.field_name or ""])
         return value
 
     @field_validator("llm", "manager_llm", mode="before")
@@ -123,8 +129,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
     def _fits_together(self) -> Crew:
         problems = list[str]()
         managed = self.process is Process.hierarchical
-        if managed:
-            problems += self._managed_by()
+        problems += self._managed_by() if managed else self._not_managed()
         for number, task in enumerate(self.tasks):
             if task.agent is None and not managed:
                 problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
@@ -132,6 +137,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
                 if other not in self.tasks[:number]:
                     where = "comes later" if other in self.tasks else "is not in this crew"
                     problems.append(f"task {task.title!r} builds on {other.title!r}, which {where}")
+            problems += self._out_of_reach(task)
         if isinstance(self.tasks[0], ConditionalTask):
             problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
         if len(set(self.tasks)) < len(self.tasks):
@@ -141,6 +147,23 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
         for part in (*self.tasks, *self.people()):
             part.settle()
         return self
+
+    def _not_managed(self) -> Iterator[str]:
+        """The settings of a sequential crew that are for a manager."""
+        for name in ("manager_llm", "manager_agent"):
+            if getattr(self, name) is not None:
+                yield (
+                    f"{name} is for the manager of a hierarchical crew, and this one is sequential; leave it out, or "
+                    f"set process=Process.hierarchical"
+                )
+
+    def _out_of_reach(self, task: Task) -> Iterator[str]:
+        """What keeps whoever does a task from working with coworkers."""
+        if not (coworkers := self.coworkers_in(task)):
+            return
+        doing = self.manager_agent if self.process is Process.hierarchical else task.agent
+        tools = (*(doing.tools if doing else ()), *task.tools)
+        yield from problems_of(f"task {task.title!r}", [one.role for one in coworkers], tools)
 
     def _managed_by(self) -> Iterator[str]:
         """What keeps it from being hierarchical."""
@@ -160,7 +183,7 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
 
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
         """What a kickoff with these arguments asks for."""
-        return Request(inputs, **options)
+        return Request(inputs, **known_options("a crew", options))
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """What it is to the engine. Raises NoModel naming every agent without one."""
@@ -238,6 +261,14 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
         """All its agents, each once; a manager_agent comes last."""
         manager = (self.manager_agent,) if self.manager_agent else ()
         return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent), *manager)))
+
+    def coworkers_in(self, task: Task) -> tuple[Agent, ...]:
+        """Whom the agent that does this task, or the manager, may have work for it."""
+        others = tuple(one for one in self.people() if one is not self.manager_agent)
+        if self.process is Process.hierarchical:
+            return (task.agent,) if task.agent else others
+        delegates = task.agent is not None and task.agent.allow_delegation
+        return tuple(one for one in others if one is not task.agent) if delegates else ()
 
     def with_model(self, llm: BaseLLM | str) -> Self:
         """A copy in which everybody asks this model."""

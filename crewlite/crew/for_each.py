@@ -8,6 +8,7 @@ from uuid import UUID
 
 from crewlite.crew.output import CrewOutput
 from crewlite.lazy import lazy
+from crewlite.runtime.request import checked_options
 from crewlite.tracebacks import shortened
 
 many = lazy("crewlite.runtime.many")  # it needs the engine
@@ -18,6 +19,9 @@ class EachOptions(TypedDict, total=False):
 
     run_id: str | UUID | None
     max_concurrency: int | None
+
+
+_OPTIONS = (*EachOptions.__annotations__, "return_exceptions")
 
 
 class ForEach:
@@ -42,6 +46,7 @@ class ForEach:
         return_exceptions: bool = False,
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
+        **unknown: Any,
     ) -> Any:
         """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
 
@@ -52,6 +57,7 @@ class ForEach:
         `return_exceptions` it stands in the place of its result instead. Raises ConfigError for a crew that is bound
         to a run, and what `kickoff` raises.
         """
+        checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
         with shortened():
             return many.kickoff_for_each(self, inputs, **how)
@@ -75,8 +81,10 @@ class ForEach:
         return_exceptions: bool = False,
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
+        **unknown: Any,
     ) -> Any:
         """`kickoff_for_each`, to await on a loop of your own."""
+        checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
         with shortened():
             return await many.akickoff_for_each(self, inputs, **how)

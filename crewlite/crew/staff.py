@@ -50,14 +50,9 @@ class _Staff:
     def assignment(self, number: int) -> Assignment | None:
         """Who does a task; None if somebody in it has no model."""
         crew, task = self._crew, self._crew.tasks[number]
-        others = [one for one in crew.people() if one is not crew.manager_agent]
-        if crew.process is Process.hierarchical:
-            doing, helping = crew.manager_agent or MANAGER, [task.agent] if task.agent else others
-        else:
-            assert task.agent
-            doing = task.agent
-            helping = [one for one in others if one is not doing] if doing.allow_delegation else []
-        worker, coworkers = self._worker(doing), [self._worker(one) for one in helping]
+        doing = (crew.manager_agent or MANAGER) if crew.process is Process.hierarchical else task.agent
+        assert doing
+        worker, coworkers = self._worker(doing), [self._worker(one) for one in crew.coworkers_in(task)]
         if worker is None or None in coworkers:
             return None
         return Assignment(task, worker, tuple(one for one in coworkers if one), crew.task_callback)

@@ -56,7 +56,7 @@ class _Bound:
         key = (cls, name)
         if key not in self._made:
             self._made[key] = None  # marks it as being built
-            named = {} if cls is Agent or "name" in section else {"name": name}
+            named: dict[str, Any] = {} if cls is Agent or "name" in section else {"name": name}
             self._made[key] = cls(config=section, **named)
         if self._made[key] is None:
             raise ConfigError(f"{name} depends on itself: its context leads back to it. Remove it from one context")

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
-from crewlite import background, durable, kinds
+from crewlite import background, codec, durable, kinds
 from crewlite.codec import Json
 from crewlite.durable import Drift, Step
 from crewlite.kinds import Kind
 from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.tools.base import is_async
+from crewlite.tools.naming import address_name
 
 T = TypeVar("T")
+_TOLD_APART = 6  # hexadecimal digits of a digest that a name shows
 
 
-async def call_back(callback: Callable[..., Any], argument: Any, question: Json) -> None:
-    """Have a callback called with one argument, whatever it returns."""
+async def call_back(callback: Callable[..., Any], argument: Any, question: Json, *, role: str = "") -> None:
+    """Have a callback called with one argument, whatever it returns. `role`: see callback_step."""
 
     async def act() -> None:
         await called(callback, argument)
 
-    await durable.scope().step(callback_step(callback, act, question))
+    await durable.scope().step(callback_step(callback, act, question, role=role))
 
 
 async def called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -39,21 +43,26 @@ def callback_step(
     question: Json,
     *,
     kind: Kind = kinds.CALLBACK,
+    role: str = "",
     name: str | None = None,
-    drift: Drift = "diverge",
+    drift: Drift = "rerun",
     encode: Callable[[Any], Json] = durable.same,
     decode: Callable[[Json], Any] = durable.same,
     round_trip: bool = False,
 ) -> Step[Any]:
-    """The step in which a callback is called. It is named after the function, unless it has a `name` of its own."""
-    title = name_of(callback)
-    label = title if name else None
+    """The step in which a callback is called, unless it has a `name` of its own named `role.function`.
+
+    So the record of one function never answers for another, and not for the same one in another role.
+    """
+    title = _address_name(callback)
+    name = name or (f"{role}.{title}" if role else title)
+    label = None if name == title else name_of(callback)
     return Step(
         kind=kind,
-        name=name or title,
+        name=name,
         work=work,
         question=question,
-        voice=PlainVoice(callback, kind, name or title, label),
+        voice=PlainVoice(callback, kind, name, label),
         encode=encode,
         decode=decode,
         round_trip=round_trip,
@@ -66,4 +75,33 @@ def callback_step(
 
 def name_of(function: object) -> str:
     """What a function is called: `lambda` if it has no name, its class if it is an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
     return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+
+
+def callback_address(callback: Callable[..., Any], role: str, number: int) -> str:
+    """The address of the callback of a crew that is its `number`-th of this name, from 1, in this role."""
+    first = f"{kinds.CALLBACK.name}:{role}.{_address_name(callback)}"
+    return first if number == 1 else f"{first}#{number}"
+
+
+def _address_name(function: object) -> str:
+    """What a function is called in addresses: by its name, and a lambda by what it does."""
+    name, code = name_of(function), getattr(function, "__code__", None)
+    if name == "lambda" and isinstance(code, CodeType):
+        return f"lambda-{codec.digest(_shape(code))[:_TOLD_APART]}"
+    return address_name(name)
+
+
+def _shape(constant: object) -> Json:
+    """What a constant of a function is, the same in every process. Code has neither its file nor its lines."""
+    match constant:
+        case CodeType():
+            constants = [_shape(one) for one in constant.co_consts]
+            return [constant.co_code.hex(), *map(list, (constant.co_names, constant.co_freevars)), constants]
+        case tuple():
+            return [_shape(one) for one in constant]
+        case frozenset():  # its order is another one in each process
+            return sorted(repr(one) for one in constant)
+    return repr(constant)

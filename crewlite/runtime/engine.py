@@ -71,16 +71,16 @@ def preview_here(definition: Runnable[Any], request: Request) -> Preview:
     return run_sync("preview", partial(preview, definition, request), lambda: "Nothing was changed.")
 
 
-def submit(definition: Runnable[R], request: Request) -> RunHandle[R]:
+def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> RunHandle[R]:
     """Begin the requested run and return its handle at once. Raises what `kickoff` raises before a run begins.
 
-    Raises ConfigError inside another run, OnLoopThread on the background loop.
+    Raises ConfigError inside another run, which names the `verb`, and OnLoopThread on the background loop.
     """
     name, kind = definition.run_name, definition.run_kind
     if durable.scope().loop is not None:
         instead = f"{name}(...), whose steps are" if kind is kinds.FLOW else f"kickoff(...) of this {kind}, which is"
         raise ConfigError(
-            f"{name}.submit(...) was called inside a run, and begins another: call {instead} then part of this run"
+            f"{name}.{verb}(...) was called inside a run, and begins another: call {instead} then part of this run"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -47,6 +47,9 @@ async def akickoff_for_each(
             f"This {kind} is bound to one run, but kickoff_for_each starts several: "
             f"call {kind}.bound_to(None).kickoff_for_each(...)"
         )
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
+        found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
+        raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")
     name = None if run_id is None else as_run_id(run_id)
     requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]
     if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):

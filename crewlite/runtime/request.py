@@ -15,7 +15,7 @@ from uuid import UUID
 
 from crewlite.definition import check_inputs
 from crewlite.durable import Durability
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant
 from crewlite.refs import as_run_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.usage import Usage
@@ -41,6 +41,21 @@ class KickoffOptions(TypedDict, total=False):
     """Addresses of calls in doubt to make again, and of failed steps to retry."""
     resume: bool
     """Resume the newest unfinished run of this definition with these inputs; start a new run if there is none."""
+
+
+def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
+    """The options themselves. Raises TypeError, as Python does for a function, if a kickoff of this has no such one."""
+    return checked_options("kickoff", of, options, KickoffOptions.__annotations__)
+
+
+def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
+    """Options of a verb themselves. Raises TypeError, as Python does for a function, for one that it does not have."""
+    names = tuple(known)
+    for name in options:  # type: ignore[attr-defined]
+        if name not in names:
+            hint = meant(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
+            raise TypeError(f"{verb} of {of} has no option {name!r}; {hint}")
+    return options
 
 
 @dataclass

@@ -181,7 +181,9 @@ class Runnable(ABC, Generic[R]):
         """
         with shortened():
             request = self.as_request(*args, **kwargs)
-            begun: RunStream[R_co] = streams.RunStream(partial(engine.submit, self, request), request.progress)
+            begun: RunStream[R_co] = streams.RunStream(
+                partial(engine.submit, self, request, "stream"), request.progress
+            )
         return begun
 
     def preview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:

@@ -7,6 +7,7 @@ that were not read yet; the run never waits for a slow reader.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -27,8 +28,8 @@ R = TypeVar("R")
 class RunStream(Generic[R]):
     """Iterates over the events of a run, with `for` or `async for`, until the run ends; then raises the run's error.
 
-    `result` is the run's result. Each event is given to one reader only. As a context manager, the stream cancels a run
-    that has not ended when the block does.
+    `result` is the run's result. Each event is given to one reader only. As a context manager (in a coroutine: `async
+    with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
     """
 
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
@@ -81,17 +82,26 @@ class RunStream(Generic[R]):
         self.handle.cancel()
 
     def __enter__(self) -> Self:
+        if background.running_loop():  # where leaving could not wait
+            self.cancel()
+            raise OnLoopThread("__enter__", "async with crew.stream(...) as stream")
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Stop a run that is left early, and wait until it has let go of its branch."""
         if self.handle.status == "running":
             self.cancel()
+            with contextlib.suppress(Exception):  # whatever it came to, it was left
+                self.handle.result()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self.__exit__()
+        if self.handle.status == "running":
+            self.cancel()
+            with contextlib.suppress(Exception):
+                await self.handle
 
     def _said(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""

@@ -8,9 +8,12 @@ from typing import Any
 
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.loop import Answer
 from crewlite.agent.worker import Persona, Worker
+from crewlite.errors import ConfigError
+from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 from crewlite.tools.base import BaseTool
@@ -39,7 +42,7 @@ class Assignment:
     """Told of the output, after the task's own callback."""
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
-        """The task with its placeholders filled in. Raises MissingInput."""
+        """The task with its placeholders filled in. Raises MissingInput, and ConfigError for two roles made alike."""
         return self._with(lambda text, where: templates.fill(text, inputs, where=where))
 
     def unfilled(self) -> FilledTask:
@@ -48,13 +51,16 @@ class Assignment:
 
     def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
         task, where = self.task, f"Task {self.task.title!r}"
+        coworkers = tuple(one.filled(fill) for one in self.coworkers)
+        for problem in problems_of(where, [one.role for one in coworkers]):
+            raise ConfigError(problem)
         return FilledTask(
             self,
             fill(task.description, where),
             fill(task.expected_output, where),
             fill(task.output_file, where) if task.output_file else None,
             self.worker.filled(fill),
-            tuple(one.filled(fill) for one in self.coworkers),
+            coworkers,
         )
 
 
@@ -90,10 +96,11 @@ class FilledTask:
         return (*self.agent.tools, *self.task.tools, *delegation_tools(self.coworkers))
 
     def asked(self) -> list[Any]:
-        """What is asked of whom, and in which shape, as plain JSON."""
+        """What is asked of whom, in which shape, and whether on a condition, as plain JSON."""
         shape = self.task.shape
         who = [self.role, self.persona.goal, self.persona.backstory]
-        return [self.description, self.expected_output, shape.schema if shape else None, who]
+        condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
+        return [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
 
     def question(self, sources: Sequence[ContextItem]) -> list[Any]:
         """The question of its step: what is asked, of whom, in which shape, on the basis of what."""

@@ -49,8 +49,8 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         if filled.output_file:
             await background.in_thread(_write, Path(filled.output_file), output.raw)
         output = _with_usage(output, durable.scope().usage)
-        for callback in _callbacks(filled):
-            await call_back(callback, output, [codec.digest(output.raw)])
+        for role, callback in _callbacks(filled):
+            await call_back(callback, output, [codec.digest(output.raw)], role=role)
         return output
 
     return Step(
@@ -91,7 +91,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
         return bool(await called(condition, previous))
 
     asked = [codec.digest(previous.raw if previous else "")]
-    step = callback_step(condition, act, asked, kind=kinds.CONDITION, name="condition", drift="rerun")
+    step = callback_step(condition, act, asked, kind=kinds.CONDITION, name="condition")
     address = f"{durable.scope().address}/{kinds.CONDITION.name}#1"
     verdict: bool = await durable.scope().step(dataclasses.replace(step, address=address))
     return verdict
@@ -157,13 +157,13 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) 
     return answer
 
 
-def _callbacks(filled: FilledTask) -> Iterator[Callable[[TaskOutput], Any]]:
-    """The functions that are told of the output: the task's own, then its crew's, unless that is the same."""
+def _callbacks(filled: FilledTask) -> Iterator[tuple[str, Callable[[TaskOutput], Any]]]:
+    """The functions that are told of the output, with their roles: the task's own, then its crew's, unless the same."""
     own, of_crew = filled.task.callback, filled.assignment.task_callback
     if own:
-        yield own
+        yield "", own
     if of_crew and of_crew is not own:
-        yield of_crew
+        yield "task_callback", of_crew
 
 
 def _check_file(path: Path, where: str) -> None:

@@ -42,9 +42,9 @@ class Task(Definition):
     context: tuple[Task, ...] | None = None
     """Tasks whose outputs it is given; []: none. None: all before it; of an async task, those that have ended for
     certain when it begins."""
-    async_execution: bool = False
+    async_execution: bool = Field(default=False, strict=True)
     """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
-    human_input: bool = False
+    human_input: bool = Field(default=False, strict=True)
     """A person sees the answer before it counts, and says what should be different, until nothing is."""
     output_pydantic: type[BaseModel] | None = None
     """The answer must fit this class; `output.pydantic` is an instance of it."""
@@ -71,13 +71,6 @@ class Task(Definition):
     def _is_seen(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
             raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
-        return value
-
-    @field_validator("callback", mode="after")
-    @classmethod
-    def _callback(cls, value: Callable[..., Any] | None) -> Callable[..., Any] | None:
-        if value is not None and not callable(value):
-            raise ConfigError(f"callback is {value!r}; wanted a function that takes the TaskOutput")
         return value
 
     @model_validator(mode="after")

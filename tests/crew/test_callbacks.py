@@ -247,11 +247,11 @@ def test_each_is_visible_as_a_step():
         step_callback=print,
     ).kickoff({"topic": "tides"})
     assert heard == [
-        ("callback:before_kickoff", "_upper"),
-        ("callback:before_kickoff#2", "_upper"),
-        ("task:t0/callback:print", None),
-        ("task:t0/callback:print#2", None),
-        ("callback:after_kickoff", "print"),
+        ("callback:before_kickoff._upper", "_upper"),
+        ("callback:before_kickoff._upper#2", "_upper"),
+        ("task:t0/callback:step_callback.print", "print"),
+        ("task:t0/callback:task_callback.print", "print"),
+        ("callback:after_kickoff.print", "print"),
     ]
 
 
@@ -307,3 +307,147 @@ def test_they_are_bound_again_where_a_crew_is_rebuilt(on_disk):
 def test_one_function_where_a_list_is_wanted_is_refused():
     with pytest.raises(ConfigError, match=r"before_kickoff_callbacks is one function; wanted a list"):
         crew_of(["a"], before_kickoff_callbacks=_upper)
+
+
+def told_in(heard):
+    """Three callbacks of a result: one signs it, one is told of it, one stops the run."""
+
+    def sign(result):
+        heard.append("sign")
+        result.raw += " signed"
+
+    def mail(result):
+        heard.append(f"mail {result.raw}")
+
+    def cut(result):
+        raise Stop
+
+    return sign, mail, cut
+
+
+def test_no_after_callback_is_taken_for_another_that_stood_in_its_place(on_disk):
+    heard = []
+    sign, mail, cut = told_in(heard)
+
+    def crew(*callbacks):
+        return crew_of(["done"], after_kickoff_callbacks=callbacks, checkpoint=on_disk())
+
+    for run_id, later, told, raw in [
+        ("removed", [mail], ["mail done"], "done"),
+        ("before it", [mail, sign], ["mail done"], "done signed"),
+        ("behind it", [sign, mail], ["mail done signed"], "done signed"),
+        ("two of it", [sign, sign], ["sign"], "done signed signed"),
+    ]:
+        with pytest.raises(Stop):
+            crew(sign, cut).kickoff({"topic": "t"}, run_id=run_id.replace(" ", "-"))
+        heard.clear()
+        assert crew(*later).kickoff(run_id=run_id.replace(" ", "-")).raw == raw, run_id
+        assert heard == told, run_id
+
+
+def test_one_that_is_given_something_else_now_is_called_again(on_disk):
+    heard = []
+    sign, mail, cut = told_in(heard)
+    with pytest.raises(Stop):
+        crew_of(["done"], after_kickoff_callbacks=[sign, mail, cut], checkpoint=on_disk()).kickoff(
+            {"topic": "t"}, run_id="r"
+        )
+    heard.clear()
+    crew_of([], after_kickoff_callbacks=[mail], checkpoint=on_disk()).kickoff(run_id="r")
+    assert heard == ["mail done"]
+
+
+def test_a_rebuilt_crew_may_leave_a_callback_out(on_disk):
+    heard = []
+    sign, mail, cut = told_in(heard)
+    cut.__name__ = "mail"
+    with pytest.raises(Stop):
+        crew_of(["done"], after_kickoff_callbacks=[sign, cut], checkpoint=on_disk()).kickoff({"topic": "t"}, run_id="r")
+    heard.clear()
+    bind = {"after_kickoff_callbacks.sign": None, "mail": mail, "llm": ScriptedLLM([])}
+    assert Crew.from_checkpoint(on_disk(restore_from="r"), bind=bind).kickoff().raw == "done"
+    assert heard == ["mail done"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "called"), [("p", "vp", "v"), ("vp", "p", ""), ("vp", "pv", "v"), ("p", "w", "w")]
+)
+def test_no_before_callback_is_taken_for_another(on_disk, first, then, called):
+    heard = []
+
+    def p(inputs):
+        heard.append("p")
+        return inputs | {"topic": inputs["topic"].strip() + "!"}
+
+    def v(inputs):
+        heard.append("v")
+
+    def w(inputs):
+        heard.append("w")
+        return inputs | {"topic": inputs["topic"].strip() + "?"}
+
+    def crew(replies, names):
+        callbacks = [{"p": p, "v": v, "w": w}[name] for name in names]
+        return crew_of(replies, tasks=2, before_kickoff_callbacks=callbacks, checkpoint=on_disk())
+
+    with pytest.raises(Stop):
+        crew(["one", Stop()], first).kickoff({"topic": " t "}, run_id="r")
+    heard.clear()
+    later = crew(["two"], then)
+    last = later.kickoff(run_id="r").tasks_output[1]
+    assert (last.description, "".join(heard)) == (f"About t{'?' if then == 'w' else '!'}, 1", called)
+    assert later.kickoff(run_id="r").tasks_output[1] == last
+
+
+def test_callbacks_without_a_name_are_known_by_what_they_do(on_disk):
+    heard = []
+
+    def crew(*callbacks, replies=()):
+        return crew_of(replies, after_kickoff_callbacks=callbacks, checkpoint=on_disk())
+
+    def cut(result):
+        raise Stop
+
+    two = [lambda result: heard.append("one"), lambda result: heard.append("two")]
+    with pytest.raises(Stop):
+        crew(*two, cut, replies=["done"]).kickoff({"topic": "t"}, run_id="r")
+    heard.clear()
+    crew(two[1], lambda result: heard.append("three")).kickoff(run_id="r")
+    assert heard == ["three"]
+
+
+def test_a_callback_of_a_task_is_not_that_of_its_crew_nor_of_a_step(on_disk):
+    heard = []
+
+    def tell(output):
+        heard.append(type(output).__name__)
+
+    def cut(output):
+        raise Stop
+
+    def crew(own, **fields):
+        return crew_of(["done"], task={"callback": own}, checkpoint=on_disk(), **fields)
+
+    with pytest.raises(Stop):
+        crew(lambda output: heard.append("own"), task_callback=cut).kickoff({"topic": "t"}, run_id="r")
+    crew(None, task_callback=lambda output: heard.append("crew")).kickoff(run_id="r")
+    assert heard == ["own", "crew"]
+    with pytest.raises(Stop):
+        crew(tell, task_callback=cut).kickoff({"topic": "t"}, run_id="s")
+    heard.clear()
+    crew(None, step_callback=tell).kickoff(run_id="s")
+    assert heard == ["AgentFinish"]
+
+
+def test_a_before_callback_changes_neither_the_callers_data_nor_that_of_other_runs(on_disk):
+    def add(inputs):
+        inputs["tags"].append(inputs["topic"])
+
+    tags = ["base"]
+    crew = crew_of(lambda messages: "done", before_kickoff_callbacks=[add], checkpoint=on_disk())
+    crew = crew.with_(tasks=[crew.tasks[0].with_(description="{topic}: {tags}")])
+    inputs = [{"topic": topic, "tags": tags} for topic in "ab"]
+    for _ in range(2):
+        results = crew.kickoff_for_each(inputs, run_id="r", max_concurrency=1)
+        assert [one.tasks_output[0].description for one in results] == ["a: ['base', 'a']", "b: ['base', 'b']"]
+    assert tags == ["base"]

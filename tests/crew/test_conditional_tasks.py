@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, ConditionalTask, Crew, History, Task, TaskOutput, event_bus
-from crewlite.errors import BindMissing, ConfigError, OutputInvalid
+from crewlite.errors import BindMissing, ConfigError, OutputInvalid, QuestionsChanged, TaskDrifted
 from crewlite.events import StepCompletedEvent, TaskCompletedEvent
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
@@ -199,3 +199,52 @@ def test_inside_a_flow_a_skipped_task_stays_skipped(config):
     with pytest.raises(Stop):
         whole.kickoff(run_id="r")
     assert whole.kickoff(run_id="r") == [False, True, False]
+
+
+def plain(crew):
+    """The crew with its conditional task made a plain one."""
+    first, second, *rest = crew.tasks
+    second = Task(**{name: getattr(second, name) for name in ("name", "description", "expected_output", "agent")})
+    return Crew(tasks=[first, second, *rest], checkpoint=crew.checkpoint)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_task_that_was_skipped_and_has_no_condition_now_is_asked_something_else(on_disk, finished):
+    def run(replies, on_drift=None):
+        return crew_of(replies, checkpoint=on_disk(on_drift=on_drift))
+
+    first = run(["long enough", "printed" if finished else Stop()])
+    if finished:
+        first.kickoff(run_id="r")
+    else:
+        with pytest.raises(Stop):
+            first.kickoff(run_id="r")
+    with pytest.raises(TaskDrifted, match="under another condition now"):
+        plain(run([], "error")).kickoff(run_id="r")
+    if finished:
+        with pytest.raises(QuestionsChanged):
+            plain(run([])).kickoff(run_id="r")
+    result = plain(run(["extended", "again"], "rerun")).kickoff(run_id="r")
+    assert [output.raw for output in result.tasks_output] == ["long enough", "extended", "again"]
+    assert plain(run([], "rerun")).kickoff(run_id="r") == result
+
+
+def test_one_that_is_kept_all_the_same_is_listed(on_disk):
+    with pytest.raises(Stop):
+        crew_of(["long enough", Stop()], checkpoint=on_disk()).kickoff(run_id="r")
+    result = plain(crew_of(["printed"], checkpoint=on_disk(on_drift="keep"))).kickoff(run_id="r")
+    assert (result["extend"].skipped, result.drifted) == (True, ("task:extend",))
+
+
+@pytest.mark.parametrize("verdict", ["no", "false", [], 0, None])
+def test_an_edit_of_its_condition_has_to_be_true_or_false(config, verdict):
+    crew = crew_of(["long enough", "printed"], checkpoint=config())
+    crew.kickoff(run_id="r")
+    with pytest.raises(ConfigError, match=r"task:extend/condition#1 .*wanted True or False"):
+        crew.fork("r", branch="f", edits={"task:extend/condition#1": verdict})
+
+
+@pytest.mark.parametrize("condition", [lambda: True, lambda output, more: True, True])
+def test_a_condition_that_cannot_be_called_with_an_output_is_found_at_definition(condition):
+    with pytest.raises(ConfigError, match="condition is .*wanted a function that takes the TaskOutput"):
+        crew_of([], condition)

@@ -132,6 +132,12 @@ def _value(outcome: Outcome, value: Any) -> Any:
     return codec.encode(value, f"the edit of {outcome.address}")
 
 
+def _verdict(outcome: Outcome, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ConfigError(f"The edit of {outcome.address} is {value!r}; wanted True or False: whether its task is done")
+
+
 def _reply(outcome: Outcome, value: Any) -> Any:
     if _is_reply(value):
         return recorded(whole_reply(value, "an edit"))
@@ -148,7 +154,7 @@ def _is_reply(value: Any) -> bool:
 _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.STEP: _value,
     kinds.PLAN: _value,
-    kinds.CONDITION: lambda outcome, value: _value(outcome, bool(value)),
+    kinds.CONDITION: _verdict,
     kinds.TASK: _done,
     kinds.LLM: _reply,
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
