@@ -170,7 +170,7 @@ def check_takes(value: object, field: str, argument: str) -> None:
     if not callable(value):
         raise ConfigError(f"{field} is {value!r}; {wanted}")
     try:
-        signature = inspect.signature(value)
+        signature = inspect.signature(value, follow_wrapped=False)  # a wrapper may take less
     except (TypeError, ValueError):  # a function in C may have none
         return
     try:

@@ -451,3 +451,25 @@ def test_a_before_callback_changes_neither_the_callers_data_nor_that_of_other_ru
         results = crew.kickoff_for_each(inputs, run_id="r", max_concurrency=1)
         assert [one.tasks_output[0].description for one in results] == ["a: ['base', 'a']", "b: ['base', 'b']"]
     assert tags == ["base"]
+
+
+def test_a_field_that_a_result_does_not_have_cannot_be_set():
+    with pytest.raises(ConfigError, match="set 'note' of the result; it may change raw and json_dict"):
+        crew_of(["done"], after_kickoff_callbacks=[lambda result: setattr(result, "note", 1)]).kickoff({"topic": "t"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"before_kickoff_callbacks": [_upper, lambda: None]}, r"before_kickoff_callbacks\[1\] is .*takes the inputs"),
+        ({"after_kickoff_callbacks": [7]}, r"after_kickoff_callbacks\[0\] is 7; wanted a function that takes the Crew"),
+        ({"task_callback": lambda one, two: None}, "task_callback is .*takes the TaskOutput"),
+        ({"step_callback": lambda: None}, "step_callback is .*takes a step"),
+        ({"task": {"callback": "tell"}}, "callback is 'tell'; wanted a function that takes the TaskOutput"),
+        ({"task": {"async_execution": "yes"}}, "async_execution: Input should be a valid boolean"),
+        ({"max_concurrency": "2"}, "max_concurrency: Input should be a valid integer"),
+    ],
+)
+def test_what_cannot_be_called_back_is_found_at_definition(fields, problem):
+    with pytest.raises(ConfigError, match=problem):
+        crew_of([], **fields)

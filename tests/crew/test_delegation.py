@@ -328,3 +328,41 @@ def test_inside_a_flow_a_delegation_is_part_of_the_flow(config):
         whole.kickoff(run_id="r")
     assert whole.kickoff(run_id="r") == "reported: found saw there"
     assert [len(model.calls) for model in models(crew)] == [2, 4]
+
+
+@pytest.mark.parametrize("other", ["Researcher", " 'researcher' "])
+def test_coworkers_whose_roles_a_model_cannot_tell_apart_are_refused(other):
+    boss = Agent(role="Lead", goal="lead", allow_delegation=True)
+    people = [boss, *(Agent(role=role, goal="g") for role in ("Researcher", other))]
+    task = Task(name="t", description="Do it", expected_output="x", agent=boss)
+    with pytest.raises(ConfigError, match="two coworkers of the role .*esearcher.*; wanted roles that differ"):
+        Crew(agents=people, tasks=[task])
+    with pytest.raises(ConfigError, match="two coworkers of the role"):
+        Crew(agents=people[1:], tasks=[task.with_(agent=None)], process=Process.hierarchical, manager_llm="offline")
+    nobody = task.with_(agent=boss.with_(allow_delegation=False))
+    assert Crew(agents=people[1:], tasks=[nobody], llm=ScriptedLLM(["done"])).kickoff().raw == "done"
+
+
+def test_roles_that_inputs_make_alike_are_refused_before_anything_is_paid():
+    boss = Agent(role="Lead", goal="lead", llm=(llm := ScriptedLLM([])), allow_delegation=True)
+    people = [boss, *(Agent(role=role, goal="g", llm=llm) for role in ("{one}", "{two}"))]
+    crew = Crew(agents=people, tasks=[Task(name="t", description="Do it", expected_output="x", agent=boss)])
+    with pytest.raises(ConfigError, match="Task 't' has two coworkers of the role 'W'"):
+        crew.kickoff({"one": "W", "two": "W"})
+
+
+def test_a_tool_of_ones_own_cannot_have_the_name_of_one_that_delegates():
+    @tool("Delegate work to coworker")
+    def mine(task: str) -> str:
+        """Mine."""
+        return "mine"
+
+    with pytest.raises(ConfigError, match="tool of its own named 'Delegate work to coworker'"):
+        crew_of([], [], more={"tools": [mine]})
+
+
+def test_settings_for_a_manager_that_nobody_has_are_refused():
+    boss = Agent(role="Lead", goal="lead")
+    task = Task(name="t", description="Do it", expected_output="x", agent=boss)
+    with pytest.raises(ConfigError, match="manager_llm is for the manager of a hierarchical crew.*process=Process"):
+        Crew(tasks=[task], manager_llm="offline")

@@ -103,3 +103,13 @@ def test_called_again_it_repeats_only_what_has_not_finished(on_disk):
 
 def test_none_at_all_is_an_empty_list():
     assert crew_of(Counting()).kickoff_for_each([]) == []
+
+
+def test_one_set_of_inputs_and_options_that_it_does_not_have_are_told_apart():
+    crew = crew_of(Counting())
+    with pytest.raises(ConfigError, match="inputs is one set of inputs; wanted a list of them, one for each run"):
+        crew.kickoff_for_each({"topic": "1"})
+    with pytest.raises(TypeError, match="kickoff_for_each of a crew has no option 'max_concurency'.*max_concurrency"):
+        crew.kickoff_for_each([{}], max_concurency=2)
+    with pytest.raises(TypeError, match="kickoff of a crew has no option 'inputz'; did you mean 'inputs'"):
+        crew.kickoff(inputz={})

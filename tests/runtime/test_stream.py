@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 
 import pytest
@@ -134,10 +135,36 @@ def test_a_stream_that_is_left_as_a_context_manager_stops_its_run(on_disk):
     crew = crew_of(lambda messages: "x", delay=0.2, tasks=20, checkpoint=on_disk())
     with crew.stream({"topic": "tides"}, run_id="r") as stream:
         next(iter(stream))
+    assert stream.handle.status == "cancelled"
     with pytest.raises(RunCancelled):
         _ = stream.result
     with History(on_disk().location) as history:
         assert history.run("r").status != "finished"
+
+
+def test_a_run_that_was_left_can_be_gone_on_with_at_once(on_disk):
+    class Slow(BaseLLM):
+        model = "slow"
+
+        def call(self, messages, **context):
+            time.sleep(0.2)
+            return "x"
+
+    agent = Agent(role="W", goal="g", llm=Slow())
+    crew = Crew(tasks=[Task(description="d", expected_output="x", agent=agent)], checkpoint=on_disk())
+    with crew.stream(run_id="r") as stream:
+        next(iter(stream))
+    assert crew.kickoff(run_id="r").raw == "x"
+
+    async def main():
+        async with crew.stream(run_id="s") as stream:
+            async for _ in stream:
+                break
+        assert (await crew.akickoff(run_id="s")).raw == "x"
+        with pytest.raises(OnLoopThread, match="async with"), crew.stream(run_id="t"):
+            pass
+
+    asyncio.run(main())
 
 
 def test_agents_and_flows_stream_too():
@@ -188,7 +215,7 @@ def test_what_cannot_be_streamed_says_so():
     def work():
         crew_of(["a", "b"]).stream({"topic": "t"})
 
-    with pytest.raises(ConfigError, match="inside a run"):
+    with pytest.raises(ConfigError, match=r"stream\(...\) was called inside a run"):
         work.kickoff()
 
 
