@@ -94,7 +94,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
         if differing := [name for name in sorted(own) if getattr(setting, name) != getattr(config, name)]:
             says, has = (_written(differing, one) for one in (setting, config))
             raise ConfigError(
-                f"An inner definition sets {says}, and the run has {has}. One run has one store and is stored in one "
+                f"An inner definition sets {says}, but the run has {has}. A run has one store and is stored in one "
                 f"way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
                 f"{', '.join(sorted(_OF_EACH))}."
             )
