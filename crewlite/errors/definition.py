@@ -43,6 +43,9 @@ class BindMissing(ConfigError):
         self.where, self.missing = where, tuple(missing)
 
 
+_PATH = 120  # characters of a path that an error shows
+
+
 class NotCodable(CrewliteError, TypeError):
     """A value cannot be recorded. `path` leads to it."""
 
@@ -51,8 +54,9 @@ class NotCodable(CrewliteError, TypeError):
 
     def __init__(self, path: str, value: object, why: str = "") -> None:
         found = type(value).__qualname__
+        shown = path if len(path) <= _PATH else f"{path[:_PATH]}..."
         super().__init__(
-            f"{path or 'the value'} is {an(found)}, which cannot be recorded{f' ({why})' if why else ''}. "
+            f"{shown or 'the value'} is {an(found)}, which cannot be recorded{f' ({why})' if why else ''}. "
             f"Wanted: plain data, a dataclass, a named tuple, an enum or a pydantic model. Pass or return the data of "
             f"the live object instead."
         )

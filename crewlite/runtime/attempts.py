@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crewlite.errors import DeadlineExceeded, StepTimeout
+from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
 from crewlite.recovery import Remedy, Retry
 from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.record import Record
+from crewlite.state.journal.view import Change
 
 
 def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int, list[Remedy]]:
@@ -28,6 +30,22 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     charged = [attempt for attempt in past[given_up:] if attempt.seq > base]
     return number, [attempt.remedy or Retry(kind=attempt.failure) for attempt in charged]
+
+
+def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
+    """Return the changes of its siblings that were committed when a step last failed with a StateConflict of its own.
+
+    Empty if that was not how its last attempt failed.
+    """
+    last = next(iter(record.attempts.get(address, ())[-1:]), None)
+    if last is None or last.cause is not None or last.error_type != StateConflict.__qualname__:
+        return {}
+    prefix = address.rpartition("/")[0]
+    return {
+        at: [(outcome.order, outcome.changes), *record.late.get(at, ())]
+        for at, outcome in record.outcomes.items()
+        if outcome.changes and outcome.seq <= last.seq and at != address and at.rpartition("/")[0] == prefix
+    }
 
 
 def was_decided(attempts: Mapping[str, Sequence[Attempt]], address: str) -> bool:

@@ -31,13 +31,13 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
-from crewlite.runtime.attempts import next_attempt, was_decided
+from crewlite.runtime.attempts import beside_conflict, next_attempt, was_decided
 from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
-from crewlite.state.format.operations import Operation
+from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.references import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
@@ -73,12 +73,14 @@ class Execution(Generic[T]):
                 return await self._succeed(step.answer(run.answers[address]), 1, 0.0, _Ended())
             if step.effect == "once" and address not in run.rerun:
                 raise InDoubt(address, _what(step))
-        if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache)):
+        if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return await self._succeed(found.value, 1, 0.0, _Ended(found.changes), reused=found.origin)
         if step.effect == "once":
             if address not in run.record.intents:
                 await run.journal.save({"intents": [(address, step.effect)]}, now=True)
             await run.journal.assured()
+        if (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
+            self.start = around.newest_inside(beside)
         return await self._tried()
 
     async def _tried(self) -> T:
@@ -89,7 +91,7 @@ class Execution(Generic[T]):
         states, journal = run.journal.states, run.journal
         view = states.begin(address, self.start)  # handlers of the start may change it
         await self._begin()
-        opening = view.now() if states.shared.used else self.start.values
+        heard = view.changes() if address and states.shared.used else []  # the changes of these handlers
         while True:
             frame = self._frame(1 if once else number)
             frame.children.view = view
@@ -111,8 +113,7 @@ class Execution(Generic[T]):
                 states.end(view)
                 remedy = await self._failed(frame, error, number, _ms(clock), past)
                 if isinstance(error, StateConflict) and error.address == address and (around := self.outer.state):
-                    self.start = around.start_inside(newest=True)
-                    opening = self.start.values
+                    self.start = around.newest_inside()
             except BaseException:
                 frame.cut()  # what it has left behind begins nothing more
                 states.end(view)
@@ -130,8 +131,7 @@ class Execution(Generic[T]):
             number += 1
             if not address:
                 self.start = states.beginning
-                opening = self.start.values
-            view = states.begin(address, self.start, opening)
+            view = states.begin(address, self.start, applied(self.start.values, heard))
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
         """Return an attempt's changes of the state, and the names that concurrent steps changed as well."""
@@ -235,7 +235,7 @@ class Execution(Generic[T]):
         if setting := run.subscriber.wants(event.type, self.settings):
             moment = await run.save(run.checkpoint_parts(event, setting, run.journal.next_seq))
         run.journal.buffer_event(event)
-        run.emit(self.step.voice.source, event, moment)
+        run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
         self.started = event.event_id
 
     async def _succeed(

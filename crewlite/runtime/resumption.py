@@ -206,9 +206,15 @@ def answers_given(journal: Journal, request: Request, *, changed: bool) -> Commi
 
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     """Return the fields of Run that describe earlier kickoffs of the run and the changes of a fork."""
-    started = (event.address for event in record.events if event.type.endswith("_started"))
+    started = {event.address for event in record.events if event.type.endswith("_started")}
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
-    return {"begun": begun, "inside": _inside(record) if root.exact else {}, "unused": _changed(record)}
+    heard = "" in started and bool(record.kept.own)
+    return {
+        "begun": begun,
+        "heard_start": heard,
+        "inside": _inside(record) if root.exact else {},
+        "unused": _changed(record),
+    }
 
 
 def _inside(record: Record) -> dict[str, frozenset[str]]:

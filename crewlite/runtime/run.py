@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -66,6 +67,8 @@ class Run:
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier kickoff started."""
+    heard_start: bool = False
+    """Whether handlers of the start of the run have changed its state before, which is recorded."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict)
     """Addresses of the steps that earlier kickoffs finished, by their prefix up to the last slash."""
@@ -129,12 +132,16 @@ class Run:
         kind = event.model_fields["type"].default
         return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 
-    def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None) -> None:
-        """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state."""
+    def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
+        """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
+
+        `again`: what handlers change is dropped, as they were called for it before and their changes are recorded.
+        """
         if event_bus.hears(type(event)):
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
-            event_bus.emit(source, event, state)
-            self.journal.states.settle()  # while somebody holds the state
+            with self.journal.states.dropping() if again else nullcontext():
+                event_bus.emit(source, event, state)
+                self.journal.states.settle()  # while somebody holds the state
 
     async def save(self, parts: CommitParts, *, now: bool = False) -> CommitView:
         """Commit as `Journal.save` does. Returns the state of the run right after this commit."""

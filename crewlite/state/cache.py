@@ -18,7 +18,7 @@ from crewlite.durable import Cached, Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.format.entry import Unsound, parse
-from crewlite.state.format.operations import Operation, check_operations
+from crewlite.state.format.operations import Operation, check_operations, items_moved
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import results_of
 
@@ -43,8 +43,10 @@ class Cache:
         self._journal = journal
         self._told = set[str]()
 
-    async def recall(self, step: Step[T], kept: Cached) -> Found[T] | None:
+    async def recall(self, step: Step[T], kept: Cached, address: str) -> Found[T] | None:
         """Return a stored result of the same call; None if there is none, or it is damaged or too old.
+
+        Items that the call added to a collection get the ids that the step `address` would have given them.
 
         Always None on a fork. Warns instead of raising. Call it on the run's event loop.
         """
@@ -61,7 +63,7 @@ class Cache:
         key, age = kept
         try:
             data = await asyncio.wrap_future(queue.ask(lambda _: results.recall(key)))
-            return _found(step, key, age, data) if data is not None else None
+            return _found(step, key, age, data, address) if data is not None else None
         except Exception as error:  # noqa: BLE001 - a cache that fails is none; the step is done
             self._warn(f"cache=: the result kept of {step.name} under {key} is not reused: {_error_text(error)}")
             return None
@@ -109,7 +111,7 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] | None:
+def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str) -> Found[T] | None:
     """Read an entry; None if it is too old. Raises Unsound, SchemaTooNew, and the errors of `step.decode`."""
     entry = parse(data)
     schema = entry.get("schema")
@@ -123,7 +125,8 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes) -> Found[T] 
     value = step.decode(entry["value"])
     if digest(step.encode(value)) != entry["digest"]:
         raise Unsound("the class of its value has changed since it was written")
-    return Found(value, entry["from"], check_operations(entry.get("state", [])))
+    changes = check_operations(entry.get("state", []))
+    return Found(value, entry["from"], items_moved(changes, entry["from"].partition("@")[2], address))
 
 
 def _error_text(error: BaseException) -> str:

@@ -7,6 +7,7 @@ combined.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -110,6 +111,17 @@ def _items_changed(before: Mapping[str, Json], after: Mapping[str, Json], name: 
     kept = _kept(before, after)
     found: list[Operation] = [["remove", [name, key]] for key in were if key not in kept]
     return found + [["set", [name, key], after[key]] for key in keys if key not in kept]
+
+
+def items_moved(operations: Iterable[Operation], origin: str, address: str) -> list[Operation]:
+    """Return the operations of the step `origin` as those of the step `address`: items that it added get new ids."""
+    own = re.compile(re.escape(origin) + r"(?=[/!]|\.\d+$)")
+    return [
+        [verb, [path[0], own.sub(lambda _: address, path[1], count=1) if own.match(path[1]) else path[1]], *rest]
+        if path[0].startswith(ITEMS) and len(path) > 1
+        else [verb, path, *rest]
+        for verb, path, *rest in operations
+    ]
 
 
 def without_items(values: Mapping[str, Json]) -> dict[str, Json]:

@@ -8,8 +8,10 @@ again wherever that step is answered from the record.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 from crewlite.codec import Json
@@ -18,7 +20,7 @@ from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
 from crewlite.state.format.kept import is_outermost
-from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference
+from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
 from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.values import Values
@@ -63,8 +65,12 @@ class States:
         """The last values that the code of the run saw, between its end and the next commit."""
         self._told = set[str]()
         """The messages of errors that were announced."""
-        self._numbers = count(1)
-        """Numbers for the ids of items added from outside the steps."""
+        self._numbers: dict[str, Iterator[int]] = {}
+        """Numbers for the ids of items added from outside the steps, by the step that they belong to."""
+        self._drops = False
+        """Whether changes of the run itself are dropped."""
+        self._of_run = False
+        """Whether the code of a run has begun, so that the state was not opened without one."""
 
     @property
     def beginning(self) -> Start:
@@ -88,6 +94,7 @@ class States:
         """Create the view of an attempt that begins."""
         view = self._running[address] = View(self.shared, address, start, opening)
         if not address:
+            self._of_run = True
             record = self._record
             changed = {at for at, outcome in record.outcomes.items() if outcome.changes} | record.late.keys()
             self._missing = {at for at in changed if is_outermost(at) and at in record.outcomes}
@@ -103,6 +110,16 @@ class States:
             if finished and not view.address and self.shared.used:
                 self._final = view.now()
 
+    @contextmanager
+    def dropping(self) -> Iterator[None]:
+        """Drop what handlers change of the run itself in this block, as an earlier call of them has changed it."""
+        self.settle()
+        self._drops = True
+        try:
+            yield
+        finally:
+            self._drops = False
+
     def given(self, address: str, holder: object) -> Late | View:
         """Return the state of a step for a handler: the step's own view if it is running, else a view from outside."""
         with self.shared.lock:
@@ -111,7 +128,7 @@ class States:
                 return view
             self.settle()
             base = self._outlook(address)
-            values = Values(base, self.shared.secrets, self._check, self._next_id, exact=False)
+            values = Values(base, self.shared.secrets, self._check, partial(self._next_id, address), exact=False)
             late = Late(address, values, base, self.shared.moment)
             self._late.append((weakref.ref(holder), late))
             return late
@@ -203,12 +220,25 @@ class States:
             self._missing -= view.pending.keys()
         return not self._missing
 
-    def _next_id(self) -> str:
-        """Return an id for an item that is added from outside the steps, unique as no commit number is used twice."""
-        return f"{self._record.seq + 1}.{next(self._numbers)}"
+    def _next_id(self, address: str) -> str:
+        """Return an id for an item that a handler adds, the same whenever a resume has happened.
+
+        In a state without a run, it is unique as no commit number is used twice, whatever is restored.
+        """
+        whose = address or ("run" if self._of_run else str(self._record.seq + 1))
+        prefix = f"{whose}+"
+        if whose not in self._numbers:
+            late = (operations for _, operations in self._record.late.get(address, ()))
+            added = {str(one[1][-1]) for operations in late for one in operations if one[1][0].startswith(ITEMS)}
+            added |= {key for items in items_in(self._record.kept.own).values() for key in items}
+            used = (int(key.removeprefix(prefix)) for key in added if key.startswith(prefix))
+            self._numbers[whose] = count(max(used, default=0) + 1)
+        return f"{prefix}{next(self._numbers[whose])}"
 
     def _hand_over(self, address: str, operations: list[Operation]) -> None:
-        self.shared.moment += 1
+        self.shared.moment += 1  # so that `follow` takes back what is dropped
+        if self._drops and not address:
+            return
         change = (self._record.seq + 1,), operations
         if not address:
             self._own += operations

@@ -124,7 +124,9 @@ class Values(MutableMapping[str, Any]):
         self._check()
         with self._lock:
             if identifier not in self.items_of(collection):
-                raise KeyError(identifier)
+                raise KeyError(
+                    f"collection {collection!r} has no item {identifier!r}: wanted an id that add() returned"
+                )
             del self._items(collection)[identifier]
 
     def items_of(self, collection: str) -> Mapping[str, Json]:

@@ -22,6 +22,7 @@ from crewlite.state.journal.conflicts import Start, Touched
 from crewlite.state.journal.values import Values
 
 Change = tuple[Order, Sequence[Operation]]
+_NONE: Mapping[str, Sequence[Change]] = {}
 
 
 @dataclass(eq=False)
@@ -91,23 +92,30 @@ class View:
                 return self._opening
             return self._settled(self.values)
 
-    def outlook(self, but: Collection[str] = ()) -> Mapping[str, Json]:
-        """Return the values with all committed changes of steps inside, except those of the steps `but`."""
+    def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
+        """Return the values with all committed changes of steps inside, except those of the steps `but`.
+
+        `more`: changes of further steps inside, by address.
+        """
         with self._shared.lock:
-            pending = (each for address, each in self.pending.items() if address not in but)
+            pending = (each for address, each in {**more, **self.pending}.items() if address not in but)
             changes = sorted((change for each in pending for change in each), key=_order)
             return applied(self.now(), [operation for _, operations in changes for operation in operations])
 
-    def start_inside(self, *, newest: bool = False) -> Start:
-        """Return the state with which a step that is requested now starts.
+    def start_inside(self) -> Start:
+        """Return the state with which a step that is requested now starts."""
+        with self._shared.lock:
+            return Start(self.now(), self._inside.delivered if self._inside else 0)
 
-        With `newest`, includes changes of steps whose results were not handed over yet.
+    def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
+        """Return the state with the changes of steps inside whose results were not handed over yet.
+
+        `recorded`: the changes of recorded steps inside, which the code may not have requested yet since a resume.
         """
         with self._shared.lock:
             delivered = self._inside.delivered if self._inside else 0
-            if newest:
-                return Start(self.outlook(), delivered, frozenset(self.pending))
-            return Start(self.now(), delivered)
+            unseen = {at: changes for at, changes in recorded.items() if at not in self.handed}
+            return Start(self.outlook(more=unseen), delivered, frozenset({*self.pending, *unseen}))
 
     def changes(self) -> list[Operation]:
         """Return the changes of this step and of the steps inside it."""

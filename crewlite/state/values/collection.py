@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NoReturn
 
 from crewlite.codec import decode
+from crewlite.errors import ConfigError
 from crewlite.refs import check_name
 from crewlite.state.journal.values import Values
+
+_OF_OTHERS = {*dir(MutableMapping), *dir(list)} - {*dir(Mapping)}
 
 
 class Collection(Mapping[str, Any]):
@@ -28,6 +31,24 @@ class Collection(Mapping[str, Any]):
     def remove(self, identifier: str) -> None:
         """Remove an item. Raises KeyError if there is none with this id."""
         self._values().remove_item(self._name, identifier)
+
+    def __setitem__(self, identifier: str, value: Any) -> NoReturn:
+        raise self._unfit("set")
+
+    def __delitem__(self, identifier: str) -> NoReturn:
+        raise self._unfit("del")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_OTHERS:
+            raise self._unfit(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _unfit(self, wish: str) -> ConfigError:
+        return ConfigError(
+            f"collection {self._name!r} has no {wish}, because it gives each item an id, and no item ever changes. "
+            f"Use add(value), which returns the id, and remove(id); to remove all items: "
+            f"for id in list(collection): collection.remove(id)"
+        )
 
     def __getitem__(self, identifier: str) -> Any:
         return decode(self._values().items_of(self._name)[identifier])

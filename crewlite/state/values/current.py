@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Self
+from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.errors import ConfigError
 from crewlite.state.journal.view import View
@@ -12,6 +12,7 @@ from crewlite.state.values.bag import Bag
 from crewlite.state.values.collection import Collection
 
 _FOR_OTHERS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint", "acheckpoint", "flush", "aflush"}
+_FOR_OTHERS |= {"open", "aopen", "close", "aclose"}
 
 
 class StepState(MutableMapping[str, Any]):
@@ -67,6 +68,12 @@ class StepState(MutableMapping[str, Any]):
         except BaseException:
             self._view.values.put_back(before)
             raise
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise ConfigError(
+            "the state of a running step cannot be copied or pickled, because it belongs to that step. "
+            "Copy the values: copy.deepcopy(dict(state))"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in _FOR_OTHERS and not name.startswith("_"):
