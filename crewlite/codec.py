@@ -2,8 +2,8 @@
 
 A value that JSON cannot express is written as `{"$": tag, ...}`. A dict with a "$" key, or with keys that are not text,
 is written as a list of pairs, so data can never be taken for a tag. Nothing is pickled, and decoding imports nothing:
-an object is rebuilt only if the program has declared its class (`register`, or `classes=`). Otherwise its fields are
-decoded as plain data, with a warning.
+an object is rebuilt only if the program has declared its class (`register`, or `classes=`), or has defined it where a
+step or flow of its own is defined. Otherwise its fields are decoded as plain data, with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from crewlite import homes
 from crewlite.errors import JournalCorrupt, NotCodable
+from crewlite.homes import is_named_tuple
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
@@ -66,7 +68,7 @@ def declare(hint: Any) -> None:
         register(hint)
         for field in hint.model_fields.values():
             declare(field.annotation)
-    elif dataclasses.is_dataclass(hint) or _is_named_tuple(hint):
+    elif dataclasses.is_dataclass(hint) or is_named_tuple(hint):
         register(hint)
         declare_hints(hint)
     elif is_typeddict(hint):
@@ -186,17 +188,13 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
     if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | list | tuple | set | str | bytes | int):
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
         return {"$": "dataclass", "c": class_name(kind), "v": _encode_dict(fields, path, depth)}
-    if _is_named_tuple(kind):
+    if is_named_tuple(kind):
         return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
     if kind in (type(Path()), PurePosixPath, PureWindowsPath):
         return {"$": "path" if kind is type(Path()) else kind.__name__, "v": str(value)}
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
     raise NotCodable(path, value)
-
-
-def _is_named_tuple(kind: type) -> bool:
-    return issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")
 
 
 def _encode_dict(value: dict[Any, Any], path: str, depth: int) -> Json:
@@ -322,6 +320,8 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     """Rebuild the recorded instance; return its plain data if its class is not declared, or has changed too much."""
     tag, name = data["$"], data["c"]
     cls: Any = known.get(name) or _registered.get(name) or _namesake(name, known)
+    if cls is None and (own := homes.find(tag, name)):
+        declare(cls := own)
     if cls is None:
         log.warning(
             "%s is not declared in this program: its value stays plain data. To change that, codec.register(it), or "
@@ -394,7 +394,7 @@ def _model(cls: Any, data: dict[str, Any], value: Any, known: Mapping[str, type]
 
 
 def _named_tuple(cls: Any, name: str, value: dict[str, Any]) -> Any:
-    if _is_named_tuple(cls) and list(value) == list(cls._fields):
+    if is_named_tuple(cls) and list(value) == list(cls._fields):
         return cls._make(value.values())
     log.warning("%s has other fields now: its value stays a plain tuple", name)
     return tuple(value.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crewlite import codec, events, kinds
+from crewlite import codec, events, homes, kinds
 from crewlite.codec import JsonObject
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError
@@ -37,6 +37,7 @@ class FlowRoot(Root[Returned]):
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow)
         codec.declare_hints(flow.func)
+        homes.note(flow.func)
         self._flow = flow
         self.verbose = flow.verbose
 

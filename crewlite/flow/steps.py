@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from crewlite import codec, durable, events, kinds
+from crewlite import codec, durable, events, homes, kinds
 from crewlite.durable import Effect, Limit, Scope, Stamp, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, code_of
@@ -154,6 +154,7 @@ class StepFunction(Generic[P, R]):
         if not self._declared:  # not when it is decorated: its type hints may name classes further down in the file
             self._declared = True
             codec.declare_hints(self.func)
+            homes.note(self.func)
         given = self._given(args, kwargs)
         for argument, value in given.items():
             settled(value, f"argument {argument} of {self.name}")

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import pickle
+import sys
 
 import pytest
 
-from crewlite import CheckpointConfig, History, event_bus
-from crewlite.codec import encode
+from crewlite import CheckpointConfig, History, event_bus, homes
+from crewlite.codec import decode, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events import FlowStartedEvent, StepCompletedEvent, StepStartedEvent
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.state.format.operations import items_moved
 from crewlite.state.providers.base import Commit
+from tests.children import run
 
 RUN = "run"
 
@@ -201,3 +204,62 @@ def test_a_list_that_holds_itself_is_told_in_a_short_message():
     with pytest.raises(NotCodable, match="holding itself") as told:
         encode(own, "state['a']")
     assert len(str(told.value)) < 400
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+def test_a_value_of_a_class_beside_the_flow_comes_back_as_one_in_another_process(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    for expected in ("cut", "1 Color.RED 2"):
+        done = run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.strip() == expected, done.stderr
+
+
+def test_a_class_is_found_only_where_a_step_is_defined_and_only_under_its_own_name():
+    assert homes.find("dataclass", "json.decoder:JSONDecoder") is None, "no step is defined there"
+    homes.note(test_a_class_is_found_only_where_a_step_is_defined_and_only_under_its_own_name)
+    assert homes.find("dataclass", f"{__name__}:Point") is Point
+    assert homes.find("dataclass", f"{__name__}:RuntimeState") is None, "it is imported there"
+    assert homes.find("dataclass", f"{__name__}:Nothing.at.all") is None
+    wrong = {"$": "enum", "c": f"{__name__}:Point", "v": 1}
+    assert decode(wrong) == 1, "a class of another kind is not used"
+
+
+SCRIPT = """
+import dataclasses, enum, os
+from pydantic import BaseModel
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+from crewlite.state import RuntimeState
+
+class Color(enum.Enum):
+    RED = 1
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+class Report(BaseModel):
+    n: int
+
+@step
+def make():
+    state = RuntimeState.current()
+    state["point"], state["color"], state["report"] = Point(1), Color.RED, Report(n=2)
+
+@flow(checkpoint=CheckpointConfig(location="runs"))
+def work():
+    make()
+    if not os.path.exists("again"):
+        open("again", "w").close()
+        print("cut", flush=True)
+        os._exit(0)
+    state = RuntimeState.current()
+    print(state["point"].x, state["color"], state["report"].n)
+
+work.kickoff(run_id="run")
+"""
