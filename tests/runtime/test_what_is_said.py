@@ -15,7 +15,7 @@ def test_a_finished_run_named_by_an_older_checkpoint_says_that_its_result_answer
     crew.kickoff(run_id="r")
     first, second, _ = History(on_disk().location).run("r").checkpoints()
     assert crew.kickoff(from_checkpoint=second.ref).raw == "c"
-    assert f"checkpoint {second.id[-8:]} was named, which task:t2 came after" in caplog.text
+    assert f"checkpoint {second.id[-8:]} was named and task:t2 came after it" in caplog.text
     assert f"crew.fork('{second.id[-8:]}').kickoff()" in caplog.text
     assert isinstance(crew.fork(second.id[-8:]), Crew)
     caplog.clear()

@@ -240,7 +240,10 @@ def test_what_may_happen_only_once_is_not_done_while_its_intent_cannot_be_saved(
 
     script = (ToolCall("send", {"word": "now"}), "a", "b", "c")
     crew, llm = crew_at(tmp_path / name, script, tools=[send], durability=durability)
-    with full_disk(lambda operation: len(llm.calls) == 1), pytest.raises(StoreError, match="not done"):
+    with (
+        full_disk(lambda operation: len(llm.calls) == 1),
+        pytest.raises(StoreError, match="is not made while nothing can be saved"),
+    ):
         crew.kickoff(run_id="r")
     assert sent == []
     crew, llm = crew_at(tmp_path / name, script, tools=[send], durability=durability)
