@@ -160,7 +160,7 @@ def _encode(value: Any, path: str, depth: int) -> Json:
     if kind is int:
         return value if value.bit_length() <= _LONG else {"$": "int", "v": hex(value)}
     if depth > _MAX_DEPTH:
-        raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or holding itself: name parts by ids")
+        raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or contains itself: use ids for parts")
     if kind is list:
         return [_encode(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if kind is dict:

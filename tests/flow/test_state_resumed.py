@@ -201,7 +201,7 @@ def test_what_a_state_or_a_collection_cannot_do_is_told_with_what_to_do_instead(
 def test_a_list_that_holds_itself_is_told_in_a_short_message():
     own: list[object] = []
     own.append(own)
-    with pytest.raises(NotCodable, match="holding itself") as told:
+    with pytest.raises(NotCodable, match="contains itself") as told:
         encode(own, "state['a']")
     assert len(str(told.value)) < 400
 
