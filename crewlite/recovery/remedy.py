@@ -76,7 +76,10 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
 
 
 def remedy_of(name: str | None, after: float, kind: str) -> Remedy | None:
-    """Rebuild a recorded remedy, for a failure of this kind. None for a name that this release does not know."""
+    """Rebuild a remedy from its recorded name; None for a name that this release does not know.
+
+    Of a retry, `after` is the wait in seconds, and `kind` the kind of the failure.
+    """
     match name:
         case "retry":
             return Retry(after, kind)

@@ -48,7 +48,7 @@ class Asked(Protocol[P, R_co]):
         """Build the value that a kickoff returns."""
 
     def ended(self, result: Any) -> None:
-        """A kickoff by the code at work has ended."""
+        """Called in the context of the caller after a kickoff has returned this result."""
 
 
 class on_class_too(Generic[P]):  # noqa: N801 - a decorator
@@ -91,7 +91,7 @@ class Runnable(ABC, Generic[R]):
         """Build the value that a kickoff returns from the outcome of its run."""
 
     def ended(self, result: Any) -> None:
-        """What is to be done in the context of whoever kicked it off, when that has ended."""
+        """Called in the context of the caller after a kickoff has returned; a crew keeps its outputs there."""
 
     @classmethod
     @abstractmethod
@@ -104,7 +104,10 @@ class Runnable(ABC, Generic[R]):
 
     @abstractmethod
     def input_names(self) -> Iterable[str]:
-        """Return the names of the inputs that a kickoff may take: placeholders in its texts, or its parameters."""
+        """Return the names of the inputs that a kickoff may take.
+
+        Of a crew these are the placeholders in its texts, of a flow its parameters, of an agent `messages`.
+        """
 
     @abstractmethod
     def secret_sources(self) -> tuple[object, ...]:
@@ -119,7 +122,7 @@ class Runnable(ABC, Generic[R]):
         return {}
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
-        """Return the checkpoint settings of the definitions inside it."""
+        """Return the checkpoint settings of the definitions that this one contains: of a crew, its tasks and agents."""
         return ()
 
     def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417
@@ -229,14 +232,15 @@ class Runnable(ABC, Generic[R]):
                 them run again; all other steps answer from the record.
             rerun: Addresses of finished steps to run again, together with the steps that use their outcomes.
             inputs: Inputs that replace recorded ones of the same name, and are recorded with the branch; the first
-                kickoff may be given others. Finished tasks whose questions change because of them run again, with the
-                tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow, arguments by name.
+                kickoff of the branch may replace them once more. Finished tasks whose prompts change because of them
+                run again, with the tasks that use their answers. Of an agent, `{"messages": ...}`; of a flow,
+                arguments by name.
             bind: On the class, the live parts that no record holds: see from_checkpoint.
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
-                that it does not take. AnswerRefused: an edit does not answer its question. StoreError, OSError: no
-                branch was created.
+                that it does not take. AnswerRefused: an edit of a person's answer does not fit the question.
+                StoreError, OSError: no branch was created.
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
         changes = (edits, rerun, inputs)

@@ -24,7 +24,10 @@ def as_tools(value: object) -> object:
         other = by_name.setdefault(item.safe_name, item)
         if other is not item or made.count(item) > 1:
             names = " and ".join(sorted({other.name, item.name}))
-            raise ConfigError(f"two tools are named {names}; a model could not tell them apart")
+            what = f"the tool {names} is listed twice" if other is item else f"two tools are named {names}"
+            raise ConfigError(
+                f"{what}; a model could not tell them apart: {'remove' if other is item else 'rename'} one"
+            )
     return made
 
 

@@ -296,8 +296,16 @@ def test_the_idempotency_key_is_the_calls_own_and_the_same_on_every_try():
 
 
 def test_two_tools_of_one_name_are_refused():
-    with pytest.raises(ConfigError, match="two tools are named shout"):
+    with pytest.raises(ConfigError, match="the tool shout is listed twice.*remove one"):
         agent(tools=[shout, shout])
+
+    @tool("shout")
+    def other(text: str) -> str:
+        """Say it louder."""
+        return text
+
+    with pytest.raises(ConfigError, match="two tools are named shout.*rename one"):
+        agent(tools=[shout, other])
 
 
 def test_plain_functions_become_tools():

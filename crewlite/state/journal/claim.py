@@ -57,7 +57,11 @@ def held_by(claim: Claim | None, touched: float) -> str | None:
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
-    """Return whether the process runs. If its start time differs, its number now belongs to a new process."""
+    """Return whether the process that made the claim still runs.
+
+    A process with this pid but another start time is a different one. If a start time is not known, `heard` (a recent
+    sign of life) decides.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

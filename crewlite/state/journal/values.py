@@ -196,7 +196,10 @@ class Values(MutableMapping[str, Any]):
                     self._lend(key, value)
 
     def place(self, key: str, behind: Callable[[str], bool]) -> None:
-        """Insert a new name before the last names for which `behind` returns True. `replace` has to set its value."""
+        """Insert a name before the unbroken row of names at the end for which `behind` returns True.
+
+        It has no value yet: call `replace` to set that. Does nothing if the name exists.
+        """
         with self._lock:
             if key not in self._coded:
                 own = self._own()

@@ -1,8 +1,8 @@
 """One thread per opened store that writes the commits of all runs, in the order of their requests.
 
 The thread writes all waiting commits together, so fifty runs that commit at the same time share one sync, and no event
-loop waits for a disk. A commit that fails stays first in its queue and is retried before the next one, so a journal
-never has a gap.
+loop waits for a disk. Entries that could not be written stay first in the queue of their branch, and the next request
+of that branch writes them first, so a journal never has a gap. Nothing is retried without a request.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ class WriteQueue:
         return self.writer.store
 
     def put(self, entries: tuple[Entry, ...], done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Queue entries to be written. Then `done` is called with None, or with the error if they cannot be written.
+        """Queue entries to be written. Then `done` is called with None, or with the error if they were not written.
 
-        `done` is called on `loop`, or on the writer's thread if that is None. With no entries, it is called when the
-        earlier ones are written or have failed. If the store is closed first, it gets a StoreError.
+        Entries that were not written stay queued, and the next `put` of this branch tries them again first. `done` is
+        called on `loop`, or on the writer's thread if that is None. With no entries, it is called when the earlier
+        ones are written or have failed. If the store is closed first, it gets a StoreError.
         """
         self.writer.put(_Job(self, entries, done, loop))
 

@@ -66,7 +66,7 @@ def _directory(name: str) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return the name of a file, without its suffix."""
+    """Return the name, escaped so that every file system can store it and tell it from others: see the module."""
     safe = _CAPITAL.sub(lambda found: f"+{found[0].lower()}", name)
     return f"+0{safe}" if safe.partition(".")[0] in _DEVICES or safe == ".gitignore" else safe
 

@@ -72,7 +72,8 @@ def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: st
             raise Unsound("this is the first commit, and does not begin a run")
         run = commit["run"]
         if (run["run_id"], run["branch"]) != (run_id, branch):
-            raise Unsound(f"it belongs to branch {run['branch']!r} of run {run['run_id']!r}")
+            belongs = f"belongs to branch {run['branch']!r} of run {run['run_id']!r}"
+            raise Unsound(f"this commit {belongs}; perhaps the journal was copied or renamed")
         base = run.get("base")
         expected = base["seq"] + 1 if base else 1
     if (entry.seq, entry.first) != (seq, expected):

@@ -44,7 +44,10 @@ class Written(TypedDict):
 
 
 def checked(data: object) -> dict[str, Any]:
-    """Return a copy of `data` once it is checked. Raises ConfigError if it is no written checkpoint, SchemaTooNew."""
+    """Check `data` and return a copy.
+
+    Raises ConfigError if it is not a dict that Checkpoint.to_dict() returned, SchemaTooNew if a newer release wrote it.
+    """
     if not isinstance(data, dict) or data.get("crewlite") != "checkpoint" or type(data.get("schema")) is not int:
         raise misfit(f'it is {an(type(data).__name__)} without "crewlite": "checkpoint" and a schema number')
     if data["schema"] > SCHEMA:

@@ -101,7 +101,7 @@ class Bag(MutableMapping[str, Any]):
         Raises ConfigError for an argument that is not a number, or is below 0.
         """
         if usage is not None and not isinstance(usage, Usage):
-            raise ConfigError(f"usage is {usage!r}; wanted a Usage, or add_usage(prompt_tokens=..., cost=...)")
+            raise ConfigError(f"add_usage was given {usage!r}; wanted a Usage, or add_usage(prompt_tokens=...)")
         more: dict[str, Any] = {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
