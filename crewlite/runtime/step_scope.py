@@ -72,7 +72,10 @@ class StepScope(Frame):
         children.asked[address] = ""
         children.unasked.discard(address)
         self.run.unused.discard(address)
-        return Asked(address, fingerprint, self.start_inside(), None if step.kind.asks_person else children.blocked)
+        start = self.start_inside()
+        if children.view:
+            children.view.note_request(address, start)
+        return Asked(address, fingerprint, start, None if step.kind.asks_person else children.blocked)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether a step is requested by this step's own code, in its order, and not by a task beside it."""
@@ -96,7 +99,11 @@ class StepScope(Frame):
     def spawn(self, step: Step[T], start: Start | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
         asked = self._asked(step)
-        work = self._drive(step, asked if start is None else asked._replace(start=start), own_task=True)
+        if start is not None:
+            asked = asked._replace(start=start)
+            if self.children.view:
+                self.children.view.note_request(asked.address, start)
+        work = self._drive(step, asked, own_task=True)
         return self.children.siblings().begin(work, asked.address)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:

@@ -257,6 +257,11 @@ def test_any_program_that_is_cut_after_any_commit_has_the_state_that_a_dictionar
     hold(program, in_memory())
 
 
+def test_a_step_that_is_done_again_comes_before_those_that_were_requested_after_it():
+    first, second = [[], [("set", "a", 0)], []], [[], [("set", "a", 1)]]
+    hold([("beside", first, False), ("beside", second, False)], in_memory())
+
+
 @pytest.mark.parametrize("kind", [JsonProvider, SqliteProvider])
 @given(program=programs)
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -107,6 +107,15 @@ class View:
         with self._shared.lock:
             return Start(self.now(), self._inside.delivered if self._inside else 0)
 
+    def note_request(self, address: str, start: Start) -> None:
+        """Note that a step inside is requested, which starts with the changes that are in `start`.
+
+        Its own changes are applied after these, whichever were committed first: steps may have been run again.
+        """
+        with self._shared.lock:
+            if self._inside:
+                self._inside.seen[address] = start.delivered
+
     def newest_inside(self, recorded: Mapping[str, Sequence[Change]] = _NONE) -> Start:
         """Return the state with the changes of steps inside whose results were not handed over yet.
 
@@ -152,7 +161,7 @@ class View:
             self._shared.moment += 1
             self._inside.delivered += 1
             self._inside.touched.deliver(address, self._inside.delivered)
-            self._apply(self._inside, changes)
+            self._apply(self._inside, changes, after=self._inside.seen.pop(address, 0))
             if alone:
                 self._settled(self.values)
                 self._inside.trails.clear()
@@ -185,13 +194,13 @@ class View:
         self._added += 1
         return f"{self.address or 'run'}.{self._added}"
 
-    def _apply(self, inside: _Inside, changes: Sequence[Change]) -> None:
+    def _apply(self, inside: _Inside, changes: Sequence[Change], after: int = 0) -> None:
         if self._values is None:
             self._values = self._made()
         before = self._settled(self._values)
         for order, operations in changes:
             for name, own in by_name(operations).items():
-                inside.add(self._values, name, before.get(name, ABSENT), (order, own))
+                inside.add(self._values, name, before.get(name, ABSENT), (order, own), after)
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
         """Return the values, coded. What the code has written itself overrides earlier changes of steps inside."""
@@ -216,11 +225,13 @@ class View:
 class _Inside:
     """The changes that the steps inside a step have made."""
 
-    __slots__ = ("behind", "delivered", "pending", "placed", "touched", "trails")
+    __slots__ = ("behind", "delivered", "pending", "placed", "seen", "touched", "trails")
 
     def __init__(self) -> None:
         self.pending: dict[str, list[Change]] = {}
         self.delivered = 0
+        self.seen: dict[str, int] = {}
+        """How many changes had been handed over when a step was requested, by its address."""
         self.trails: dict[str, _Trail] = {}
         self.placed: dict[str, Order] = {}
         """New names of these changes, with the positions by which they are ordered."""
@@ -228,12 +239,15 @@ class _Inside:
         """The names whose values were not computed yet."""
         self.touched = Touched()
 
-    def add(self, values: Values, name: str, before: Json, change: Change) -> None:
-        """Add a change of one name. `before` is its value before all such changes."""
+    def add(self, values: Values, name: str, before: Json, change: Change, after: int) -> None:
+        """Add a change of one name. `before` is its value before all such changes.
+
+        `after`: the number of the last handed-over change that the step which made it has seen.
+        """
         trail = self.trails.get(name)
         if trail is None:
             trail = self.trails[name] = _Trail(before)
-        trail.add(change)
+        trail.add(change, self.delivered, after)
         self.behind[name] = None
         order = change[0]
         for verb, path, *_ in change[1]:
@@ -252,25 +266,31 @@ class _Inside:
 
 
 class _Trail:
-    """The changes of one name since the code of the step last wrote it, in the order of their commits."""
+    """The changes of one name since the code of the step last wrote it.
 
-    __slots__ = ("_base", "_changes", "_done", "_value", "is_begun")
+    They are in the order of their commits, but a change always stands after those that its step has seen.
+    """
+
+    __slots__ = ("_base", "_changes", "_done", "_numbers", "_value", "is_begun")
 
     def __init__(self, base: Json) -> None:
         self._base = self._value = base
         self._changes: list[Change] = []
+        self._numbers: list[int] = []
+        """The numbers with which the changes were handed over."""
         self._done = 0
         """The number of changes that `_value` includes."""
         self.is_begun = base is ABSENT
         """Whether the value was created empty and only added to, never set."""
 
-    def add(self, change: Change) -> None:
+    def add(self, change: Change, number: int, after: int) -> None:
         if self.is_begun:
             self.is_begun = all(verb == "append" or len(path) > 1 for verb, path, *_ in change[1])
         at = len(self._changes)
-        while at and self._changes[at - 1][0] > change[0]:
+        while at and self._numbers[at - 1] > after and self._changes[at - 1][0] > change[0]:
             at -= 1
         self._changes.insert(at, change)
+        self._numbers.insert(at, number)
         if at < self._done:
             self._value, self._done = self._base, 0
 
