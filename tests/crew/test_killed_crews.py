@@ -78,7 +78,8 @@ def notes():
     return found
 
 
-@pytest.mark.parametrize("part", [0.15, 0.4, 0.6, 0.8, 0.95])
+# Commits that come at the same time share a sync, so the number of operations differs a little from run to run.
+@pytest.mark.parametrize("part", [0.15, 0.3, 0.45, 0.6, 0.75])
 def test_it_ends_as_if_nobody_had_killed_it(part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "whole").mkdir()

@@ -264,7 +264,7 @@ def test_any_lost_entry_is_found(exported, tmp_path):
         (lambda said: {**said, "crewlite": "walk"}, "not an exported run"),
         (lambda said: [said], "not an exported run"),
         (lambda said: {**said, "run_id": "../up"}, "not a usable name"),
-        (lambda said: {**said, "run_id": "s"}, "entry 1: it belongs to"),
+        (lambda said: {**said, "run_id": "s"}, "entry 1: this commit belongs to"),
         (lambda said: {key: said[key] for key in said if key != "run_id"}, "'run_id' is missing"),
         (lambda said: {**said, "digest": "0" * 32}, "digest does not fit"),
         (lambda said: {**said, "branches": {}}, "no branches"),
