@@ -7,12 +7,11 @@ import inspect
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
-from crewlite import codec, durable, events, homes, kinds
-from crewlite.durable import Effect, Limit, Scope, Stamp, Step
+from crewlite import codec, durable, homes, kinds
+from crewlite.durable import Effect, Limit, Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, code_of
 from crewlite.flow.options import (
@@ -34,6 +33,7 @@ from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
 from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
+from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.tools.base import is_async
 
 P = ParamSpec("P")
@@ -166,7 +166,7 @@ class StepFunction(Generic[P, R]):
                 Job(self.name, self.func, self._async, args, kwargs, durable.scope().idempotency_key)
             ),
             question=question,
-            voice=_Voice(self),
+            voice=PlainVoice(self, kinds.STEP, self.name, self.type),
             encode=codec.encode,
             decode=codec.decode,
             answer=durable.same,
@@ -229,21 +229,3 @@ def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    source: StepFunction[Any, Any]
-
-    def started(self, stamp: Stamp) -> events.StepStartedEvent:
-        return events.StepStartedEvent(**stamp, **self._about)
-
-    def completed(self, stamp: Stamp, value: object) -> events.StepCompletedEvent:
-        return events.StepCompletedEvent(**stamp, **self._about)
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return events.StepFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        return {"kind": "step", "name": self.source.name, "step_type": self.source.type}
