@@ -79,7 +79,7 @@ def notes():
 
 
 # Commits that come at the same time share a sync, so the number of operations differs a little from run to run.
-@pytest.mark.parametrize("part", [0.15, 0.4, 0.6, 0.8])
+@pytest.mark.parametrize("part", [0.15, 0.3, 0.45, 0.6, 0.75])
 def test_it_ends_as_if_nobody_had_killed_it(part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "whole").mkdir()
@@ -92,7 +92,7 @@ def test_it_ends_as_if_nobody_had_killed_it(part, tmp_path, monkeypatch):
     assert live(max(1, int(count * part))).returncode == -signal.SIGKILL
     again = live()
     assert json.loads(again.stdout)[1:] == whole, again.stderr
-    assert len(notes()) <= len(once) + 2, "what was in flight is done once more, and no more than that"
+    assert len(notes()) <= len(once) + 4, "two coworkers are at work at once, each with two calls in flight"
     with History() as history:
         assert history.run("r").status == "finished"
         assert history.doctor() == []
