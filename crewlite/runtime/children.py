@@ -71,11 +71,6 @@ class Children:
         """Return the addresses of spawned steps whose failures were raised to no awaiter."""
         return self.spawned.unobserved() if self.spawned else []
 
-    def is_alone(self, address: str) -> bool:
-        """Return whether no other child step is running, and the code has received the results of all others."""
-        handed = self.view.handed if self.view else ()
-        return all(at == address or at in handed or at in self.failed for at in list(self.asked))
-
     def enter_turn(self, address: str, order: Order) -> Turns:
         """Note that a recorded child step which changed the state is about to hand over its result."""
         if self.turns is None:

@@ -117,9 +117,7 @@ class StepScope(Frame):
         if view and not self.run.journal.states.shared.used:
             view.handed.add(address)
         elif view:
-            record = self.run.record
-            redone = record.voided or record.base  # steps requested later may have been recorded earlier
-            view.deliver(address, alone=bool(view.pending and redone and self.children.is_alone(address)))
+            view.deliver(address)
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""

@@ -63,8 +63,6 @@ class Record:
     """The named values of the run."""
     late: dict[str, list[tuple[Order, Sequence[Operation]]]] = field(default_factory=dict)
     """The changes that handlers made to the state of a step after its end, by its address."""
-    voided: bool = False
-    """Whether an outcome was invalidated, or replaced by another."""
     restored: str | None = None
     """The id of the checkpoint whose values were restored, until the next snapshot."""
     events: list[LightEvent] = field(default_factory=list)
@@ -355,7 +353,6 @@ class Record:
         The outcomes and intents of the enclosing steps are forgotten too.
         """
         self.edited |= edited
-        self.voided = True
         for known in (self.outcomes, self.failures, self.intents, self.asked, self.answers, self.late):
             for at in [at for at in known if not edited.isdisjoint(outers(at))]:
                 del known[at]
@@ -369,7 +366,7 @@ class Record:
     def _replace(self, address: str) -> None:
         """Remove the outcome of a step that runs again, and the outcomes of enclosing steps that depend on it."""
         while self.outcomes.pop(address, None):
-            self.voided, address = True, outer(address)
+            address = outer(address)
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:

@@ -149,11 +149,8 @@ class View:
             for _, operations in changes if not late else ():
                 self._inside.touched.note(address, operations)
 
-    def deliver(self, address: str, *, alone: bool = False) -> None:
-        """Apply the changes of a step inside, as its result is handed to the code.
-
-        `alone`: whether no other step runs at the same time, so that all later changes are applied after these.
-        """
+    def deliver(self, address: str) -> None:
+        """Apply the changes of a step inside, as its result is handed to the code."""
         with self._shared.lock:
             self.handed.add(address)
             if self._inside is None or not (changes := self._inside.pending.pop(address, None)):
@@ -162,10 +159,6 @@ class View:
             self._inside.delivered += 1
             self._inside.touched.deliver(address, self._inside.delivered)
             self._apply(self._inside, changes, after=self._inside.seen.pop(address, 0))
-            if alone:
-                self._settled(self.values)
-                self._inside.trails.clear()
-                self._inside.placed.clear()
 
     def deliver_rest(self) -> None:
         """Apply the changes of all steps inside whose results the code has not awaited, as this step ends."""
