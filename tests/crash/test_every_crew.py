@@ -20,7 +20,7 @@ from tests.cuts import lives
 Act = Callable[[History], object]
 ACTS: dict[str, Act] = {
     "fork": lambda history: history.fork("r"),
-    "fork of a checkpoint": lambda history: history.fork(history.run("r").checkpoints()[0].id),
+    "fork of a checkpoint": lambda history: [history.fork(one.id) for one in history.run("r").checkpoints()[:1]],
     "prune": lambda history: history.prune(keep_last=1),
     "delete": lambda history: history.delete("r"),
     "cancel": lambda history: history.cancel("r"),
