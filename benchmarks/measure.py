@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import shutil
 import statistics
 import tempfile
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SCRATCH = Path(__file__).parent / ".scratch"
+PROC = Path("/proc/self")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +93,12 @@ def _file_system(path: Path) -> str:
     known = (line.split()[1:3] for line in mounts.read_text().splitlines())
     holding = [(len(point), kind) for point, kind in known if path.resolve().is_relative_to(point)]
     return max(holding)[1] if holding else ""
+
+
+def resident() -> int:
+    """Resident memory in KB; 0 where there is no /proc."""
+    gc.collect()
+    if not PROC.exists():
+        return 0
+    pages = int((PROC / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024

@@ -9,26 +9,22 @@ and each kickoff has inputs of 200 kB. Needs /proc; elsewhere there is nothing t
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-from benchmarks.measure import Row, scratch
+from benchmarks.measure import PROC, Row, resident, scratch
 from benchmarks.scenes import answering, crew_of, stored
 from crewlite.state import RuntimeState
 
 _WARM_UP, _KICKOFFS = 200, 2000
 _INPUTS = 200_000  # bytes
-_PROC = Path("/proc/self")
 
 
 def measure() -> Iterator[Row]:
-    if not _PROC.exists():
+    if not PROC.exists():
         return
     for store in ("no store", "sqlite", "json"):
         command = [sys.executable, "-m", __name__, store]
@@ -52,25 +48,18 @@ def _grow(store: str) -> None:
         for _ in range(_WARM_UP):
             crew.kickoff(inputs)
         llm.calls.clear()
-        threads, files, kilobytes = threading.active_count(), _open_files(), [_resident()]
+        threads, files, kilobytes = threading.active_count(), _open_files(), [resident()]
         for n in range(1, _KICKOFFS + 1):
             crew.kickoff(inputs)
             llm.calls.clear()  # the model remembers what it was asked, for tests to look at
             if n in (_KICKOFFS // 3, _KICKOFFS * 2 // 3, _KICKOFFS):
-                kilobytes.append(_resident())
+                kilobytes.append(resident())
         found = {"threads": threading.active_count() - threads, "files": _open_files() - files}
     print(json.dumps({"kilobytes": kilobytes, **found}))
 
 
-def _resident() -> int:
-    """Resident memory in KB."""
-    gc.collect()
-    pages = int((_PROC / "statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
-
-
 def _open_files() -> int:
-    return len(list((_PROC / "fd").iterdir()))
+    return len(list((PROC / "fd").iterdir()))
 
 
 if __name__ == "__main__":
