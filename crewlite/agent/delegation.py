@@ -13,9 +13,10 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from crewlite import durable, templates
+from crewlite.agent.answering import answering
 from crewlite.agent.coworkers import ASK, DELEGATE, plain_role
+from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
-from crewlite.agent.worker import Persona
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import address_name
@@ -76,7 +77,7 @@ class _ToCoworker(BaseTool):
     async def _arun(self, **arguments: Any) -> str:
         persona = _found(self.coworkers, arguments["coworker"])
         message = templates.render(PROMPTS, "delegated.j2", wish=arguments[self.wish], context=arguments["context"])
-        step = persona.answering([{"role": "user", "content": message}], name=address_name(persona.role))
+        step = answering(persona, [{"role": "user", "content": message}], name=address_name(persona.role))
         step = dataclasses.replace(step, checkpoint_settings=(persona.agent.checkpoint,))
         return (await durable.scope().step(step)).raw
 

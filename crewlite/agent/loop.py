@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
 
 from crewlite import codec, durable, events, templates
+from crewlite.agent.agent import Agent
 from crewlite.agent.approval import make
+from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
-from crewlite.llm.base import BaseLLM, LLMReply, Message
+from crewlite.llm.base import LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.runtime.callbacks import call_back
 from crewlite.tools.base import BaseTool
@@ -35,23 +36,25 @@ _TRIES = 3  # answers, before one that does not fit is given up
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one agent is to do, with everything filled in."""
+    """What one agent is to do, with everything filled in. Its settings are those of the agent."""
 
-    source: object
-    role: str
-    llm: BaseLLM
-    tools: tuple[BaseTool, ...]
+    persona: Persona
     messages: tuple[Message, ...]
     """How the conversation opens."""
-    max_iter: int
-    verbose: bool = False
+    tools: tuple[BaseTool, ...] = ()
     shape: Shape | None = None
     title: str = ""
     """What errors and logs call it."""
-    max_tool_output: int | None = None
-    """Characters of a tool's result that the model is shown."""
-    step_callback: Callable[[AgentAction | AgentFinish], Any] | None = None
-    """Told of each call of a tool, and of the answer."""
+
+    @property
+    def role(self) -> str:
+        """What the agent is told it is."""
+        return self.persona.role
+
+    @property
+    def source(self) -> Agent:
+        """The agent."""
+        return self.persona.agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +65,44 @@ class Answer:
     value: BaseModel | None = None
 
 
-def system_prompt(role: str, goal: str, backstory: str, *, tools: bool) -> str:
-    """How an agent is told who it is."""
-    return templates.render(PROMPTS, "system.j2", role=role, goal=goal, backstory=backstory, tools=tools)
+def opened(
+    persona: Persona,
+    messages: Sequence[Message],
+    *,
+    title: str,
+    tools: tuple[BaseTool, ...] | None = None,
+    shape: Shape | None = None,
+    say: str = "",
+) -> Work:
+    """The work of answering messages, opened by who the agent is told it is, and by what else to `say` to it.
+
+    None for `tools` gives it the agent's own.
+    """
+    has = persona.agent.tools if tools is None else tools
+    who = templates.render(
+        PROMPTS,
+        "system.j2",
+        role=persona.role,
+        goal=persona.goal,
+        backstory=persona.backstory,
+        tools=bool(has),
+    )
+    told = "\n\n".join(filter(None, (who, say)))
+    return Work(persona, ({"role": "system", "content": told}, *messages), has, shape, title)
 
 
 async def work(job: Work) -> Answer:
     """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises."""
     tools, messages, misfits = Toolbox(job.tools), list(job.messages), 0
     await _log_start(job)
-    for _ in range(job.max_iter):
+    for _ in range(job.source.max_iter):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
-        if job.verbose:
+        if job.source.verbose:
             await _log(job, reply)
         results = await durable.together([make(call, job.role) for call in calls]) if calls else []
         messages += [
-            told(call.id, call.name, result.text, call.address, job.max_tool_output)
+            told(call.id, call.name, result.text, call.address, job.source.max_tool_output)
             for call, result in zip(calls, results, strict=True)
         ]
         for call, result in zip(calls, results, strict=True):
@@ -97,13 +121,13 @@ async def work(job: Work) -> Answer:
         else:
             await _tell(job, AgentFinish("", answer, reply.text))
             return Answer(answer, value)
-    raise MaxIterations(job.role, job.max_iter)
+    raise MaxIterations(job.role, job.source.max_iter)
 
 
 async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
     """Have the step_callback called, if there is one."""
-    if job.step_callback:
-        await call_back(job.step_callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
+    if callback := job.persona.worker.step_callback:
+        await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
 
 def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentAction:
@@ -139,7 +163,7 @@ async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple
         return [call.intent for call in planned if call.intent]
 
     reply = await ask(
-        job.llm,
+        job.persona.llm,
         messages,
         tools=[tool.schema_for_model for tool in tools.tools],
         agent=job.role,
@@ -153,7 +177,7 @@ async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple
 
 
 async def _log_start(job: Work) -> None:
-    if job.verbose:
+    if job.source.verbose:
         await durable.scope().announce(
             job.source,
             lambda stamp: events.AgentLogsStartedEvent(**stamp, agent_role=job.role, task_description=job.title),

@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from crewlite import codec
 from crewlite.agent.agent import Agent, as_conversation
+from crewlite.agent.answering import answering
 from crewlite.agent.output import LiteAgentOutput
+from crewlite.agent.persona import Worker
 from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape
-from crewlite.agent.worker import Worker
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -84,7 +85,7 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def _step(self, inputs: Mapping[str, Any], **more: Any) -> Step[LiteAgentOutput]:
         persona = Worker(self._agent, self._llm, self._agent.step_callback).filled(lambda text, where: text)
-        return persona.answering(as_conversation(inputs["messages"]), self._shape, **more)
+        return answering(persona, as_conversation(inputs["messages"]), self._shape, **more)
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self._agent.goal, "backstory": self._agent.backstory}

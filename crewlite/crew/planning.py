@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 
 from crewlite import codec, kinds, templates
+from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
+from crewlite.agent.persona import Persona, Worker
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Drift, Step
@@ -75,7 +77,9 @@ class Planner:
         asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
         opening = ({"role": "system", "content": "\n\n".join(told)}, {"role": "user", "content": asked})
         title = f"plan of crew {self.crew.name!r}"
-        return Work(self.crew, "Crew Planner", self.llm, (), opening, _TURNS, self.crew.verbose, shape, title)
+        agent = Agent(role="Crew Planner", goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
+        persona = Persona(Worker(agent, self.llm), agent.role, agent.goal, agent.backstory)
+        return Work(persona, opening, shape=shape, title=title)
 
 
 def planned(texts: Sequence[str], number: int) -> list[ContextItem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlite.agent.agent import Agent
-from crewlite.agent.worker import Worker
+from crewlite.agent.persona import Worker
 from crewlite.crew.crew import Crew, Process
 from crewlite.errors import NoModel
 from crewlite.llm.base import BaseLLM

@@ -11,7 +11,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.loop import Answer
-from crewlite.agent.worker import Persona, Worker
+from crewlite.agent.persona import Persona, Worker
 from crewlite.errors import ConfigError
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput

@@ -10,7 +10,7 @@ from typing import Any
 
 from crewlite import background, codec, disk, durable, events, kinds, templates
 from crewlite.agent.approval import feedback
-from crewlite.agent.loop import Answer, Work, system_prompt, work
+from crewlite.agent.loop import Answer, opened, work
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
@@ -110,22 +110,9 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) 
         plan=plan,
         shape=wanted(task.shape),
     )
-    system = system_prompt(filled.role, filled.persona.goal, filled.persona.backstory, tools=bool(tools))
-    opening = ({"role": "system", "content": system}, {"role": "user", "content": prompt})
     title = f"task {task.title!r}"
-    job = Work(
-        agent,
-        filled.role,
-        filled.persona.worker.llm,
-        tools,
-        opening,
-        agent.max_iter,
-        agent.verbose,
-        task.shape,
-        title,
-        agent.max_tool_output,
-        filled.persona.worker.step_callback,
-    )
+    asked = [{"role": "user", "content": prompt}]
+    job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
     names = tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(

@@ -1,0 +1,67 @@
+"""The step in which an agent answers messages, without a task: alone, or asked by a coworker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import events, kinds
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import Answer, Work, opened, work
+from crewlite.agent.output import LiteAgentOutput
+from crewlite.agent.persona import Persona
+from crewlite.agent.shape import Shape, wanted
+from crewlite.durable import Stamp, Step
+from crewlite.llm.base import Message
+
+
+def answering(
+    persona: Persona, messages: list[Message], shape: Shape | None = None, *, name: str | None = None, **more: Any
+) -> Step[LiteAgentOutput]:
+    """The step in which it answers messages, without a task. `more` goes to its output."""
+    agent = persona.agent
+    job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape))
+
+    def output(answer: Answer) -> LiteAgentOutput:
+        return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
+
+    async def act() -> LiteAgentOutput:
+        return output(await work(job))
+
+    def decode(data: Any) -> LiteAgentOutput:
+        raw = data["raw"]
+        return output(Answer(raw, shape.recorded(raw, f"agent {persona.role!r}") if shape else None))
+
+    return Step(
+        kind=kinds.AGENT,
+        name=name or persona.role,
+        work=act,
+        question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None],
+        voice=_Voice(agent, persona.role, job),
+        encode=lambda result: {"raw": result.raw},
+        decode=decode,
+        with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
+        timeout=agent.max_execution_time,
+        inherits=True,
+        texts={"goal": persona.goal, "backstory": persona.backstory},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: Agent
+    role: str
+    job: Work
+
+    def started(self, stamp: Stamp) -> events.LiteAgentExecutionStartedEvent:
+        tools = tuple(tool.name for tool in self.job.tools)
+        messages = self.job.messages
+        return events.LiteAgentExecutionStartedEvent(**stamp, agent_role=self.role, tools=tools, messages=messages)
+
+    def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
+        return events.LiteAgentExecutionCompletedEvent(
+            **stamp, agent_role=self.role, output=value.raw, usage=value.token_usage
+        )
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
+        return events.LiteAgentExecutionErrorEvent(**stamp, agent_role=self.role, error=error, error_type=error_type)

@@ -1,0 +1,44 @@
+"""An agent on a model, ready to be asked; filled in, who it is told it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite.agent.agent import Agent
+from crewlite.llm.base import BaseLLM
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An agent, its model, and who is told of its steps."""
+
+    agent: Agent
+    llm: BaseLLM
+    step_callback: Callable[[Any], Any] | None = None
+
+    def filled(self, fill: Callable[[str, str], str]) -> Persona:
+        """The worker with its texts filled in; `fill` is given a text, and where it stands."""
+        agent, where = self.agent, f"Agent {self.agent.role!r}"
+        return Persona(self, fill(agent.role, where), fill(agent.goal, where), fill(agent.backstory, where))
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """A worker with its texts filled in."""
+
+    worker: Worker
+    role: str
+    goal: str
+    backstory: str
+
+    @property
+    def agent(self) -> Agent:
+        """The definition."""
+        return self.worker.agent
+
+    @property
+    def llm(self) -> BaseLLM:
+        """The model that it asks."""
+        return self.worker.llm
