@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel
@@ -21,7 +21,7 @@ from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
-from crewlite.llm.base import LLMReply, Message
+from crewlite.llm.base import REMINDER, LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.runtime.callbacks import call_back
 from crewlite.tools.base import BaseTool
@@ -92,14 +92,15 @@ def opened(
 
 
 async def work(job: Work) -> Answer:
-    """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises."""
+    """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises.
+
+    When all replies are used up, one more is asked for, which may call no tools.
+    """
     tools, messages, misfits = Toolbox(job.tools), list(job.messages), 0
     await _log_start(job)
     for _ in range(job.source.max_iter):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
-        if job.source.verbose:
-            await _log(job, reply)
         results = await durable.together([make(call, job.role) for call in calls]) if calls else []
         messages += [
             told(call.id, call.name, result.text, call.address, job.source.max_tool_output)
@@ -111,17 +112,27 @@ async def work(job: Work) -> Answer:
         if answer is None:
             continue
         try:
-            value = job.shape.read(answer) if job.shape else None
+            return await _accept(job, answer, reply)
         except Misshapen as problem:
             assert job.shape
             misfits += 1
             if misfits == _TRIES:
                 raise OutputInvalid(job.title, str(problem), tries=misfits) from None
             messages.append(mending(problem, job.shape))
-        else:
-            await _tell(job, AgentFinish("", answer, reply.text))
-            return Answer(answer, value)
-    raise MaxIterations(job.role, job.source.max_iter)
+    reply = await _ask(job, [*messages, last_call(job.shape)])
+    if reply.tool_calls:
+        raise MaxIterations(job.role, job.source.max_iter)
+    try:
+        return await _accept(job, reply.text, reply)
+    except Misshapen as problem:
+        raise OutputInvalid(job.title, str(problem), tries=misfits + 1) from None
+
+
+async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
+    """The answer of this text. Raises Misshapen if it does not have the shape that is asked for."""
+    value = job.shape.read(text) if job.shape else None
+    await _tell(job, AgentFinish("", text, reply.text))
+    return Answer(text, value)
 
 
 async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
@@ -153,6 +164,12 @@ def mending(problem: Misshapen, shape: Shape) -> Message:
     return {"role": "user", "content": text}
 
 
+def last_call(shape: Shape | None) -> Message:
+    """The message that asks for the final answer, as no further reply is granted."""
+    text = templates.render(PROMPTS, "last_call.j2", schema=schema_text(shape) if shape else "")
+    return {"role": "user", "content": text, "name": REMINDER}
+
+
 async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
     """One reply, and the calls it asks for: their intents are on disk with it, before any of them is made."""
     scope = durable.scope()
@@ -162,18 +179,31 @@ async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple
         planned[:] = plan_calls(scope, reply.tool_calls, tools, job)
         return [call.intent for call in planned if call.intent]
 
+    reply = await _ask(job, messages, tools.tools, intends)
+    if not planned:  # the reply came from the record
+        intends(reply)
+    return reply, planned
+
+
+async def _ask(
+    job: Work,
+    messages: Sequence[Message],
+    tools: Sequence[BaseTool] = (),
+    intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
+) -> LLMReply:
+    """One reply to the conversation so far."""
     reply = await ask(
         job.persona.llm,
         messages,
-        tools=[tool.schema_for_model for tool in tools.tools],
+        tools=[tool.schema_for_model for tool in tools],
         agent=job.role,
         response_schema=job.shape.schema if job.shape else None,
         template=templates.version(PROMPTS, "system.j2"),
         intends=intends,
     )
-    if not planned:  # the reply came from the record
-        intends(reply)
-    return reply, planned
+    if job.source.verbose:
+        await _log(job, reply)
+    return reply
 
 
 async def _log_start(job: Work) -> None:

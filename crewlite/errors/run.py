@@ -254,14 +254,14 @@ class OnLoopThread(CrewliteError, RuntimeError):
 
 
 class MaxIterations(CrewliteError, RuntimeError):
-    """An agent used all its turns without giving a final answer."""
+    """An agent used all its turns, and gave no final answer when it was asked for one either."""
 
     code = "max_iterations"
 
     def __init__(self, agent: str, limit: int) -> None:
         super().__init__(
-            f"Agent {agent!r} gave no final answer in {limit} turns (max_iter). Raise max_iter, or look at the tool "
-            f"calls it repeats: History(location).run(run_id).steps"
+            f"Agent {agent!r} gave no final answer in {limit} turns (max_iter), nor when it was asked for one then. "
+            f"Raise max_iter, or look at the tool calls it repeats: History(location).run(run_id).steps"
         )
         self.agent, self.limit = agent, limit
 

@@ -28,6 +28,9 @@ Message = dict[str, Any]
 OFFLINE = "offline"
 """The name of the model that needs no network and no key."""
 
+REMINDER = "crewlite"
+"""The `name` of a user message that asks nothing new: it tells the model how to go on with what it was asked."""
+
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
 

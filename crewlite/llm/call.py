@@ -114,7 +114,7 @@ async def ask_once(
 
     Raises LLMEmptyReply, LLMError.
     """
-    written = bool(tools) and llm.tool_protocol == "text"
+    written = llm.tool_protocol == "text" and (bool(tools) or protocol.has_calls(messages))
     if written:
         said, context = protocol.told(messages, tools), context | {"tools": [], "stop": [protocol.STOP]}
     else:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall
+from crewlite.llm.base import REMINDER, BaseLLM, LLMReply, Message, ToolCall
 from crewlite.usage import Usage
 
 NOTE = "(extracted by crewlite's offline model: no language model was asked)"
@@ -146,7 +146,7 @@ class _Talk:
         talk, asked = cls(), dict[str, str]()
         for message in messages:
             role, content = message.get("role"), str(message.get("content") or "")
-            if role == "user":
+            if role == "user" and message.get("name") != REMINDER:
                 talk.question, talk.called = question_in(content), set()
                 talk.found |= dict.fromkeys(_given(content, talk.question))
             elif role == "assistant":

@@ -32,7 +32,22 @@ _JSON = json.JSONDecoder(strict=False)  # small models do not escape line breaks
 
 def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
     """Return the conversation in plain text, with the tools and how to call them explained in the system message."""
+    plain = without_calls(messages)
+    if not tools:
+        return plain
     how = templates.render(_PROMPTS, "tools.j2", tools=[_shown(tool["function"]) for tool in tools])
+    if plain and plain[0].get("role") == "system":
+        return [{**plain[0], "content": f"{plain[0]['content']}\n\n{how}"}, *plain[1:]]
+    return [{"role": "system", "content": how}, *plain]
+
+
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Return whether a conversation holds calls of tools or their results."""
+    return any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
+
+
+def without_calls(messages: Iterable[Message]) -> list[Message]:
+    """Return the conversation with calls of tools and their results as plain text."""
     plain: list[Message] = []
     for message in messages:
         role, text = message.get("role"), str(message.get("content") or "")
@@ -45,10 +60,8 @@ def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[M
             else:
                 plain.append({"role": "user", "content": seen})
         else:
-            plain.append(message)
-    if plain and plain[0].get("role") == "system":
-        return [{**plain[0], "content": f"{plain[0]['content']}\n\n{how}"}, *plain[1:]]
-    return [{"role": "system", "content": how}, *plain]
+            plain.append(dict(message))
+    return plain
 
 
 def read(reply: LLMReply) -> LLMReply:

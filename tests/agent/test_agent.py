@@ -120,17 +120,41 @@ def test_wrong_arguments_unknown_tools_and_raising_tools_are_told_to_the_model()
     ]
 
 
+def test_when_all_turns_are_used_up_the_model_is_asked_for_its_final_answer_without_tools():
+    offered = []
+
+    def reply(messages, tools):
+        offered.append(len(tools))
+        return ToolCall("shout", {"text": "x"}) if tools else "enough"
+
+    who = Agent(role="Writer", goal="write", llm=ScriptedLLM(reply), tools=[shout], max_iter=2)
+    assert who.kickoff("go").raw == "enough"
+    assert offered == [1, 1, 0]
+    assert "You cannot call tools any more" in who.llm.calls[-1][-1]["content"]
+
+
+def test_the_final_answer_that_was_asked_for_has_the_shape_or_is_refused():
+    class Fact(BaseModel):
+        word: str
+
+    who = agent(ToolCall("shout", {"text": "x"}), '{"word": "tide"}', tools=[shout], max_iter=1)
+    assert who.kickoff("go", response_format=Fact).pydantic == Fact(word="tide")
+    assert '"word"' in who.llm.calls[-1][-1]["content"]
+    with pytest.raises(OutputInvalid, match="after 2 tries"):
+        agent("no", "no", max_iter=1).kickoff("go", response_format=Fact)
+
+
 def test_an_endless_tool_loop_stops_as_a_limit_and_not_as_an_answer():
     heard = heard_types()
     who = agent(*[ToolCall("shout", {"text": "x"})] * 5, tools=[shout], max_iter=3)
     with pytest.raises(MaxIterations, match="no final answer in 3 turns"):
         who.kickoff("go")
-    assert len(who.llm.calls) == 3
+    assert len(who.llm.calls) == 4
     assert heard[-1].type == "lite_agent_execution_error"
 
 
 def test_a_new_attempt_begins_where_the_old_failed_on_finished_children():
-    who = agent(*[ToolCall("shout", {"text": "x"})] * 2, "answer", tools=[shout], max_iter=2, checkpoint=True)
+    who = agent(*[ToolCall("shout", {"text": "x"})] * 3, "answer", tools=[shout], max_iter=2, checkpoint=True)
     from crewlite import Crew, Task
 
     crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=True)

@@ -195,7 +195,7 @@ def test_a_call_that_failed_counts(config):
 
 
 def test_a_limit_counts_over_the_attempts_at_a_task(config):
-    llm = ScriptedLLM([ToolCall("look")] * 3)
+    llm = ScriptedLLM([ToolCall("look")] * 6)
     who = Agent(role="W", goal="g", llm=llm, tools=[a_tool(calls := [], max_usage_count=2)], max_iter=1)
     crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=config())
     with EventRecorder() as events:

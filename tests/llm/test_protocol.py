@@ -13,6 +13,7 @@ from crewlite import LLM, Agent, BaseLLM, History, LLMReply, ToolCall, event_bus
 from crewlite.errors import LLMEmptyReply, MaxIterations
 from crewlite.events import ToolUsageFinishedEvent
 from crewlite.llm import protocol
+from crewlite.testing import ScriptedLLM
 
 CALL = 'Thought: the almanac knows.\nAction: high_water\nAction Input: {"port": "Brest"}'
 ANSWER = "Thought: I know.\nFinal Answer: At 11:40.\nNot before."
@@ -96,10 +97,19 @@ def test_a_text_without_the_words_of_the_protocol_is_the_answer(serve):
 
 
 def test_actions_for_ever_come_to_the_limit_of_turns(serve):
-    server = serve(*said(*[CALL] * 4))
+    server = serve(*said(*[CALL] * 5))
     with pytest.raises(MaxIterations):
         pilot(server.base_url).kickoff("When?")
-    assert len(server.requests) == 4
+    assert len(server.requests) == 5
+
+
+def test_the_final_answer_after_the_last_turn_is_asked_for_in_plain_text_too():
+    model = ScriptedLLM([*[CALL] * 4, "Thought: I give up.\nFinal Answer: At noon, perhaps."])
+    model.tool_protocol = "text"
+    who = Agent(role="Pilot", goal="answer", llm=model, tools=[high_water], max_iter=4)
+    assert who.kickoff("When?").raw == "At noon, perhaps."
+    assert {message["role"] for message in model.calls[-1]} == {"system", "user", "assistant"}
+    assert "Action Input:" not in model.calls[-1][0]["content"]
 
 
 def test_in_a_stream_it_is_the_same(serve):

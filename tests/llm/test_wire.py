@@ -272,7 +272,7 @@ TOOLS = [
     ),
     row("text and a call", reply(chat("Hm", tool_calls=[call("high_water", TIDES)])), OK, observed="Brest 11:40"),
     row("finish_reason tool_calls, and none", reply(chat(finish="tool_calls", tool_calls=[]))),
-    row("calls for ever", *[reply(calling(call("high_water", TIDES)))] * 25, says=None, raises=MaxIterations),
+    row("calls for ever", *[reply(calling(call("high_water", TIDES)))] * 26, says=None, raises=MaxIterations),
 ]
 
 WORDS = [piece("hel"), piece("lo"), piece(finish="stop")]

@@ -1,0 +1,37 @@
+"""What an agent does beyond asking its model survives: killed after any commit, a run comes to the same result."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, Crew, Task, ToolCall, tool
+from crewlite.testing import ScriptedLLM
+from tests.cuts import lives
+
+
+@tool(effect="none")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+def asks_without_end(messages, tools):
+    return ToolCall("look", {"where": f"place {len(messages)}"}) if tools else f"enough after {len(messages)} messages"
+
+
+AGENTS = {
+    "a final answer that is asked for": lambda: Agent(
+        role="Pilot", goal="look", llm=ScriptedLLM(asks_without_end), tools=[look], max_iter=2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_killed_after_any_commit_an_agent_comes_to_the_same_answer(name):
+    def make(checkpoint):
+        agent = AGENTS[name]()
+        first = Task(name="first", description="Look", expected_output="x", agent=agent)
+        return Crew(tasks=[first], checkpoint=checkpoint)
+
+    for whole, again in lives(make):
+        assert (again.raw, again.token_usage) == (whole.raw, whole.token_usage)
