@@ -6,12 +6,14 @@ their list is a store of its own.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from crewlite import CheckpointConfig, Crew, History, event_bus
 from crewlite.events import BaseEvent
 from crewlite.state import InMemoryProvider
+from crewlite.state.providers.base import Commit
 
 
 class Kept:
@@ -37,6 +39,47 @@ class _KeptStore:
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
+
+
+RUN = "run"
+
+
+def entries_of(setting: CheckpointConfig, run_id: str = RUN) -> list[Any]:
+    """The commits of a run, where its `setting` says."""
+    with contextlib.closing(setting.provider.open(setting.location)) as store:
+        return store.read(run_id, "main")
+
+
+def cut(entries: list[Any], at: int, *, run_id: str = RUN, **more: Any) -> CheckpointConfig:
+    """A store that holds the run as it was after `at` commits."""
+    provider = InMemoryProvider()
+    provider.open("cut").append([Commit(run_id, "main", 0, "", tuple(entries[:at]))])
+    return CheckpointConfig(location="cut", provider=provider, **more)
+
+
+def kept_by(setting: CheckpointConfig) -> tuple[Any, Any]:
+    """The values and the collections that the run has kept."""
+    with History(setting.location, setting.provider) as history:
+        run = history.run(RUN)
+        return run.values, run.collections
+
+
+def values_of(setting: CheckpointConfig) -> Any:
+    """The values that the run has kept."""
+    return kept_by(setting)[0]
+
+
+def cut_anywhere(whole: Callable[..., Any], setting: CheckpointConfig, expected: Any, *, after: int = 1, **more: Any):
+    """A flow that has run in `setting`, cut after each commit and kicked off twice, comes to the same result and state.
+
+    `whole(setting)` makes the flow.
+    """
+    entries = entries_of(setting)
+    for at in range(after, len(entries)):
+        again = cut(entries, at, **more)
+        for _ in range(2):
+            assert whole(again).kickoff(run_id=RUN) == expected, f"cut after commit {at}"
+        assert kept_by(again) == kept_by(setting), f"cut after commit {at}"
 
 
 def lives(make: Callable[..., Crew], **kickoff: Any) -> Iterator[tuple[Any, Any]]:

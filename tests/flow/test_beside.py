@@ -16,9 +16,7 @@ from crewlite import CheckpointConfig, History, durable
 from crewlite.errors import ConfigError, NonDeterminism, Suspended
 from crewlite.flow import ask, bound, flow, step
 from crewlite.state import InMemoryProvider
-from crewlite.state.providers.base import Commit
-
-RUN = "beside"
+from tests.cuts import RUN, cut, entries_of
 
 
 class World:
@@ -54,8 +52,8 @@ async def line(values):
     return [await (both(value) if isinstance(value, list) else leaf(value)) for value in values]
 
 
-def side_by_side(provider):
-    @flow(name="beside", checkpoint=CheckpointConfig(location="x", provider=provider))
+def side_by_side(setting):
+    @flow(name="beside", checkpoint=setting)
     async def side_by_side(lines):
         first = await leaf(0)
         return first, await asyncio.gather(*[line(values) for values in lines]), await leaf(0)
@@ -71,17 +69,15 @@ lines = st.lists(st.lists(numbers | st.lists(numbers, max_size=2), max_size=4), 
 @settings(max_examples=40, deadline=None)
 def test_lines_of_steps_that_are_cut_after_any_commit_end_the_same_whichever_is_faster(lines, seeds):
     global world
-    whole = InMemoryProvider()
+    whole = CheckpointConfig(location="x", provider=InMemoryProvider())
     world = World(seeds[0])
     result = side_by_side(whole).kickoff(lines, run_id=RUN)
-    runs, entries = world.runs, whole.open("x").read(RUN, "main")
+    runs, entries = world.runs, entries_of(whole)
     assert set(runs.values()) <= {1}
     for at in range(1, len(entries)):
         recorded = {step["address"] for entry in entries[:at] for step in entry.commit.get("steps", ())}
-        provider = InMemoryProvider()
-        provider.open("x").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
         world = World(seeds[1] + at)
-        assert side_by_side(provider).kickoff(run_id=RUN) == result
+        assert side_by_side(cut(entries, at)).kickoff(run_id=RUN) == result
         assert not recorded & world.runs.keys(), "a recorded step ran again"
         assert recorded | world.runs.keys() >= runs.keys(), "a step changed its place"
 

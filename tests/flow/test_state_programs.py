@@ -12,9 +12,8 @@ from crewlite.errors import ChangeUnused
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, JsonProvider, RuntimeState, SqliteProvider
 from crewlite.state.format.operations import applied, difference
-from crewlite.state.providers.base import Commit
+from tests.cuts import RUN, cut, entries_of
 
-RUN = "run"
 names = st.sampled_from(["a", "b", "c"])
 plain = st.one_of(
     st.tuples(st.just("set"), names, st.integers(0, 9)),
@@ -200,21 +199,6 @@ def played(program, setting, **options):
     return whole.kickoff(program, run_id=RUN) if not options else whole.fork(RUN, **options).kickoff()
 
 
-def entries_of(setting):
-    store = setting.provider.open(setting.location)
-    try:
-        return store.read(RUN, "main")
-    finally:
-        store.close()
-
-
-def cut(entries, at):
-    """A store that holds the run as it was after `at` commits."""
-    provider = InMemoryProvider()
-    provider.open("cut").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
-    return CheckpointConfig(location="cut", provider=provider, on_events=["step_completed"])
-
-
 def values(setting, ref=RUN):
     with History(setting.location, setting.provider) as history:
         run = history.run(ref)
@@ -230,7 +214,7 @@ def hold(program, setting, *, every=1):
     entries, cuts = entries_of(setting), 0
     for at in range(1, len(entries), every):
         for pruned in (False, True):
-            again = cut(entries, at)
+            again = cut(entries, at, on_events=["step_completed"])
             if pruned:
                 with History(again.location, again.provider) as history:
                     history.prune(keep_last=1)

@@ -10,48 +10,25 @@ import sys
 
 import pytest
 
-from crewlite import CheckpointConfig, History, event_bus, homes
+from crewlite import event_bus, homes
 from crewlite.codec import decode, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events import FlowStartedEvent, StepCompletedEvent, StepStartedEvent
 from crewlite.flow import flow, step
-from crewlite.state import InMemoryProvider, RuntimeState
+from crewlite.state import RuntimeState
 from crewlite.state.format.operations import items_moved
-from crewlite.state.providers.base import Commit
 from tests.children import run
-
-RUN = "run"
+from tests.cuts import RUN, cut, cut_anywhere, entries_of, kept_by
 
 
 def state():
     return RuntimeState.current()
 
 
-def entries_of(setting):
-    store = setting.provider.open(setting.location)
-    try:
-        return store.read(RUN, "main")
-    finally:
-        store.close()
-
-
-def look(setting):
-    with History(setting.location, setting.provider) as history:
-        run = history.run(RUN)
-        return run.values, run.collections
-
-
-def cut_anywhere(whole, setting, **more):
-    """Cut the flow after each commit and resume it: the result and the state are those of the whole run."""
+def held(whole, setting, **more):
+    """The result of the flow, which is the same when it is cut after any commit and resumed."""
     expected = whole(setting).kickoff(run_id=RUN)
-    entries = entries_of(setting)
-    for at in range(1, len(entries)):
-        provider = InMemoryProvider()
-        provider.open("cut").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
-        again = CheckpointConfig(location="cut", provider=provider, **more)
-        for _ in range(2):
-            assert whole(again).kickoff(run_id=RUN) == expected, f"cut after commit {at}"
-        assert look(again) == look(setting), f"cut after commit {at}"
+    cut_anywhere(whole, setting, expected, **more)
     return expected
 
 
@@ -71,7 +48,7 @@ def test_a_step_resumed_right_after_a_conflict_begins_with_what_the_other_left(c
 
         return two
 
-    assert cut_anywhere(whole, config(on_conflict="error"), on_conflict="error") == 2
+    assert held(whole, config(on_conflict="error"), on_conflict="error") == 2
 
 
 def test_what_a_handler_sets_at_the_start_of_a_step_holds_after_a_conflict_too(config):
@@ -94,7 +71,7 @@ def test_what_a_handler_sets_at_the_start_of_a_step_holds_after_a_conflict_too(c
         return two
 
     expected = {"step:count": True, "step:count#2": True, "count": 2}
-    assert cut_anywhere(whole, config(on_conflict="error"), on_conflict="error") == expected
+    assert held(whole, config(on_conflict="error"), on_conflict="error") == expected
 
 
 def test_items_of_a_cached_answer_are_those_of_the_step_that_reuses_it(config):
@@ -159,16 +136,14 @@ def test_what_handlers_set_at_the_start_of_a_run_is_set_once(config):
     setting = config()
     expected = whole(setting).kickoff(run_id=RUN)
     assert expected == (1, ["started"], 2)
-    assert look(setting)[1] == {"c": {"run+1": "start", "step:act+1": "step:act"}}
+    assert kept_by(setting)[1] == {"c": {"run+1": "start", "step:act+1": "step:act"}}
     entries = entries_of(setting)
     for at in range(1, len(entries)):
-        provider = InMemoryProvider()
-        provider.open("cut").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
-        again = CheckpointConfig(location="cut", provider=provider)
+        again = cut(entries, at)
         result = whole(again).kickoff(run_id=RUN)
         assert result[:2] == expected[:2], f"cut after commit {at}"
-        assert look(again)[0] == look(setting)[0]
-        assert look(again)[1]["c"]["run+1"] == "start" and "run+2" not in look(again)[1]["c"]
+        assert kept_by(again)[0] == kept_by(setting)[0]
+        assert kept_by(again)[1]["c"]["run+1"] == "start" and "run+2" not in kept_by(again)[1]["c"]
 
 
 def test_what_a_state_or_a_collection_cannot_do_is_told_with_what_to_do_instead():

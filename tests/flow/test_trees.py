@@ -14,9 +14,7 @@ from crewlite.errors import InDoubt
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.format.record import Record
-from crewlite.state.providers.base import Commit
-
-RUN = "tree"
+from tests.cuts import RUN, cut, entries_of
 
 values = st.integers(0, 9)
 trees = st.recursive(
@@ -30,36 +28,28 @@ trees = st.recursive(
 )
 
 
-def journal(provider):
-    return provider.open("trees").read(RUN, "main")
-
-
-def cut(entries, at):
-    """A provider that holds the run as it was after `at` commits."""
-    provider = InMemoryProvider()
-    provider.open("trees").append([Commit(RUN, "main", 0, "", tuple(entries[:at]))])
-    return provider
-
-
 def on_record(entries):
     """The steps that have an outcome, and how often each failed."""
     steps = [step for entry in entries for step in entry.commit.get("steps", ())]
     return {step["address"] for step in steps if "value" in step}, Counter(s["address"] for s in steps if "error" in s)
 
 
-def grown(tree, provider, *, blocking):
+def in_memory(**fields):
+    return CheckpointConfig(location="trees", provider=InMemoryProvider(), **fields)
+
+
+def grown(tree, config, *, blocking):
     """What the flow returns, and how often each of its steps ran."""
     runs = Counter()
     grove.outside = lambda: runs.update([durable.scope().address])
-    config = CheckpointConfig(location="trees", provider=provider)
     return grove.flow_of(config, blocking=blocking).kickoff(tree, run_id=RUN), runs
 
 
 def holds(tree, blocking):
     """The promise, at every commit of this tree. Returns how often it was cut."""
-    whole = InMemoryProvider()
+    whole = in_memory()
     result, runs = grown(tree, whole, blocking=blocking)
-    entries = journal(whole)
+    entries = entries_of(whole)
     ended, _ = on_record(entries)
     for at in range(1, len(entries)):
         recorded, tried = on_record(entries[:at])
@@ -100,18 +90,18 @@ def test_what_was_asked_for_and_not_yet_begun_when_it_was_cut_is_no_new_step(eff
 
     first, second = step(name="first", effect=effect)(answer), step(name="second")(answer)
 
-    def pipeline(provider):
-        @flow(checkpoint=CheckpointConfig(location="trees", provider=provider, on_events=on_events))
+    def pipeline(config):
+        @flow(checkpoint=config)
         def side_by_side():
             return [future.result() for future in (first.submit(2), second.submit(0))]
 
         return side_by_side
 
-    whole = InMemoryProvider()
+    whole = in_memory(on_events=on_events)
     assert pipeline(whole).kickoff(run_id=RUN) == [2, 0]
-    entries = journal(whole)
+    entries = entries_of(whole)
     for at in range(1, len(entries)):
         try:
-            assert pipeline(cut(entries, at)).kickoff(run_id=RUN) == [2, 0]
+            assert pipeline(cut(entries, at, on_events=on_events)).kickoff(run_id=RUN) == [2, 0]
         except InDoubt:
             assert effect == "once"
