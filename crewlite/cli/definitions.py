@@ -193,7 +193,7 @@ def _definitions_of(module: ModuleType) -> list[str]:
 def _may_make_one(value: object, module: ModuleType) -> bool:
     """Return whether an object of this module seems to return a definition, judged without calling it."""
     if isinstance(value, type):
-        return value.__module__ == module.__name__ and inspect.isfunction(getattr(value, "crew", None))
+        return value.__module__ == module.__name__ and _makes_one(value)
     if not inspect.isfunction(value) or value.__module__ != module.__name__ or inspect.iscoroutinefunction(value):
         return False
     if "return" not in value.__annotations__:

@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite.cli.shipped import shipped
 from crewlite.cli.stream import told
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, LLMCallStartedEvent, ToolUsageStartedEvent
@@ -23,8 +24,7 @@ from crewlite.events.event_bus import event_bus
 
 QUESTION = "What do these documents say about liberty, and about the power of government?"
 
-_BESIDE = Path(__file__).parent / "founding_documents"  # in an installed package
-_SHELF = _BESIDE if _BESIDE.is_dir() else Path(__file__).parents[2] / "examples" / "founding_documents"
+_SHELF = shipped("founding_documents")
 
 
 @tool(effect="none")

@@ -17,7 +17,7 @@ from crewlite.cli.shell import Again
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:ATTRIBUTE")
+@click.argument("target", metavar="[MODULE:ATTRIBUTE]", required=False)
 @click.option("--input", "inputs", multiple=True, metavar="NAME=TEXT", help="An input; NAME:=JSON for other than text.")
 @click.option("--inputs-file", type=click.File(encoding="utf-8"), metavar="F.json", help="Inputs; - for stdin.")
 @click.option("--message", metavar="TEXT", help="What to ask, of an agent.")
@@ -27,7 +27,7 @@ from crewlite.cli.shell import Again
 def run(
     asked: Asked,
     chosen: RunOptions,
-    target: str,
+    target: str | None,
     inputs: Sequence[str],
     inputs_file: IO[str] | None,
     message: str | None,
@@ -37,8 +37,9 @@ def run(
     """Kick off a crew, an agent or a flow, and print its answer.
 
     MODULE:ATTRIBUTE, or path/to/file.py:ATTRIBUTE, is a Crew, an Agent, a function that makes one, or a function with
-    @flow, whose inputs are its parameters. Only the answer goes to stdout; what happens meanwhile is shown on stderr.
-    Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when it ends.
+    @flow, whose inputs are its parameters; without it, what `crew` in [tool.crewlite] of pyproject.toml names. Only
+    the answer goes to stdout; what happens meanwhile is shown on stderr. Each step is saved, so a run that was
+    interrupted, or waits for people, can go on: how is said when it ends.
     """
     if resume and run_id is not None:
         raise click.UsageError(
@@ -47,13 +48,19 @@ def run(
     given = {**_from_file(inputs_file), **pairs(inputs, "--input")}
     runner = Runner(chosen)
     with runner.set_up():
+        project = of_the_project()
+        target = target or project
+        if not target:
+            raise click.UsageError(
+                "nothing says what to run: wanted MODULE:ATTRIBUTE, or crew in [tool.crewlite] of pyproject.toml"
+            )
         definition = find(target)
         check_takes(definition, given, message, chosen.model)
         if run_id is None:
             check_whole(definition, given, message)
         given = with_types(definition, given)
         definition = saving(definition, asked.location)
-        runner.again = Again(asked.location, None if target == of_the_project() else target, chosen.model)
+        runner.again = Again(asked.location, None if target == project else target, chosen.model)
         runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 

@@ -33,6 +33,10 @@ class Method:
             return self
         return functools.wraps(self.function)(functools.partial(self._call, instance))
 
+    def __call__(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call it on an instance, as a function of the class: `Office.crew(office)`."""
+        return self._call(instance, *args, **kwargs)
+
     def _call(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs or self.kind in _CALLED_EACH_TIME:
             return self.function(instance, *args, **kwargs)

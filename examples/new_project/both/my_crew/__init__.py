@@ -1,0 +1,1 @@
+"""A crew that answers questions from a folder of notes."""
