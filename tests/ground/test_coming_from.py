@@ -75,6 +75,14 @@ def test_a_path_of_crewai_leads_to_the_name_that_is_here(path, name, same):
     assert space["found"] is same
 
 
+def test_a_name_is_not_hidden_by_the_module_of_the_same_name():
+    space = {}
+    exec("import crewlite.utilities.events.crewai_event_bus", space)
+    exec("from crewlite.utilities.events.crewai_event_bus import crewai_event_bus as deep", space)
+    exec("from crewlite.utilities.events import crewai_event_bus as near", space)
+    assert space["deep"] is space["near"] is crewlite.event_bus
+
+
 def test_every_name_on_a_path_of_crewai_is_there():
     for path, names in (*modules._PATHS.items(), *modules._NAMES.items()):
         for name in names:
