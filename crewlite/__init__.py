@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from crewlite.agent.agent import Agent as Agent
+    from crewlite.agent.guardrail import LLMGuardrail as LLMGuardrail
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
     from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
     from crewlite.codec import register as register
@@ -52,6 +53,7 @@ _HOMES = {
     "FailurePolicy": "crewlite.recovery",
     "History": "crewlite.state.history",
     "LLM": "crewlite.llm.model",
+    "LLMGuardrail": "crewlite.agent.guardrail",
     "LLMReply": "crewlite.llm.base",
     "LiteAgentOutput": "crewlite.agent.output",
     "Process": "crewlite.crew.crew",

@@ -58,6 +58,7 @@ CALLBACK = Kind("callback", "callback", heard=False)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 FLOW = Kind("flow", "flow", enters=True)
+GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model")
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
@@ -66,7 +67,7 @@ TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 
-_ALL = (AGENT, CALLBACK, CONDITION, CREW, FLOW, HUMAN, LLM, PLAN, STEP, TASK, TIMER, TOOL)
+_ALL = (AGENT, CALLBACK, CONDITION, CREW, FLOW, GUARDRAIL, HUMAN, LLM, PLAN, STEP, TASK, TIMER, TOOL)
 _KNOWN = {kind.name: kind for kind in _ALL}
 
 

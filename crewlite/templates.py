@@ -18,6 +18,7 @@ from crewlite.lazy import lazy
 jinja2 = lazy("jinja2")  # takes tens of milliseconds to import, and only runs need it
 sandbox = lazy("jinja2.sandbox")
 
+_UNSAFE = re.compile(r"[^\w .:-]")
 _PLACEHOLDER = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_-]*)\}(?(1)\})")
 
 
@@ -52,6 +53,13 @@ def placeholders(text: str) -> list[str]:
 def render(package: str, name: str, /, **values: Any) -> str:
     """Render a prompt file of the folder `prompts` of `package`. Raises jinja2.UndefinedError if a value is missing."""
     return str(_template(package, name).render(**values)).strip()
+
+
+def marked(tag: str, text: str, **about: str) -> str:
+    """Return a text between marks, which the text itself cannot close, so that a model sees where foreign data ends."""
+    inside = re.sub(rf"<(/?)({tag})", r"&lt;\1\2", text, flags=re.IGNORECASE)
+    attributes = "".join(f' {name}="{_UNSAFE.sub("_", value)}"' for name, value in about.items())
+    return f"<{tag}{attributes}>\n{inside}\n</{tag}>"
 
 
 @cache

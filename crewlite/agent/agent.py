@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 from pydantic import BaseModel, Field, PrivateAttr, field_validator
 
 from crewlite import kinds
+from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
@@ -62,6 +63,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     step_callback: Callable[..., Any] | None = None
     """Called with an AgentAction for each call of a tool and an AgentFinish for the answer; recorded. May be async.
     None takes the crew's."""
+    guardrail: Guardrail | None = None
+    """What its answers must pass to count: a function that takes the output and returns (True, value) or
+    (False, reason), also async; or a text that its model judges by. Each verdict is recorded."""
+    guardrail_max_retries: int = Field(default=3, ge=0)
+    """How many answers may be turned down before it fails."""
     verbose: bool = False
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, True takes the defaults, False is off."""
@@ -78,6 +84,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     @classmethod
     def _tools(cls, value: object) -> object:
         return as_tools(value)
+
+    @field_validator("guardrail", mode="before")
+    @classmethod
+    def _guardrail(cls, value: object) -> object:
+        return as_guardrail(value, "guardrail")
 
     @field_validator("llm", mode="before")
     @classmethod
@@ -159,11 +170,17 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     def with_model(self, llm: BaseLLM | str) -> Self:
         """A copy that asks this model."""
-        return self.model_copy(update={"llm": llm})
+        return self.model_copy(update={"llm": llm, "guardrail": next(iter(without_models(self.guardrails)), None)})
+
+    @property
+    def guardrails(self) -> tuple[Guardrail, ...]:
+        """Its guardrail, if it has one."""
+        return () if self.guardrail is None else (self.guardrail,)
 
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for, itself first."""
-        models = with_fallbacks(self.llm) if isinstance(self.llm, BaseLLM) else ()
+        own = (self.llm, *models_of(self.guardrails))
+        models = (part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm))
         return (self, *models, *self.tools)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from crewlite import events, kinds
 from crewlite.agent.agent import Agent
-from crewlite.agent.loop import Answer, Work, opened, work
+from crewlite.agent.guarding import accepted, guards
+from crewlite.agent.guardrail import texts_of
+from crewlite.agent.loop import Answer, Work, opened
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
@@ -22,11 +24,14 @@ def answering(
     agent = persona.agent
     job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape))
 
+    chain = guards(job.title, agent.guardrails, agent.guardrail_max_retries)
+    guarded = [{"guardrails": texts_of(agent.guardrails)}] if chain else []
+
     def output(answer: Answer) -> LiteAgentOutput:
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
-        return output(await work(job))
+        return output(await accepted(job, list(job.messages), chain, output))
 
     def decode(data: Any) -> LiteAgentOutput:
         raw = data["raw"]
@@ -36,7 +41,7 @@ def answering(
         kind=kinds.AGENT,
         name=name or persona.role,
         work=act,
-        question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None],
+        question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None, *guarded],
         voice=_Voice(agent, persona.role, job),
         encode=lambda result: {"raw": result.raw},
         decode=decode,

@@ -17,7 +17,7 @@ from crewlite.agent.answering import answering
 from crewlite.agent.coworkers import ASK, DELEGATE, plain_role
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
-from crewlite.errors import MaxIterations, OutputInvalid
+from crewlite.errors import GuardrailFailed, MaxIterations, OutputInvalid
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import address_name
 
@@ -72,7 +72,7 @@ class _ToCoworker(BaseTool):
 
     def is_told_of(self, error: Exception) -> bool:
         """Only of what another wording could mend. What else fails a coworker fails the task, which goes on there."""
-        return isinstance(error, NoSuchCoworker | MaxIterations | OutputInvalid)
+        return isinstance(error, NoSuchCoworker | MaxIterations | OutputInvalid | GuardrailFailed)
 
     async def _arun(self, **arguments: Any) -> str:
         persona = _found(self.coworkers, arguments["coworker"])

@@ -91,12 +91,13 @@ def opened(
     return Work(persona, ({"role": "system", "content": told}, *messages), has, shape, title)
 
 
-async def work(job: Work) -> Answer:
+async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises.
 
-    When all replies are used up, one more is asked for, which may call no tools.
+    When all replies are used up, one more is asked for, which may call no tools. `talk` is the conversation to go on
+    with, to which all that is said is added; None begins one.
     """
-    tools, messages, misfits = Toolbox(job.tools), list(job.messages), 0
+    tools, messages, misfits = Toolbox(job.tools), list(job.messages) if talk is None else talk, 0
     await _log_start(job)
     for _ in range(job.source.max_iter):
         reply, calls = await _turn(job, messages, tools)
@@ -122,6 +123,7 @@ async def work(job: Work) -> Answer:
     reply = await _ask(job, [*messages, last_call(job.shape)])
     if reply.tool_calls:
         raise MaxIterations(job.role, job.source.max_iter)
+    messages.append(reply.as_message())
     try:
         return await _accept(job, reply.text, reply)
     except Misshapen as problem:

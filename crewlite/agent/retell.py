@@ -6,15 +6,19 @@ complete is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from crewlite import kinds
+from crewlite import codec, kinds
+from crewlite.agent.guarding import amend, refusal
 from crewlite.agent.loop import mending, told
 from crewlite.agent.shape import Misshapen, Shape
+from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.runtime.numbering import Numbering
-from crewlite.state.format.addresses import leaf
+from crewlite.state.format.addresses import leaf, outer
 from crewlite.state.format.record import Record
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult
@@ -40,8 +44,13 @@ def retold(record: Record, shape: Shape | None, limit: int | None) -> list[Messa
     """What was said after the recorded messages, by the model and the tools."""
     messages: list[Message] = []
     turns = list(_turns(record, limit))
-    for number, (reply, results) in enumerate(turns, 1):
+    for number, (reply, results, verdicts) in enumerate(turns, 1):
         messages += [reply.as_message(), *results]
+        for passes, text in verdicts:
+            if not passes:
+                messages.append(refusal(text))
+            elif text is not None:
+                amend(messages, text)
         if shape and not reply.tool_calls and number < len(turns):
             try:
                 shape.read(reply.text)
@@ -50,10 +59,15 @@ def retold(record: Record, shape: Shape | None, limit: int | None) -> list[Messa
     return messages
 
 
-def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[Message]]]:
-    """The turns whose reply and results are all recorded, and were made for the inputs that hold now."""
-    numbering = Numbering(_last_attempt(record))
-    while (address := numbering.next("llm", None)) in record.outcomes:
+def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[Message], list[Any]]]:
+    """The turns whose reply and results are all recorded, and were made for the inputs that hold now.
+
+    Each comes with what guardrails said of its answer, if it brought one.
+    """
+    prefix = _last_attempt(record)
+    numbering, replies = Numbering(prefix), _counted(record, prefix, kinds.LLM)
+    verdicts = _counted(record, prefix, kinds.GUARDRAIL)
+    for address, following in zip(replies, [*replies[1:], None], strict=True):
         if record.inputs_of(address) != record.run["inputs"]:
             return
         reply, results = read_back(record.value(address)), list[Message]()
@@ -63,13 +77,22 @@ def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[M
                 return
             text = ToolResult.decode(record.value(made)).text
             results.append(told(call.id or f"call_{number}", call.name, text, made, limit))
-        yield reply, results
+        end = record.outcomes[following].seq if following else math.inf
+        said = [at for at in verdicts if record.outcomes[address].seq < record.outcomes[at].seq < end]
+        yield reply, results, [codec.decode(record.value(at)) for at in said]
+
+
+def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
+    """The recorded steps of a kind that has no names, in order, up to the first that is missing."""
+    numbering, found = Numbering(prefix), list[str]()
+    while (address := numbering.next(kind.name, None)) in record.outcomes:
+        found.append(address)
+    return found
 
 
 def _last_attempt(record: Record) -> str:
     """What the addresses of the last attempt's steps begin with."""
-    replies = [
-        at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM and at.count("/") <= 1
-    ]
+    asked = [at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM]
+    replies = [at for at in asked if outer(at) == ""]  # not those of the models that guardrails and tools ask
     last = max(replies, key=lambda at: record.outcomes[at].seq, default="")
     return last.removesuffix(leaf(last)) if last else ""

@@ -30,6 +30,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
     "crewlite.tasks": {"ConditionalTask": "crewlite.task.conditional", "TaskOutput": "crewlite.task.output"},
     "crewlite.tasks.conditional_task": {"ConditionalTask": "crewlite.task.conditional"},
+    "crewlite.tasks.llm_guardrail": {"LLMGuardrail": "crewlite.agent.guardrail"},
     "crewlite.tasks.task_output": {"TaskOutput": "crewlite.task.output"},
     "crewlite.tools.base_tool": {
         "BaseTool": "crewlite.tools.base",

@@ -73,7 +73,7 @@ def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: 
 
 
 def _line(event: BaseEvent, usage: Usage | None) -> _Line:
-    for said in (_of_run, _of_flow, _of_task, _of_step, _of_call, _of_record):
+    for said in (_of_run, _of_flow, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
         if line := said(event, usage):
             return line
     return None
@@ -150,6 +150,17 @@ def _of_step(event: BaseEvent, usage: Usage | None) -> _Line:
             changed = f", though its {' and '.join(event.changed)} changed" if event.changed else ""
             what = f"{event.address or 'the result'}{': its failure is' if event.failed else ''}"
             return "reused", f"{what} from the record{changed}"
+    return None
+
+
+def _of_guardrail(event: BaseEvent, usage: Usage | None) -> _Line:
+    match event:
+        case events.LLMGuardrailCompletedEvent() if event.success:
+            return "done", f"guardrail passed: {_short(event.guardrail)}"
+        case events.LLMGuardrailCompletedEvent():
+            return "said", f"guardrail not passed: {_short(event.error or '')}"
+        case events.LLMGuardrailFailedEvent():
+            return "failed", f"guardrail {_short(event.guardrail)} failed: {_error(event)}"
     return None
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
+from crewlite.agent.guardrail import models_of, without_models
 from crewlite.crew.for_each import ForEach
 from crewlite.crew.output import CrewOutput
 from crewlite.definition import Definition, check_takes
@@ -247,7 +248,8 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
 
     def secret_sources(self) -> tuple[object, ...]:
         """The live objects in whose fields secrets are looked for, itself first."""
-        own = (self.llm, self.manager_llm, self.planning_llm)
+        own = [self.llm, self.manager_llm, self.planning_llm]
+        own += [llm for task in self.tasks for llm in models_of(task.chain)]
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]
@@ -277,7 +279,8 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
         for task in self.tasks:  # a task builds on earlier ones only
             context = None if task.context is None else tuple(tasks[other] for other in task.context)
             agent = people[task.agent] if task.agent else None
-            tasks[task] = task.model_copy(update={"agent": agent, "context": context})
+            judged = {"guardrail": None, "guardrails": without_models(task.chain)}
+            tasks[task] = task.model_copy(update={"agent": agent, "context": context, **judged})
         agents = tuple(people[agent] for agent in self.agents)
         manager = people[self.manager_agent] if self.manager_agent else None
         changed = {"llm": llm, "agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import codec, durable, events, kinds, resources
+from crewlite import background, codec, durable, events, kinds, resources
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
@@ -15,7 +15,7 @@ from crewlite.crew.output import CrewOutput
 from crewlite.crew.planning import NAME as PLAN, Planner
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Stamp, Step
-from crewlite.errors import MissingInput
+from crewlite.errors import ConfigError, MissingInput
 from crewlite.llm.base import with_fallbacks
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
@@ -61,6 +61,8 @@ class Kickoff:
         if not scope.dry:
             await self._ready(addresses)
         filled = self.fill(await callbacks.prepared(self.crew, self.inputs))
+        if not scope.dry and any(one.output_file for one in filled):
+            await background.in_thread(self._check_links, filled, addresses)
         addresses = addresses or [scope.reserve_address("task", one.task.address_name) for one in filled]
         needs = needs_of(self.crew.tasks)
         changed, inner = self._changed(filled, addresses), self.run is None
@@ -102,7 +104,7 @@ class Kickoff:
         """
         try:
             return None if self.crew.before_kickoff_callbacks else assignment.filled(inputs).asked()
-        except MissingInput:
+        except (MissingInput, ConfigError):  # its file must not be where those inputs would have it
             return None
 
     async def _finished(self, result: CrewOutput) -> CrewOutput:
@@ -115,10 +117,17 @@ class Kickoff:
         """See that every model which is still to be asked can be, before the first one is paid."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        models = [worker.llm for one in left for worker in (one.worker, *one.coworkers)]
+        models = [llm for one in left for llm in one.models]
         models += [self.planner.llm] if self.planner and PLAN not in done else []
         for model in {id(model): model for llm in models for model in with_fallbacks(llm)}.values():
             await resources.ready(model)
+
+    def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:
+        """See that every file which is still to be written may be where it is to be."""
+        done = self.run.record.outcomes if self.run else {}
+        for number, one in enumerate(filled):
+            if not addresses or addresses[number] not in done:
+                one.check_links()
 
     def _addresses(self) -> list[str]:
         """Where the tasks are recorded; none if the crew is a step of somebody else's run."""

@@ -20,7 +20,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
     │   └── LLMRejected ── LLMAuthError (PermissionError), ContextOverflow
-    └── OutputInvalid, AnswerRefused (ValueError)
+    └── OutputInvalid, GuardrailFailed, AnswerRefused (ValueError)
 """
 
 from crewlite.errors.definition import (
@@ -64,6 +64,7 @@ from crewlite.errors.run import (
     AnswerTimeout,
     CheckpointIsBehind,
     DeadlineExceeded,
+    GuardrailFailed,
     InDoubt,
     InputsChanged,
     MaxIterations,
@@ -100,6 +101,7 @@ __all__ = [
     "ContextOverflow",
     "CrewliteError",
     "DeadlineExceeded",
+    "GuardrailFailed",
     "InDoubt",
     "InputsChanged",
     "JournalCorrupt",

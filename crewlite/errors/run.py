@@ -333,6 +333,19 @@ class Redacted(CrewliteError, RuntimeError):
         self.error_type, self.ends_run = error_type, ends_run
 
 
+class GuardrailFailed(CrewliteError, ValueError):
+    """No answer has passed a guardrail, in all tries."""
+
+    code = "guardrail_failed"
+
+    def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
+        super().__init__(
+            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Of the last it says: {reason}. Kick off "
+            f"the run again for a new attempt, raise guardrail_max_retries, or relax the guardrail."
+        )
+        self.task, self.guardrail, self.reason, self.tries = task, guardrail, reason, tries
+
+
 class OutputInvalid(CrewliteError, ValueError):
     """A task's answer does not have the shape it was asked for."""
 

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
         HumanFeedbackReceivedEvent as HumanFeedbackReceivedEvent,
         HumanFeedbackRequestedEvent as HumanFeedbackRequestedEvent,
     )
+    from crewlite.events.types.guardrail_events import (
+        LLMGuardrailCompletedEvent as LLMGuardrailCompletedEvent,
+        LLMGuardrailFailedEvent as LLMGuardrailFailedEvent,
+        LLMGuardrailStartedEvent as LLMGuardrailStartedEvent,
+    )
     from crewlite.events.types.llm_events import (
         LLMCallCompletedEvent as LLMCallCompletedEvent,
         LLMCallFailedEvent as LLMCallFailedEvent,

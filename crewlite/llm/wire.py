@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from crewlite import templates
 from crewlite.errors import ContentRefused, LLMUnavailable
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.usage import Usage
 
 _LONE = re.compile("[\ud800-\udfff]")  # lone surrogates: no encoding can send them, no file can hold them
-_UNSAFE = re.compile(r"[^\w .:-]")
-_FENCE = re.compile(r"<(/?)(tool_output)", re.IGNORECASE)
 
 
 def messages_for(messages: Iterable[Message], provider: str) -> list[Message]:
@@ -77,8 +76,7 @@ def clean(text: str) -> str:
 
 def fenced(text: str, tool: str) -> str:
     """Return a tool's output between marks, which the output itself cannot close."""
-    inside, name = _FENCE.sub(r"&lt;\1\2", text), _UNSAFE.sub("_", tool)
-    return f'<tool_output tool="{name}">\n{inside}\n</tool_output>'
+    return templates.marked("tool_output", text, tool=tool)
 
 
 def _sent(message: Message, provider: str) -> Message:

@@ -41,6 +41,12 @@ class Reference:
     many: bool = False
     or_text: bool = False
     """Whether a text that is not a name is used as it is, such as the name of a model."""
+    or_sentence: bool = False
+    """Whether a text that cannot be the name of a function is used as it is."""
+
+    def is_text(self, value: object) -> bool:
+        """Return whether a value that is not a known name is used as it is."""
+        return self.or_text or (self.or_sentence and isinstance(value, str) and not value.strip().isidentifier())
 
 
 _OF_AGENTS = {
@@ -48,14 +54,18 @@ _OF_AGENTS = {
     "function_calling_llm": Reference("llm", or_text=True),
     "tools": Reference("tool", many=True),
     "step_callback": Reference("callback"),
+    "guardrail": Reference("callback", or_sentence=True),
 }
 _OF_TASKS = {
     "agent": Reference("agent"),
     "context": Reference("task", many=True),
     "tools": Reference("tool", many=True),
     "callback": Reference("callback"),
+    "guardrail": Reference("callback", or_sentence=True),
+    "guardrails": Reference("callback", many=True, or_sentence=True),
     "output_pydantic": Reference("output"),
     "output_json": Reference("output"),
+    "response_model": Reference("output"),
 }
 
 
@@ -159,8 +169,8 @@ def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) ->
         yield f"{key} of {name} is {value!r}; wanted {wanted}"
         return
     known = names.named(reference.kind)
-    for item in () if reference.or_text else map(str, listed):
-        if item not in known:
+    for item in map(str, listed):
+        if item not in known and not reference.is_text(item):
             hint = meant(item, known) or (f"it has {', '.join(known)}" if known else "it has none")
             lacks = f"{names.owner} has no {_SAID[reference.kind]} with that name"
             yield f"{key} of {name} names {item!r}, but {lacks}; {hint}"
@@ -173,5 +183,5 @@ def _thing(reference: Reference, value: Any, names: Names) -> Any:
     known = names.named(reference.kind)
     if not reference.many:
         return known[value]() if value in known else value
-    things = [known[item]() for item in value]
+    things = [known[item]() if item in known else item for item in value]
     return [one for thing in things for one in (thing if isinstance(thing, list | tuple) else [thing])]

@@ -19,6 +19,9 @@ from crewlite.tools.base import BaseTool
 OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
 """Fields of a CheckpointConfig that are not recorded: a run that was found is stored where it was found."""
 
+PLAIN = "plain"
+"""Under this key stands an item that is a text, in a list with live ones."""
+
 _NEVER = "redact"  # the one field of plain texts that must not be stored
 _LIVE = object()
 
@@ -30,7 +33,7 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
     `apart` are left out.
     """
     facts: JsonObject = {}
-    live: dict[str, str | list[str]] = {}
+    live: dict[str, str | list[Any]] = {}
     models: dict[str, dict[str, Any]] = {}
     for name, field in type(definition).model_fields.items():
         value = getattr(definition, name)
@@ -72,15 +75,19 @@ def _plain(value: object) -> Any:
     return value if _is_scalar(value) else _LIVE
 
 
-def _told_apart(names: list[str]) -> list[str]:
+def _told_apart(names: list[Any]) -> list[Any]:
     """Names of functions as paths have them: the second `check` is `check#2`."""
-    return [f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 else name for at, name in enumerate(names)]
+    return [
+        f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 and isinstance(name, str) else name
+        for at, name in enumerate(names)
+    ]
 
 
-def _called(value: object) -> str | list[str]:
+def _called(value: object) -> str | list[Any]:
     if isinstance(value, tuple | list):
         tools = [str(item.name) for item in value if isinstance(item, BaseTool)]
-        functions = [str(_called(item)) for item in value if callable(item)]
-        return tools or _told_apart(functions) or f"{len(value)} texts"
+        if tools or all(isinstance(item, str) for item in value):
+            return tools or f"{len(value)} texts"
+        return _told_apart([{PLAIN: item} if isinstance(item, str) else _called(item) for item in value])
     name = value.model if isinstance(value, BaseLLM) else getattr(value, "__name__", None)
     return str(name or type(value).__name__)

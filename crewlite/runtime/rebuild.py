@@ -16,7 +16,7 @@ from crewlite.codec import JsonObject
 from crewlite.definition import Definition, Described
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, an, meant
 from crewlite.llm.models import of_settings
-from crewlite.runtime.facts import OF_THE_STORE, is_plain
+from crewlite.runtime.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.secrets import MASK
 from crewlite.state.config import CheckpointConfig
@@ -40,8 +40,11 @@ _WANTED = {
     "task_callback": "the function {!r}",
     "before_kickoff_callbacks": "the function {!r}",
     "after_kickoff_callbacks": "the function {!r}",
+    "guardrail": "the guardrail {!r}",
+    "guardrails": "the guardrail {!r}",
     "output_pydantic": "the class {!r}",
     "output_json": "the class {!r}",
+    "response_model": "the class {!r}",
     "response_format": "the class {!r}",
     "class": "the class {!r}",
     "failure_policy": "the failure policy {!r}",
@@ -160,16 +163,25 @@ class Rebuild:
         if name in live:
             called = live[name]
             if isinstance(called, list):
-                return [self.live((*path, str(item)), item, name) for item in called]
+                return [self._item(item, name, (*path, str(number))) for number, item in enumerate(called)]
             return self._model(self.live(path, called), facts.get("models"))
         value = facts.get(name, _UNSET)
         if name == "checkpoint" and isinstance(value, dict):
             return self._checkpoint(value, path)
+        return self._recorded(value, path)
+
+    def _recorded(self, value: object, path: tuple[str, ...]) -> Part:
         if value is not _UNSET and not is_plain(value):
             raise self.found.damaged(f"{'.'.join(path)} is {type(value).__name__}")
         if MASK in str(value):
             return self._add(Part(path, wanted="its text, which held a secret"))
         return self._add(Part(path, value))
+
+    def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
+        """Return an item of a list, live ones under their names, texts under their numbers."""
+        if isinstance(item, dict):
+            return self._recorded(item.get(PLAIN), path)
+        return self.live((*path[:-1], str(item)), item, name)
 
     def _model(self, part: Part, models: object) -> Part:
         """Return a live part. A model is filled in if its settings are recorded and its key is in the environment."""

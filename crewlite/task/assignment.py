@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
+from crewlite.agent.guarding import Guard, guards
+from crewlite.agent.guardrail import models_of, texts_of
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Persona, Worker
 from crewlite.errors import ConfigError
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.models import resolve_llm
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
+from crewlite.task.output_file import check_links, check_place, check_text
 from crewlite.task.task import Task
 from crewlite.tools.base import BaseTool
 
@@ -41,6 +47,16 @@ class Assignment:
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Told of the output, after the task's own callback."""
 
+    @property
+    def models(self) -> list[BaseLLM]:
+        """All that may be asked for it."""
+        workers = (self.worker, *self.coworkers)
+        judging = [
+            models_of(guardrails) for guardrails in (self.task.chain, *(one.agent.guardrails for one in workers))
+        ]
+        judges = [resolve_llm([llm], agent="Guardrail") for models in judging for llm in models]
+        return [*(worker.llm for worker in workers), *judges]
+
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
         """The task with its placeholders filled in. Raises MissingInput, and ConfigError for two roles made alike."""
         return self._with(lambda text, where: templates.fill(text, inputs, where=where))
@@ -51,6 +67,9 @@ class Assignment:
 
     def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
         task, where = self.task, f"Task {self.task.title!r}"
+        output_file = fill(task.output_file, where) if task.output_file else None
+        if output_file is not None:
+            check_text(output_file, where, anywhere=task.output_file_anywhere)
         coworkers = tuple(one.filled(fill) for one in self.coworkers)
         for problem in problems_of(where, [one.role for one in coworkers]):
             raise ConfigError(problem)
@@ -58,7 +77,7 @@ class Assignment:
             self,
             fill(task.description, where),
             fill(task.expected_output, where),
-            fill(task.output_file, where) if task.output_file else None,
+            output_file,
             self.worker.filled(fill),
             coworkers,
         )
@@ -95,12 +114,34 @@ class FilledTask:
         """All that the agent may use for it."""
         return (*self.agent.tools, *self.task.tools, *delegation_tools(self.coworkers))
 
+    def place(self) -> Path:
+        """The path of its output_file, as the disk is now. Raises ConfigError."""
+        task, text = self.task, self.output_file or ""
+        settings = {"anywhere": task.output_file_anywhere, "create_directory": task.create_directory}
+        return check_place(text, f"Task {task.title!r}", **settings)
+
+    def check_links(self) -> None:
+        """Raise ConfigError if links lead its output_file out of the working directory."""
+        if self.output_file:
+            check_links(self.output_file, f"Task {self.task.title!r}", anywhere=self.task.output_file_anywhere)
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """What the answer has to pass: the guardrail of the agent, then those of the task."""
+        agent, task = self.agent, self.task
+        own = guards(f"task {task.title!r}", task.chain, task.retries)
+        return (*guards(f"agent {self.role!r}", agent.guardrails, agent.guardrail_max_retries), *own)
+
     def asked(self) -> list[Any]:
         """What is asked of whom, in which shape, and whether on a condition, as plain JSON."""
         shape = self.task.shape
         who = [self.role, self.persona.goal, self.persona.backstory]
         condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
-        return [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
+        guardrails = texts_of((*self.agent.guardrails, *self.task.chain))
+        more: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
+        more |= {"markdown": True} if self.task.markdown else {}
+        shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
+        return [*shown, more] if more else shown
 
     def question(self, sources: Sequence[ContextItem]) -> list[Any]:
         """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
@@ -120,7 +161,7 @@ class FilledTask:
             description=self.description,
             expected_output=self.expected_output,
             raw=answer.text,
-            pydantic=value if self.task.output_pydantic else None,
+            pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
             agent=self.role,
         )

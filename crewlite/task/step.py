@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from crewlite import background, codec, disk, durable, events, kinds, templates
+from crewlite import background, codec, durable, events, kinds, templates
 from crewlite.agent.approval import feedback
-from crewlite.agent.loop import Answer, opened, work
+from crewlite.agent.guarding import accepted
+from crewlite.agent.loop import Answer, opened
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
-from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
+from crewlite.errors import AnswerRefused, Suspended, text_of
 from crewlite.runtime.callbacks import call_back, callback_step, called
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
+from crewlite.task.output_file import write
 from crewlite.task.task import Task
 from crewlite.usage import Usage
 
@@ -44,10 +45,11 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
             return filled.skipped()
         if filled.output_file:  # before the model is paid
-            await background.in_thread(_check_file, Path(filled.output_file), f"Task {task.title!r}")
+            await background.in_thread(filled.place)
         output = filled.output(await _agent(filled, context, given.plan))
         if filled.output_file:
-            await background.in_thread(_write, Path(filled.output_file), output.raw)
+            place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
+            await background.in_thread(write, place, output.raw)
         output = _with_usage(output, durable.scope().usage)
         for role, callback in _callbacks(filled):
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
@@ -108,22 +110,22 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) 
         expected_output=filled.expected_output,
         context=context,
         plan=plan,
+        markdown=task.markdown,
         shape=wanted(task.shape),
     )
     title = f"task {task.title!r}"
     asked = [{"role": "user", "content": prompt}]
     job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
-    names = tuple(tool.name for tool in tools)
+    talk, names = list(job.messages), tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(
         agent, lambda stamp: events.AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
     )
     try:
-        answer = await work(job)
+        answer = await accepted(job, talk, filled.guards, filled.output)
         while task.human_input and (wish := await feedback(answer.text, f"{filled.role} ({title})")):
-            said_so = ({"role": "assistant", "content": answer.text}, {"role": "user", "content": wish})
-            job = dataclasses.replace(job, messages=(*job.messages, *said_so))
-            answer = await work(job)
+            talk.append({"role": "user", "content": wish})
+            answer = await accepted(job, talk, filled.guards, filled.output)
     except (Suspended, AnswerRefused):
         raise
     except Exception as error:
@@ -151,20 +153,6 @@ def _callbacks(filled: FilledTask) -> Iterator[tuple[str, Callable[[TaskOutput],
         yield "", own
     if of_crew and of_crew is not own:
         yield "task_callback", of_crew
-
-
-def _check_file(path: Path, where: str) -> None:
-    """Raises ConfigError if no file can be at `path`."""
-    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
-    if there == path.absolute() and there.is_dir():
-        raise ConfigError(f"{where}: output_file is {str(path)!r}, which is a directory; wanted the name of a file")
-    if there != path.absolute() and not there.is_dir():
-        raise ConfigError(f"{where}: output_file is {str(path)!r}, but {there} is no directory; wanted another place")
-
-
-def _write(path: Path, text: str) -> None:
-    disk.make_directory(path.absolute().parent, mode=0o777)
-    disk.replace(path.absolute(), text.encode("utf-8", "backslashreplace"), mode=0o666)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from crewlite import templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.guardrail import Guardrail, as_guardrail, as_guardrails
 from crewlite.agent.shape import Shape
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
@@ -18,12 +20,23 @@ from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
+from crewlite.task.output_file import check_text
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
 from crewlite.tools.toolbox import as_tools
 
 _FITS_ADDRESSES = re.compile(r"[A-Za-z0-9._ -]{1,100}")
 alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
+
+
+class _AnyInput(dict[str, str]):
+    """Inputs that are not known yet."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> str:
+        return name
 
 
 class Task(Definition):
@@ -46,12 +59,30 @@ class Task(Definition):
     """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
     human_input: bool = Field(default=False, strict=True)
     """A person sees the answer before it counts, and says what should be different, until nothing is."""
+    guardrail: Guardrail | None = None
+    """What the answer must pass to count: a function that takes the output and returns (True, value) or
+    (False, reason), also async; or a text that the agent's model judges by. Each verdict is recorded."""
+    guardrails: tuple[Guardrail, ...] = ()
+    """Several of them: each is given what the one before it has passed on."""
+    guardrail_max_retries: int = Field(default=3, ge=0)
+    """How many answers may be turned down before the task fails."""
+    max_retries: int | None = Field(default=None, ge=0)
+    """The older name of guardrail_max_retries."""
     output_pydantic: type[BaseModel] | None = None
     """The answer must fit this class; `output.pydantic` is an instance of it."""
     output_json: type[BaseModel] | None = None
     """The answer must fit this class; `output.json_dict` is a dict."""
+    response_model: type[BaseModel] | None = None
+    """Another name of output_pydantic."""
+    markdown: bool = Field(default=False, strict=True)
+    """The answer is asked for in Markdown."""
     output_file: str | None = None
-    """A file to write the answer to: whole or not at all, before the task counts as finished."""
+    """A file to write the answer to: whole or not at all, before the task counts as finished. It is in the working
+    directory, whatever the inputs are."""
+    output_file_anywhere: bool = Field(default=False, strict=True)
+    """The file may be outside of the working directory; where, the inputs may choose as well."""
+    create_directory: bool = Field(default=True, strict=True)
+    """The directory of the file is made if it is missing, which is else an error."""
     callback: Callable[[TaskOutput], Any] | None = None
     """Called with the output, at least once, before the task counts as finished. May be async."""
     checkpoint: CheckpointConfig | bool | None = None
@@ -73,10 +104,27 @@ class Task(Definition):
             raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
         return value
 
+    @field_validator("guardrail", mode="before")
+    @classmethod
+    def _guardrail(cls, value: object) -> object:
+        return as_guardrail(value, "guardrail")
+
+    @field_validator("guardrails", mode="before")
+    @classmethod
+    def _guardrails(cls, value: object) -> object:
+        return as_guardrails(value, "guardrails")
+
     @model_validator(mode="after")
-    def _one_shape(self) -> Task:
-        if self.output_pydantic and self.output_json:
-            raise ConfigError("output_pydantic and output_json are two shapes for one answer: choose one")
+    def _fits_together(self) -> Task:
+        given = {name: getattr(self, name) for name in ("output_pydantic", "output_json", "response_model")}
+        given = {name: shape for name, shape in given.items() if shape}
+        if len(set(given.values())) > 1 or (self.output_pydantic and self.output_json):
+            raise ConfigError(f"{' and '.join(given)} are two shapes for one answer: choose one")
+        if self.guardrail is not None and self.guardrails:
+            raise ConfigError("guardrail and guardrails are both given: put all of them into guardrails=[...]")
+        if self.output_file:
+            plain = templates.fill(self.output_file, _AnyInput(), where="")
+            check_text(plain, f"Task {self.title!r}", anywhere=self.output_file_anywhere)
         return self
 
     @property
@@ -105,8 +153,18 @@ class Task(Definition):
     @property
     def shape(self) -> Shape | None:
         """The shape its answer must have."""
-        wanted = self.output_pydantic or self.output_json
+        wanted = self.output_pydantic or self.output_json or self.response_model
         return Shape(wanted) if wanted else None
+
+    @property
+    def chain(self) -> tuple[Guardrail, ...]:
+        """Its guardrails, in order."""
+        return self.guardrails or (() if self.guardrail is None else (self.guardrail,))
+
+    @property
+    def retries(self) -> int:
+        """How many answers its guardrails may turn down."""
+        return self.guardrail_max_retries if self.max_retries is None else self.max_retries
 
     @property
     def title(self) -> str:

@@ -62,6 +62,7 @@ MADE = [
     errors.RecordingMissing("replies.jsonl", "When is high water?", 3, alike=True),
     errors.RecordingDamaged("replies.jsonl, line 3", "KeyError: 'text'"),
     errors.OutputInvalid("task:a", "no field 'x'", tries=2),
+    errors.GuardrailFailed("task 'a'", "It names a source", "it names none", tries=4),
 ]
 
 
@@ -126,6 +127,7 @@ def test_every_error_has_a_code_of_its_own():
         ("recording_missing", "RecordingMissing"),
         ("recording_damaged", "RecordingDamaged"),
         ("output_invalid", "OutputInvalid"),
+        ("guardrail_failed", "GuardrailFailed"),
     ],
 )
 def test_codes_that_were_given_stay(code, name):

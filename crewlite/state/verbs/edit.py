@@ -138,6 +138,17 @@ def _verdict(outcome: Outcome, value: Any) -> bool:
     raise ConfigError(f"The edit of {outcome.address} is {value!r}; wanted True or False: whether its task is done")
 
 
+def _passed(outcome: Outcome, value: Any) -> list[Any]:
+    """Return what a guardrail says of an answer: that it passes, perhaps with another in its place; or why not."""
+    match value:
+        case [True, None | str()] | [False, str()]:
+            return list(value)
+    raise ConfigError(
+        f"The edit of {outcome.address} is {value!r}; wanted what its guardrail says: [True, None], [True, the answer "
+        f"instead] or [False, the reason]"
+    )
+
+
 def _reply(outcome: Outcome, value: Any) -> Any:
     if _is_reply(value):
         return recorded(whole_reply(value, "an edit"))
@@ -155,6 +166,7 @@ _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.STEP: _value,
     kinds.PLAN: _value,
     kinds.CONDITION: _verdict,
+    kinds.GUARDRAIL: _passed,
     kinds.TASK: _done,
     kinds.LLM: _reply,
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},

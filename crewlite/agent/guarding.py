@@ -1,0 +1,217 @@
+"""Answers that have to pass guardrails: work, have each guardrail say yes, and else work again with its reason.
+
+Each verdict is a step, which asks with the answer and the place of the guardrail in its chain. So no resume asks for
+one again, and none ever flips.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from crewlite import codec, durable, events, kinds, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.guardrail import Guardrail, LLMGuardrail
+from crewlite.agent.loop import Answer, Work, work
+from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError, GuardrailFailed, an
+from crewlite.llm.base import Message
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.callbacks import called, name_of
+
+_TURNS = 5  # replies that a verdict of a model may take
+_WANTED = "wanted (True, value) or (False, reason)"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A guardrail in its place."""
+
+    guardrail: Guardrail
+    retries: int
+    owner: str
+    """Whose it is. The guards of one owner share their retries."""
+
+    @property
+    def text(self) -> str | None:
+        """What a model judges by; None for a function."""
+        if isinstance(self.guardrail, LLMGuardrail):
+            return self.guardrail.description
+        return self.guardrail if isinstance(self.guardrail, str) else None
+
+    @property
+    def title(self) -> str:
+        """What errors and events call it."""
+        return self.text or name_of(self.guardrail)
+
+
+def guards(owner: str, guardrails: Sequence[Guardrail], retries: int) -> tuple[Guard, ...]:
+    """The guardrails of a definition, in their order."""
+    return tuple(Guard(one, retries, owner) for one in guardrails)
+
+
+async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]) -> Answer:
+    """Do the work until the answer passes the whole chain; `output` makes of an answer what functions are given.
+
+    All that is said is added to `talk`. Raises GuardrailFailed, ConfigError for a function that returns no verdict, and
+    what the work and the functions raise.
+    """
+    refused = dict.fromkeys((guard.owner for guard in chain), 0)
+    while True:
+        answer = await work(job, talk)
+        for place, guard in enumerate(chain):
+            check = _Check(guard, place, sum(refused.values()), job, answer, output)
+            passes, value = await durable.scope().step(check.step())
+            if not passes:
+                break
+            if value is not None:
+                answer = Answer(value, job.shape.recorded(value, job.title) if job.shape else None)
+                amend(talk, value)
+        else:
+            return answer
+        refused[guard.owner] += 1
+        if refused[guard.owner] > guard.retries:
+            raise GuardrailFailed(job.title, guard.title, value, tries=sum(refused.values()))
+        talk.append(refusal(value))
+
+
+def refusal(reason: str) -> Message:
+    """The message that tells the agent why its answer does not count."""
+    return {"role": "user", "content": templates.render(PROMPTS, "refused.j2", reason=reason)}
+
+
+def amend(talk: list[Message], answer: str) -> None:
+    """Let the conversation end with the answer as a guardrail has changed it."""
+    if talk[-1]["role"] == "assistant":
+        talk[-1] = talk[-1] | {"content": answer}
+    else:  # a tool has answered
+        talk.append({"role": "assistant", "content": answer})
+
+
+class _Judgement(BaseModel):
+    """What a model says of an answer."""
+
+    valid: bool = Field(description="Whether the answer meets the rule")
+    feedback: str = Field(default="", description="If it does not: what is wrong with it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One guardrail that is asked about one answer."""
+
+    guard: Guard
+    place: int
+    retry_count: int
+    job: Work
+    answer: Answer
+    output: Callable[[Answer], Any]
+
+    def step(self) -> Step[list[Any]]:
+        """The step. It comes to [True, the text that replaces the answer, or None] or to [False, the reason]."""
+        return Step(
+            kind=kinds.GUARDRAIL,
+            name=None,
+            work=self._verdict,
+            question=[self.place, codec.digest(self.answer.text), self.guard.text],
+            voice=_Voice(self),
+            encode=codec.encode,
+            decode=codec.decode,
+            round_trip=True,
+            effect="idempotent",
+            inherits=True,
+            drift="rerun",
+            label=self.guard.title,
+        )
+
+    async def _verdict(self) -> list[Any]:
+        if self.guard.text is not None:
+            return await self._judged(self.guard.text)
+        assert callable(self.guard.guardrail)
+        return self._read(await called(self.guard.guardrail, self.output(self.answer)))
+
+    async def _judged(self, rule: str) -> list[Any]:
+        """The verdict of a model."""
+        own = self.guard.guardrail.llm if isinstance(self.guard.guardrail, LLMGuardrail) else None
+        shape, title = Shape(_Judgement), f"guardrail {rule!r} of {self.job.title}"
+        agent = Agent(role="Guardrail", goal=title, max_iter=_TURNS, verbose=self.job.source.verbose)
+        llm = resolve_llm([own, self.job.persona.llm], agent=agent.role)
+        answer = templates.marked("answer", self.answer.text)
+        prompt = templates.render(PROMPTS, "judge.j2", answer=answer, rule=rule, shape=wanted(shape))
+        persona = Persona(Worker(agent, llm), agent.role, agent.goal, agent.backstory)
+        said = (await work(Work(persona, ({"role": "user", "content": prompt},), shape=shape, title=title))).value
+        assert isinstance(said, _Judgement)
+        return [True, None] if said.valid else [False, said.feedback.strip() or f"It does not meet the rule: {rule}"]
+
+    def _read(self, made: object) -> list[Any]:
+        """What a function returned, as a verdict. Raises ConfigError."""
+        if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[0], bool):
+            raise self._wrong(f"{made!r}; {_WANTED}")
+        passes, value = made
+        if passes:
+            return [True, self._text(value)]
+        if value is None or not str(value).strip():
+            raise self._wrong(f"False and no reason; {_WANTED}, as the agent is told the reason")
+        return [False, str(value)]
+
+    def _text(self, value: object) -> str | None:
+        """The text of the answer that a function returned; None if it is the one that it was given."""
+        if value is None:
+            return None
+        given, shape = self.output(self.answer), self.job.shape
+        if isinstance(value, type(given)):
+            parts = [(name, getattr(value, name, None)) for name in ("raw", "pydantic", "json_dict")]
+            other = [part for name, part in parts if part != getattr(given, name, None)]
+            return self._text(other[-1]) if other else None
+        if value in (self.answer.text, self.answer.value, getattr(given, "json_dict", None)):
+            return None
+        text = value if isinstance(value, str) else self._as_json(value)
+        if shape:
+            try:
+                shape.read(text)
+            except Misshapen as problem:
+                raise self._wrong(f"a value that does not fit {shape.model.__name__} ({problem})") from None
+        return text
+
+    def _as_json(self, value: object) -> str:
+        if isinstance(value, BaseModel):
+            return value.model_dump_json(by_alias=True)
+        if isinstance(value, dict | list):
+            try:
+                return json.dumps(value, ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                raise self._wrong(f"data that JSON cannot hold ({error})") from None
+        raise self._wrong(f"True and {an(type(value).__name__)}; wanted text, data or None as the value")
+
+    def _wrong(self, returned: str) -> ConfigError:
+        return ConfigError(f"The guardrail {self.guard.title!r} of {self.guard.owner} returned {returned}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    check: _Check
+
+    @property
+    def source(self) -> Agent:
+        return self.check.job.source
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        check = self.check
+        return {"guardrail": check.guard.title, "agent_role": check.job.role, "retry_count": check.retry_count}
+
+    def started(self, stamp: Stamp) -> events.LLMGuardrailStartedEvent:
+        return events.LLMGuardrailStartedEvent(**stamp, **self._about)
+
+    def completed(self, stamp: Stamp, value: list[Any]) -> events.LLMGuardrailCompletedEvent:
+        passes, text = value
+        said = {"result": text} if passes else {"error": text}
+        return events.LLMGuardrailCompletedEvent(**stamp, **self._about, success=passes, **said)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMGuardrailFailedEvent:
+        return events.LLMGuardrailFailedEvent(**stamp, **self._about, error=error, error_type=error_type)

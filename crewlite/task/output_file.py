@@ -1,0 +1,95 @@
+"""The file that a task's answer goes to: in the working directory, whatever its placeholders are filled with.
+
+Whoever gives the inputs of a crew, perhaps a stranger, chooses part of the path. So the path is checked as a text when
+the crew is kicked off, and on the disk, links followed, before the model is asked and before the file is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PureWindowsPath
+
+from crewlite import disk
+from crewlite.errors import ConfigError
+
+_LONGEST = 200  # bytes of one name: file systems take 255, and the file that is written first has a longer one
+_ANYWHERE = "output_file_anywhere=True"
+
+
+def check_text(text: str, where: str, *, anywhere: bool) -> None:
+    """Raise ConfigError for a path that names no file, or leads out of the working directory unless it may."""
+    if problem := _no_file(text) or ("" if anywhere else _leads_out(text)):
+        raise ConfigError(f"{where}: output_file is {_shown(text)}, {problem}")
+
+
+def check_links(text: str, where: str, *, anywhere: bool) -> Path:
+    """The absolute path of the file. Raises ConfigError if links lead it out of the working directory."""
+    path = Path(text).absolute()
+    try:
+        target = path.resolve()
+        if anywhere or target.is_relative_to(Path.cwd().resolve()):
+            return path
+    except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
+        raise ConfigError(f"{where}: output_file is {_shown(text)}, where no file can be: {error}") from None
+    raise ConfigError(f"{where}: output_file is {text!r}, which a link leads to {str(target)!r}; {_allowed()}")
+
+
+def check_place(text: str, where: str, *, anywhere: bool, create_directory: bool) -> Path:
+    """The absolute path of the file. Raises ConfigError if no file can be there as the disk is now, or none may be."""
+    path = check_links(text, where, anywhere=anywhere)
+    try:
+        there = next(one for one in (path, *path.parents) if one.exists())
+        is_directory = there.is_dir()
+    except OSError as error:
+        raise ConfigError(f"{where}: output_file is {_shown(text)}, where no file can be: {error}") from None
+    if there == path and is_directory:
+        raise ConfigError(f"{where}: output_file is {text!r}, which is a directory; wanted the name of a file")
+    if there != path and not is_directory:
+        raise ConfigError(f"{where}: output_file is {text!r}, but {there} is no directory; wanted another place")
+    if not create_directory and there not in (path, path.parent):
+        raise ConfigError(
+            f"{where}: output_file is {text!r}, and there is no directory {str(path.parent)!r}; make it, or leave out "
+            f"create_directory=False"
+        )
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    """Write the file whole or not at all, and its directory."""
+    disk.make_directory(path.parent, mode=0o777)
+    disk.replace(path, text.encode("utf-8", "backslashreplace"), mode=0o666)
+
+
+def _no_file(text: str) -> str:
+    """What keeps a path from naming a file anywhere."""
+    names = re.split(r"[\\/]", text)
+    if not text.strip() or names[-1] in ("", ".", ".."):
+        return "which names no file; wanted the name of a file"
+    try:
+        longest = max(len(os.fsencode(name)) for name in names)
+    except UnicodeEncodeError:
+        return "which holds characters that no name of a file can have; wanted another name"
+    if "\0" in text:
+        return "which holds a NUL character; wanted another name"
+    return f"which has a name of {longest} bytes; wanted at most {_LONGEST}" if longest > _LONGEST else ""
+
+
+def _leads_out(text: str) -> str:
+    """What leads a path out of the working directory; "" if nothing does."""
+    windows = PureWindowsPath(text)  # takes both kinds of slashes
+    if ".." in windows.parts:
+        return f"which goes up with '..'; {_allowed()}"
+    if windows.drive or windows.root:
+        return f"which is an absolute path; {_allowed()}"
+    if text.startswith("~"):
+        return "and ~ is not replaced by a home directory; write os.path.expanduser(...), with " + _ANYWHERE
+    return ""
+
+
+def _allowed() -> str:
+    return f"a file of a task is inside the working directory, unless Task({_ANYWHERE})"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 100 else f"{text[:100]}...")
