@@ -57,6 +57,7 @@ AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=Tr
 CALLBACK = Kind("callback", "callback", heard=False)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
+EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False)
 FLOW = Kind("flow", "flow", enters=True)
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
@@ -66,8 +67,12 @@ STEP = Kind("step", "step", holds_value=True)
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
+TRIAL = Kind("trial", "trial", enters=True)
 
-_ALL = (AGENT, CALLBACK, CONDITION, CREW, FLOW, GUARDRAIL, HUMAN, LLM, PLAN, STEP, TASK, TIMER, TOOL)
+_ALL = (
+    *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
+    *(LLM, PLAN, STEP, TASK, TIMER, TOOL, TRIAL),
+)
 _KNOWN = {kind.name: kind for kind in _ALL}
 
 

@@ -82,13 +82,15 @@ def cut_anywhere(whole: Callable[..., Any], setting: CheckpointConfig, expected:
         assert kept_by(again) == kept_by(setting), f"cut after commit {at}"
 
 
-def lives(make: Callable[..., Crew], **kickoff: Any) -> Iterator[tuple[Any, Any]]:
+def lives(
+    make: Callable[..., Crew], verb: Callable[..., Any] = Crew.kickoff, **kickoff: Any
+) -> Iterator[tuple[Any, Any]]:
     """For each commit: what the run came to that nobody disturbed, and the one that was killed right after it.
 
-    `make(checkpoint=...)` makes the crew. Raises AssertionError if a recorded step is begun again.
+    `make(checkpoint=...)` makes the crew, and `verb(crew, run_id=...)` runs it. Raises AssertionError if a recorded step is begun again.
     """
     kept = Kept()
-    whole = make(checkpoint=_at(kept)).kickoff(run_id="r", **kickoff)
+    whole = verb(make(checkpoint=_at(kept)), run_id="r", **kickoff)
     assert len(kept.commits) > 1
     for count in range(1, len(kept.commits) + 1):
         provider = InMemoryProvider()
@@ -98,7 +100,7 @@ def lives(make: Callable[..., Crew], **kickoff: Any) -> Iterator[tuple[Any, Any]
         begun: list[str] = []
         with event_bus.scoped():
             event_bus.on(BaseEvent, lambda source, event, begun=begun: _note(event, begun))
-            again = make(checkpoint=_at(provider)).kickoff(run_id="r")
+            again = verb(make(checkpoint=_at(provider)), run_id="r")
         assert not finished.intersection(begun), f"recorded, and begun again after commit {count}"
         yield whole, again
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,14 @@ class Worker:
     agent: Agent
     llm: BaseLLM
     step_callback: Callable[[Any], Any] | None = None
+    suggestions: tuple[str, ...] = ()
+    """What it has learned in training. It is told so with its backstory, so it is part of what each task asks."""
 
     def filled(self, fill: Callable[[str, str], str]) -> Persona:
         """The worker with its texts filled in; `fill` is given a text, and where it stands."""
         agent, where = self.agent, f"Agent {self.agent.role!r}"
-        return Persona(self, fill(agent.role, where), fill(agent.goal, where), fill(agent.backstory, where))
+        backstory = _taught(fill(agent.backstory, where), self.suggestions)
+        return Persona(self, fill(agent.role, where), fill(agent.goal, where), backstory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +45,10 @@ class Persona:
     def llm(self) -> BaseLLM:
         """The model that it asks."""
         return self.worker.llm
+
+
+def _taught(backstory: str, suggestions: Sequence[str]) -> str:
+    if not suggestions:
+        return backstory
+    lines = "\n".join(f"- {one}" for one in suggestions)
+    return f"{backstory}\n\nYou have been trained. Always follow what you have learned:\n{lines}".strip()

@@ -28,7 +28,7 @@ from crewlite.runtime.run import Run
 from crewlite.state.format.record import Record
 
 A = TypeVar("A", bound=Agent)
-_OTHERS = ("task_", "crew_", "agent_execution_")
+_OTHERS = ("task_", "crew_", "agent_execution_", "agent_evaluation_")
 
 
 class AgentRoot(Root[LiteAgentOutput]):

@@ -29,8 +29,6 @@ _FILES: dict[str, str] = {
 }
 _RUN: dict[str, str] = {
     "replay": "fork a checkpoint: crew.fork(ref).kickoff(), or crewlite checkpoint fork",
-    "train": "there is no training",
-    "test": "there is no evaluation",
 }
 _TASK: dict[str, str] = {
     "execute": "task.execute_sync(), or a crew: Crew(tasks=[task]).kickoff()",

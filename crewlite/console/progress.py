@@ -73,7 +73,7 @@ def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: 
 
 
 def _line(event: BaseEvent, usage: Usage | None) -> _Line:
-    for said in (_of_run, _of_flow, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
+    for said in (_of_run, _of_trial, _of_flow, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
         if line := said(event, usage):
             return line
     return None
@@ -98,6 +98,30 @@ def _of_run(event: BaseEvent, usage: Usage | None) -> _Line:
             return "failed", f"{event.type}: {event.reason}"
         case events.SigTStpEvent() | events.SigContEvent():
             return "said", f"{event.type}: {event.reason}"
+    return None
+
+
+def _of_trial(event: BaseEvent, usage: Usage | None) -> _Line:
+    verb = "goes on" if event.resumed else "begins"
+    match event:
+        case events.CrewTestStartedEvent():
+            return "begun", f"test of crew {event.crew_name} {verb} (run {event.run_id})"
+        case events.AgentEvaluationCompletedEvent():
+            return "done", f"{event.task_name or event.address} gets {event.score:.1f} of 10: {_short(event.reason)}"
+        case events.AgentEvaluationFailedEvent():
+            return "failed", f"{event.task_name or event.address} gets no score: {_error(event)}"
+        case events.CrewTestResultEvent():
+            return "done", f"iteration {event.iteration}: {event.quality:.1f} of 10"
+        case events.CrewTestCompletedEvent():
+            return "done", f"test of crew {event.crew_name} has finished: {event.quality:.1f} of 10"
+        case events.CrewTrainStartedEvent():
+            return "begun", f"training of crew {event.crew_name} {verb} (run {event.run_id})"
+        case events.CrewTrainCompletedEvent():
+            return "done", f"training of crew {event.crew_name} has finished"
+        case events.CrewTestFailedEvent():
+            return "failed", f"test of crew {event.crew_name} stopped: {_error(event)}"
+        case events.CrewTrainFailedEvent():
+            return "failed", f"training of crew {event.crew_name} stopped: {_error(event)}"
     return None
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import EnumType, StrEnum
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
 from crewlite.crew.for_each import ForEach
+from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
+from crewlite.crew.trials import Trials
 from crewlite.definition import Definition, check_takes
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
@@ -61,7 +63,7 @@ class Process(StrEnum, metaclass=_Known):
     """A manager does each task, and has the agents work for it."""
 
 
-class Crew(Definition, ForEach, Runnable[CrewOutput]):
+class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """Agents and the tasks they work through.
 
     ```python
@@ -103,12 +105,17 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
     """For agents without a step_callback of their own."""
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Called with the output of every task, after the task's own callback. May be async."""
+    trained_agents_file: str | PathLike[str] | None = None
+    """What `train` wrote: each agent is told the suggestions for its role. A new training is a changed question."""
     verbose: bool = False
     """Show progress while it runs."""
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
     failure_policy: Policy | None = None
     """Decides on failures of everything inside: tasks, model calls, tools; None inherits from a flow around it."""
+
+    _lessons: Suggestions | None = PrivateAttr(default=None)
+    """Suggestions in the place of those in its file."""
 
     run_kind: ClassVar[Kind] = kinds.CREW
 
@@ -120,6 +127,11 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
         for number, callback in enumerate(value if isinstance(value, list | tuple) else ()):
             check_takes(callback, f"{info.field_name}[{number}]", _GIVEN[info.field_name or ""])
         return value
+
+    @field_validator("trained_agents_file", mode="after")
+    @classmethod
+    def _is_recorded(cls, value: str | PathLike[str] | None) -> str | None:
+        return None if value is None else fspath(value)
 
     @field_validator("llm", "manager_llm", mode="before")
     @classmethod
@@ -271,6 +283,17 @@ class Crew(Definition, ForEach, Runnable[CrewOutput]):
             return (task.agent,) if task.agent else others
         delegates = task.agent is not None and task.agent.allow_delegation
         return tuple(one for one in others if one is not task.agent) if delegates else ()
+
+    def taught(self, suggestions: Suggestions) -> Self:
+        """A copy whose agents are told these suggestions, by their roles, instead of those in its file."""
+        copied = self.model_copy()
+        copied._lessons = suggestions
+        return copied
+
+    @property
+    def lessons(self) -> Suggestions | None:
+        """The suggestions of `taught`; None of a crew whose file counts."""
+        return self._lessons
 
     def with_model(self, llm: BaseLLM | str) -> Self:
         """A copy in which everybody asks this model."""

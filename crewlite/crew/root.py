@@ -26,12 +26,14 @@ from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import asked_for
 from crewlite.task.assignment import FilledTask
 
+_OTHERS = ("lite_agent_", "crew_test_", "crew_train_", "agent_evaluation_", "task_evaluation")
+
 
 class CrewRoot(Root[CrewOutput]):
     """A crew in one kickoff. Texts are filled in once, however often they are needed. Raises NoModel."""
 
     default_events = frozenset({"task_completed"})
-    never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith("lite_agent_"))
+    never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
     default_name = Crew.model_fields["name"].default
 
     def __init__(self, crew: Crew) -> None:

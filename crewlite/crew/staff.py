@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from crewlite.agent.agent import Agent
 from crewlite.agent.persona import Worker
+from crewlite.crew import learned
 from crewlite.crew.crew import Crew, Process
+from crewlite.crew.learned import Suggestions
 from crewlite.errors import NoModel
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import resolve_llm
@@ -39,11 +41,20 @@ def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:
     return resolve_llm([crew.planning_llm, crew.llm, made[0].worker.llm], agent="Crew Planner")
 
 
+def suggestions_for(crew: Crew) -> Suggestions:
+    """What its agents have learned in training, by role. Raises ConfigError for a file that is none of it."""
+    if crew.lessons is not None or crew.trained_agents_file is None:
+        return crew.lessons or {}
+    managers = (MANAGER,) if crew.process is Process.hierarchical and not crew.manager_agent else ()
+    return learned.suggestions_in(crew.trained_agents_file, [one.role for one in (*crew.people(), *managers)])
+
+
 class _Staff:
     """The workers of a crew, each made once."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew, self._workers = crew, dict[Agent, Worker | None]()
+        self._suggestions = suggestions_for(crew)
         self.without: list[str] = []
         """The roles of those without a model."""
 
@@ -70,4 +81,5 @@ class _Staff:
         except NoModel:
             self.without.append(agent.role)
             return None
-        return Worker(agent, llm, agent.step_callback or crew.step_callback)
+        suggestions = tuple(self._suggestions.get(agent.role, ()))
+        return Worker(agent, llm, agent.step_callback or crew.step_callback, suggestions)

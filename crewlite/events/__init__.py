@@ -12,6 +12,9 @@ from crewlite.events.registry import CheckpointEventType, EventType, find, load
 if TYPE_CHECKING:
     from crewlite.events.listener import BaseEventListener as BaseEventListener
     from crewlite.events.types.agent_events import (
+        AgentEvaluationCompletedEvent as AgentEvaluationCompletedEvent,
+        AgentEvaluationFailedEvent as AgentEvaluationFailedEvent,
+        AgentEvaluationStartedEvent as AgentEvaluationStartedEvent,
         AgentExecutionCompletedEvent as AgentExecutionCompletedEvent,
         AgentExecutionErrorEvent as AgentExecutionErrorEvent,
         AgentExecutionStartedEvent as AgentExecutionStartedEvent,
@@ -35,6 +38,13 @@ if TYPE_CHECKING:
         CrewKickoffCompletedEvent as CrewKickoffCompletedEvent,
         CrewKickoffFailedEvent as CrewKickoffFailedEvent,
         CrewKickoffStartedEvent as CrewKickoffStartedEvent,
+        CrewTestCompletedEvent as CrewTestCompletedEvent,
+        CrewTestFailedEvent as CrewTestFailedEvent,
+        CrewTestResultEvent as CrewTestResultEvent,
+        CrewTestStartedEvent as CrewTestStartedEvent,
+        CrewTrainCompletedEvent as CrewTrainCompletedEvent,
+        CrewTrainFailedEvent as CrewTrainFailedEvent,
+        CrewTrainStartedEvent as CrewTrainStartedEvent,
     )
     from crewlite.events.types.flow_events import (
         FlowFailedEvent as FlowFailedEvent,
@@ -77,6 +87,7 @@ if TYPE_CHECKING:
     )
     from crewlite.events.types.task_events import (
         TaskCompletedEvent as TaskCompletedEvent,
+        TaskEvaluationEvent as TaskEvaluationEvent,
         TaskFailedEvent as TaskFailedEvent,
         TaskStartedEvent as TaskStartedEvent,
     )

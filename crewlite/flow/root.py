@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crewlite import codec, events, homes, kinds
+from crewlite import codec, events, homes
 from crewlite.codec import JsonObject
 from crewlite.durable import Limit, Stamp, Step
 from crewlite.errors import ConfigError
@@ -43,7 +43,7 @@ class FlowRoot(Root[Returned]):
 
     def facts(self) -> JsonObject:
         """Return its kind, its name and the names of its parameters."""
-        return {"kind": "flow", "name": self.name, "takes": self._flow.input_names()}
+        return {"kind": self.kind, "name": self.name, "takes": self._flow.input_names()}
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for arguments that the function does not take, or that are missing."""
@@ -68,7 +68,7 @@ class FlowRoot(Root[Returned]):
             return Returned(await EXECUTORS["inline"].run(job))
 
         return Step(
-            kind=kinds.FLOW,
+            kind=flow.run_kind,
             name=flow.name,
             work=work,
             question=self.question(inputs),

@@ -240,7 +240,8 @@ def _fitting(schema: Any, found: Sequence[Passage], question: str, definitions: 
         case "string":
             return "" if not found else found[0].source if name in ("source", "citation") else str(found[0])
         case "integer" | "number":
-            return next((int(number) for p in found for number in re.findall(r"\b\d{1,9}\b", p.text)), 0)
+            number = next((int(number) for p in found for number in re.findall(r"\b\d{1,9}\b", p.text)), 0)
+            return min(max(number, schema.get("minimum", number)), schema.get("maximum", number))
         case "boolean":
             return bool(found)
     return None

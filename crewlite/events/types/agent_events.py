@@ -60,3 +60,32 @@ class LiteAgentExecutionErrorEvent(_AgentEvent):
     type: Literal["lite_agent_execution_error"] = "lite_agent_execution_error"
     error: str
     error_type: str
+
+
+class _EvaluationEvent(_AgentEvent):
+    task_name: str | None = None
+    iteration: int
+    """Of the test, from 1."""
+
+
+class AgentEvaluationStartedEvent(_EvaluationEvent):
+    """An answer of an agent is to be scored."""
+
+    type: Literal["agent_evaluation_started"] = "agent_evaluation_started"
+
+
+class AgentEvaluationCompletedEvent(_EvaluationEvent):
+    """The score of an answer is recorded."""
+
+    type: Literal["agent_evaluation_completed"] = "agent_evaluation_completed"
+    score: float
+    """From 0 to 10."""
+    reason: str
+
+
+class AgentEvaluationFailedEvent(_EvaluationEvent):
+    """The model gave no score."""
+
+    type: Literal["agent_evaluation_failed"] = "agent_evaluation_failed"
+    error: str
+    error_type: str

@@ -36,3 +36,10 @@ class TaskFailedEvent(_TaskEvent):
     type: Literal["task_failed"] = "task_failed"
     error: str
     error_type: str
+
+
+class TaskEvaluationEvent(_TaskEvent):
+    """A model is about to judge the answer to a task, or, in a training, the answers of an agent."""
+
+    type: Literal["task_evaluation"] = "task_evaluation"
+    evaluation_type: Literal["task_evaluation", "training_data_evaluation"]

@@ -1,0 +1,122 @@
+"""What agents have learned in training: suggestions in a JSON file, by the role of the agent as its definition has it.
+
+They are part of who the agent is told it is. So they are part of the question of each of its tasks, as its backstory
+is, and a new training is seen as a changed question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from os import PathLike
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from crewlite import codec, disk
+from crewlite.errors import ConfigError
+from crewlite.usage import Usage
+
+FILE = "trained_agents_data.json"
+"""The file that `train` writes unless it is given another."""
+Suggestions = Mapping[str, Sequence[str]]
+"""By role."""
+
+
+@codec.register
+class TrainedAgent(BaseModel):
+    """What one agent has learned."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    suggestions: list[str] = Field(description="What to do from now on, each an instruction that is complete in itself")
+    quality: float = Field(ge=0, le=10, description="How good the answers were, from 0 (useless) to 10")
+    final_summary: str = Field(description="What the agent does well and what it has to do better, in a few sentences")
+
+
+@codec.register
+class Lesson(BaseModel):
+    """An answer that got feedback."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    role: str
+    """The role of the agent, as its definition has it."""
+    iteration: int
+    """From 1."""
+    description: str
+    answer: str
+    feedback: str
+
+
+@codec.register
+class CrewTrainingResult(BaseModel):
+    """What a training came to; `str()` lists the suggestions."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    crew_name: str
+    agents: dict[str, TrainedAgent]
+    """What each agent has learned, by its role; those whose answers got no feedback are not in it."""
+    lessons: tuple[Lesson, ...]
+    token_usage: Usage
+    """Of the crew and of the models that made the suggestions."""
+
+    def __str__(self) -> str:
+        lines = []
+        for role, agent in self.agents.items():
+            lines += [f"{role} ({agent.quality:.1f} of 10)", *(f"- {one}" for one in agent.suggestions)]
+        return "\n".join(lines) or "no feedback was given, and nothing was learned"
+
+
+def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
+    """What the agents have learned, by role. Raises ConfigError for a file that is not there, or is none of `train`."""
+    check(path)
+    try:
+        return _agents().validate_json(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no file {path} of trained agents; crew.train(n, {str(path)!r}) writes it"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            f"{path} is no file of trained agents: {f'{where}: ' if where else ''}{first['msg']}. Wanted what "
+            f"crew.train(n, filename) writes"
+        ) from None
+
+
+def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> None:
+    """Put what these agents have learned in the place of what they had; others keep theirs. All of it, or nothing."""
+    there = read(path) if Path(path).exists() else {}
+    agents = {role: agent.model_dump() for role, agent in {**there, **trained}.items()}
+    disk.make_directory(Path(path).absolute().parent, mode=0o777)
+    text = json.dumps(agents, ensure_ascii=False, indent=2) + "\n"
+    disk.replace(Path(path).absolute(), text.encode("utf-8", "backslashreplace"), mode=0o666)
+
+
+def check(path: str | PathLike[str]) -> None:
+    """Raise ConfigError for a path that no file of trained agents can have."""
+    if Path(path).suffix in (".pkl", ".pickle"):
+        wanted = Path(path).with_suffix(".json").name
+        raise ConfigError(f"{path}: what agents have learned is plain JSON and never a pickle; name it {wanted!r}")
+    if Path(path).is_dir():
+        raise ConfigError(f"{path} is a directory; wanted the name of a file, such as {FILE!r}")
+
+
+def suggestions_in(path: str | PathLike[str], roles: Sequence[str]) -> Suggestions:
+    """The suggestions for agents of these roles. Raises ConfigError if the file has none for any of them."""
+    trained = read(path)
+    if trained and not any(role in trained for role in roles):
+        raise ConfigError(
+            f"{path} is about {', '.join(trained)}, and this crew has {', '.join(roles)}; wanted a file that "
+            f"crew.train has written for it"
+        )
+    return {role: trained[role].suggestions for role in roles if role in trained}
+
+
+@cache
+def _agents() -> TypeAdapter[dict[str, TrainedAgent]]:
+    return TypeAdapter(dict[str, TrainedAgent])

@@ -1,0 +1,151 @@
+"""`crew.test`: the crew runs several times, and a model scores each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from crewlite import codec, durable, events, kinds
+from crewlite.crew.crew import Crew
+from crewlite.crew.scores import CrewTestResult, Score, TaskScore
+from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off, ready
+from crewlite.durable import Stamp, Step
+from crewlite.flow.root import Returned
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.foreign import as_model
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.request import KickoffOptions
+from crewlite.runtime.step_scope import StepScope
+from crewlite.task.output import TaskOutput
+from crewlite.task.task import Task
+
+
+def test(
+    crew: Crew,
+    n_iterations: int,
+    eval_llm: BaseLLM | str | None,
+    inputs: Mapping[str, Any] | None,
+    options: KickoffOptions,
+) -> CrewTestResult:
+    """See Crew.test."""
+    check_iterations("test", n_iterations)
+    judging = resolve_llm([as_model(eval_llm)], agent="Crew Evaluator")  # type: ignore[list-item]  # it checks them
+
+    async def code(n_iterations: int, inputs: Mapping[str, Any] | None) -> CrewTestResult:
+        await ready([judging])
+        tested = _Test(crew, judging)
+        results = [await tested.iteration(number, inputs) for number in range(1, n_iterations + 1)]
+        return CrewTestResult(
+            crew_name=crew.name,
+            model=judging.model,
+            scores=tuple(score for scores, _ in results for score in scores),
+            seconds=tuple(seconds for _, seconds in results),
+            token_usage=durable.scope().usage,
+        )
+
+    voice = lambda given: _Voice(crew, judging.model, given)  # noqa: E731 - it is an argument
+    trial = Trial("test", crew, code, voice, models=[judging])
+    result: CrewTestResult = trial.kickoff(n_iterations, inputs, **options)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    crew: Crew
+    llm: BaseLLM
+
+    async def iteration(self, number: int, inputs: Mapping[str, Any] | None) -> tuple[list[TaskScore], float]:
+        """The scores of one kickoff, and how many seconds it took."""
+        result, address = await kicked_off(self.crew, inputs)
+        found = []
+        for task, output in zip(self.crew.tasks, result.tasks_output, strict=True):
+            if not output.skipped:
+                score = await durable.scope().step(self._evaluation(number, task, output))
+                about = {"task": task.title, "agent": output.agent, "iteration": number}
+                found.append(TaskScore(**about, quality=score.quality, reason=score.reason))
+        quality = fmean(score.quality for score in found)
+        return found, await durable.scope().step(self._result(number, quality, address))
+
+    def _evaluation(self, number: int, task: Task, output: TaskOutput) -> Step[Score]:
+        """The step in which an answer is scored."""
+        prompts = "evaluator.j2", "evaluation.j2"
+        judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
+        about = {"task_name": output.name, "agent_role": output.agent}
+        voice = _EvaluationVoice(task.agent or self.crew, about | {"iteration": number})
+        question = [output.description, output.expected_output, codec.digest(output.raw)]
+        return judge.step(task.address_name, question, voice, about, output=output)
+
+    def _result(self, number: int, quality: float, address: str) -> Step[float]:
+        """The step that says what an iteration came to: the seconds of its kickoff."""
+
+        async def act() -> float:
+            scope = durable.scope()
+            kickoff = scope.run.record.outcomes.get(address) if isinstance(scope, StepScope) else None
+            return kickoff.milliseconds / 1000 if kickoff else 0.0
+
+        return Step(
+            kind=kinds.EVALUATION,
+            name="result",
+            work=act,
+            question=[number, quality],
+            voice=_ResultVoice(self.crew, {"iteration": number, "quality": quality, "model": self.llm.model}),
+            drift="rerun",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _EvaluationVoice:
+    """Tells of the score of one answer."""
+
+    source: object
+    about: dict[str, Any]
+
+    def started(self, stamp: Stamp) -> events.AgentEvaluationStartedEvent:
+        return events.AgentEvaluationStartedEvent(**stamp, **self.about)
+
+    def completed(self, stamp: Stamp, value: Score) -> events.AgentEvaluationCompletedEvent:
+        return events.AgentEvaluationCompletedEvent(**stamp, **self.about, score=value.quality, reason=value.reason)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentEvaluationFailedEvent:
+        return events.AgentEvaluationFailedEvent(**stamp, **self.about, error=error, error_type=error_type)
+
+
+@dataclass(frozen=True, slots=True)
+class _ResultVoice:
+    """Tells what an iteration came to."""
+
+    source: Crew
+    about: dict[str, Any]
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: float) -> events.CrewTestResultEvent:
+        return events.CrewTestResultEvent(**stamp, crew_name=self.source.name, execution_duration=value, **self.about)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """Tells of a test."""
+
+    source: Crew
+    model: str
+    given: Mapping[str, Any]
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"crew_name": self.source.name, "n_iterations": self.given["n_iterations"], "eval_llm": self.model}
+
+    def started(self, stamp: Stamp) -> events.CrewTestStartedEvent:
+        return events.CrewTestStartedEvent(**stamp, **self._about, inputs=dict(self.given["inputs"] or {}))
+
+    def completed(self, stamp: Stamp, value: Returned) -> events.CrewTestCompletedEvent:
+        return events.CrewTestCompletedEvent(**stamp, **self._about, quality=value.value.quality)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewTestFailedEvent:
+        return events.CrewTestFailedEvent(**stamp, **self._about, error=error, error_type=error_type)

@@ -1,0 +1,154 @@
+"""A trial of a crew: kickoffs of it, and what a model makes of their answers, as steps of one run.
+
+It is a flow whose code stands here. So what has been answered is recorded, and a trial that was cut goes on where it
+was when it is asked for again under the same run_id.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from crewlite import codec, durable, events, kinds, resources, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import Work, work
+from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.shape import Shape, wanted
+from crewlite.crew.crew import Crew
+from crewlite.crew.output import CrewOutput
+from crewlite.durable import Step, StepEvents
+from crewlite.errors import ConfigError
+from crewlite.flow.function import FlowFunction
+from crewlite.flow.root import FlowRoot, Returned
+from crewlite.kinds import Kind
+from crewlite.llm.base import BaseLLM, with_fallbacks
+from crewlite.runtime.engine import kickoff
+from crewlite.runtime.request import Progress, Request
+from crewlite.runtime.root import Root
+from crewlite.runtime.run import Run
+
+B = TypeVar("B", bound=BaseModel)
+_PROMPTS = "crewlite.crew"
+_TURNS = 5  # replies that a judgement may take
+
+
+class Trial(FlowFunction[..., Any]):
+    """The flow of a trial. `voice` makes the events of its start and end from its arguments."""
+
+    run_kind: ClassVar[Kind] = kinds.TRIAL
+
+    def __init__(
+        self,
+        what: str,
+        crew: Crew,
+        code: Callable[..., Any],
+        voice: Callable[[Mapping[str, Any]], StepEvents],
+        *,
+        models: Sequence[BaseLLM],
+        asks_people: bool = False,
+    ) -> None:
+        if crew.bound_at is not None:
+            raise ConfigError(
+                f"This crew is bound to one run, but a {what} starts several: call crew.bound_to(None) first"
+            )
+        name = f"{what} of {re.sub('[/#!]', '_', crew.name)}"
+        super().__init__(code, name=name, checkpoint=crew.checkpoint, verbose=crew.verbose)
+        self.voice, self.asks_people = voice, asks_people
+        self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
+
+    def as_root(self, request: Request) -> Root[Any]:
+        """What it is to the engine."""
+        return _TrialRoot(self)
+
+    def secret_sources(self) -> tuple[object, ...]:
+        """The live objects in whose fields secrets are looked for, itself first."""
+        return (self, *self._sources)
+
+
+class _TrialRoot(FlowRoot):
+    """A flow that tells of itself as its trial says."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        self._voice, self.asks_people = trial.voice, trial.asks_people
+
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
+        """The step that calls the code."""
+        return dataclasses.replace(super().step(inputs, run), voice=self._voice(inputs))
+
+
+async def kicked_off(crew: Crew, inputs: Mapping[str, Any] | None) -> tuple[CrewOutput, str]:
+    """The result of a kickoff inside the trial, and its address."""
+    progress = Progress()
+    result = await kickoff(crew, Request(inputs, progress=progress))
+    return result, progress.address
+
+
+async def ready(models: Sequence[BaseLLM]) -> None:
+    """See that these models can be asked, before anything is paid."""
+    if not durable.scope().dry:
+        for model in (part for llm in models for part in with_fallbacks(llm)):
+            await resources.ready(model)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judge(Generic[B]):
+    """Somebody who looks at answers and says something of a given shape about them."""
+
+    crew: Crew
+    llm: BaseLLM
+    role: str
+    shape: type[B]
+    prompts: tuple[str, str]
+    """The files that say who it is, and what it is asked."""
+    evaluation_type: str
+    """As the event `task_evaluation` names it."""
+
+    def step(
+        self, name: str | None, question: Any, voice: StepEvents, about: Mapping[str, Any], **asked: Any
+    ) -> Step[B]:
+        """The step in which it is asked. `about`: fields of its event; `asked`: what the prompt is made with."""
+
+        async def act() -> B:
+            kind = self.evaluation_type
+            await durable.scope().announce(
+                self.crew, lambda stamp: events.TaskEvaluationEvent(**stamp, **about, evaluation_type=kind)
+            )
+            answer = await work(self._work(asked))
+            assert isinstance(answer.value, self.shape)
+            return answer.value
+
+        return Step(
+            kind=kinds.EVALUATION,
+            name=name,
+            work=act,
+            question=question,
+            voice=voice,
+            encode=lambda value: codec.encode(value.model_dump()),
+            decode=lambda data: self.shape.model_validate(codec.decode(data)),
+            inherits=True,
+            drift="rerun",
+            round_trip=True,
+        )
+
+    def _work(self, asked: Mapping[str, Any]) -> Work:
+        shape, (who, what) = Shape(self.shape), self.prompts
+        told = templates.render(_PROMPTS, who), wanted(shape)
+        opening = (
+            {"role": "system", "content": "\n\n".join(told)},
+            {"role": "user", "content": templates.render(_PROMPTS, what, **asked)},
+        )
+        title = f"{self.role} of crew {self.crew.name!r}"
+        agent = Agent(role=self.role, goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
+        persona = Persona(Worker(agent, self.llm), agent.role, agent.goal, agent.backstory)
+        return Work(persona, opening, shape=shape, title=title)
+
+
+def check_iterations(verb: str, count: object) -> None:
+    """Raise ConfigError unless this is a number of iterations."""
+    if type(count) is not int or count < 1:
+        raise ConfigError(f"{verb}(n_iterations={count!r}): wanted a whole number, 1 or more")

@@ -1,0 +1,205 @@
+"""`crew.test` and `crew.train`: several kickoffs in one run, which goes on where it was cut."""
+
+import json
+import os
+
+import pytest
+
+from crewlite import Agent, ConditionalTask, Crew, Process, Task, event_bus
+from crewlite.errors import ConfigError, OutputInvalid, QuestionsChanged, Suspended
+from crewlite.events import BaseEvent
+from crewlite.testing import ScriptedLLM
+from tests.cuts import lives
+
+FILE = "trained_agents_data.json"
+LEARNED = {"suggestions": ["Name {sources}", "Be brief"], "quality": 6, "final_summary": "Good, but long."}
+
+
+def says(messages):
+    """What a model answers: to a trainer's question, to that of an evaluator, and to a task."""
+    told, asked = messages[0]["content"], messages[-1]["content"]
+    if told.startswith("You train"):
+        return json.dumps(LEARNED)
+    if told.startswith("You judge"):
+        return json.dumps({"quality": 9 if "Do one" in asked else 4, "reason": "It is."})
+    return f"{asked.splitlines()[0]} ({told.count('- ')} lessons)"
+
+
+def crew_of(llm=None, *more, **fields):
+    who = Agent(role="{topic} clerk", goal="g", backstory="b", llm=llm or ScriptedLLM(says))
+    boss = Agent(role="Boss", goal="g", backstory="b", llm=who.llm)
+    one = Task(name="one", description="Do one on {topic}", expected_output="x", agent=who)
+    two = Task(name="two", description="Do two", expected_output="x", agent=boss)
+    return Crew(name="a/b", tasks=[one, two, *more], **fields)
+
+
+TOPIC = {"topic": "tides"}
+
+
+def heard():
+    types = []
+    event_bus.on(BaseEvent, lambda source, event: types.append(event.type))
+    return types
+
+
+def test_each_answer_is_scored_and_the_scores_make_a_table():
+    told, judge = [], ScriptedLLM(says)
+    event_bus.on(BaseEvent, lambda source, event: told.append(event))
+    skipped = ConditionalTask(
+        name="three", description="d", expected_output="x", agent=Agent(role="C", goal="g", llm=judge),
+        condition=lambda output: False,
+    )  # fmt: skip
+    result = crew_of(None, skipped).test(2, judge, TOPIC)
+    assert result["one"] == (9.0, 9.0)
+    assert result["two"] == (4.0, 4.0)
+    assert (result.quality, result.model, len(result.seconds)) == (6.5, "scripted", 2)
+    assert result.scores[0].reason == "It is."
+    assert result.token_usage.requests == 8
+    with pytest.raises(KeyError, match="scored were one, two"):
+        result["three"]
+    assert str(result).splitlines()[:4] == [
+        "task     run 1  run 2  mean  agent",
+        "one        9.0    9.0   9.0  tides clerk",
+        "two        4.0    4.0   4.0  Boss",
+        "crew       6.5    6.5   6.5",
+    ]
+    types = [event.type for event in told]
+    assert types[0] == "crew_test_started"
+    assert types[-1] == "crew_test_completed"
+    iteration = ["agent_evaluation_started", "task_evaluation", "agent_evaluation_completed"] * 2 + ["crew_test_result"]
+    assert [kind for kind in types if "evaluation" in kind or kind == "crew_test_result"] == iteration * 2
+    outcome = [event for event in told if event.type == "crew_test_result"]
+    assert [(event.iteration, event.quality, event.model) for event in outcome] == [
+        (1, 6.5, "scripted"),
+        (2, 6.5, "scripted"),
+    ]
+    assert result.seconds == tuple(event.execution_duration for event in outcome)
+    assert "Do two (0 lessons)" in judge.calls[1][1]["content"], "the evaluator sees the answer"
+
+
+def test_a_test_that_is_killed_anywhere_goes_on_and_pays_nothing_twice():
+    def verb(crew, run_id):
+        return crew.test(2, ScriptedLLM(says), TOPIC, run_id=run_id)
+
+    for whole, again in lives(lambda **fields: crew_of(**fields), verb):
+        assert again.model_copy(update={"seconds": whole.seconds}) == whole
+
+
+def test_a_model_that_gives_no_score_fails_the_test_which_goes_on_from_there(on_disk):
+    types, judge = heard(), ScriptedLLM(["no", "no", "no", *[json.dumps({"quality": 11, "reason": ""})] * 3])
+    crew = crew_of(checkpoint=on_disk())
+    for _ in range(2):
+        with pytest.raises(OutputInvalid):
+            crew.test(1, judge, TOPIC, run_id="r")
+    assert types.count("agent_evaluation_failed") == types.count("crew_test_failed") == 2
+    assert len(crew.tasks[0].agent.llm.calls) == 2, "the crew was not asked again"
+    assert crew.test(1, ScriptedLLM(says), TOPIC, run_id="r").quality == 6.5
+
+
+def test_what_agents_learn_from_feedback_is_told_to_them_and_is_part_of_what_they_are_asked(on_disk):
+    types, llm = heard(), ScriptedLLM(says)
+
+    async def better(output):
+        return None if output.name == "two" else f"Longer, {output.agent}."
+
+    result = crew_of(llm).train(2, inputs=TOPIC, feedback=better)
+    assert [(lesson.role, lesson.answer) for lesson in result.lessons] == [
+        ("{topic} clerk", "Do one on tides (0 lessons)"),
+        ("{topic} clerk", "Do one on tides (1 lessons)"),
+    ]
+    assert str(result) == "{topic} clerk (6.0 of 10)\n- Name {sources}\n- Be brief"
+    assert result.token_usage.requests == 5
+    assert "Feedback: Longer, tides clerk." in llm.calls[-1][1]["content"]
+    assert (types[0], types[-1], "task_evaluation" in types) == ("crew_train_started", "crew_train_completed", True)
+    with open(FILE, encoding="utf-8") as file:
+        assert json.load(file) == {"{topic} clerk": LEARNED | {"quality": 6.0}}
+
+    setting = on_disk()
+    before = crew_of(checkpoint=setting)
+    before.kickoff(TOPIC, run_id="r")
+    trained = crew_of(checkpoint=setting, trained_agents_file=FILE)
+    with pytest.raises(QuestionsChanged, match="backstory"):
+        trained.kickoff(TOPIC, run_id="r")
+    answers = trained.kickoff({"topic": "winds"}).tasks_output
+    assert [output.raw for output in answers] == ["Do one on winds (2 lessons)", "Do two (0 lessons)"]
+    assert "- Name {sources}" in trained.tasks[0].agent.llm.calls[0][0]["content"], "suggestions have no placeholders"
+
+    trained.train(1, FILE, TOPIC, feedback=[{"two": "Shorter."}])
+    with open(FILE, encoding="utf-8") as file:
+        assert list(json.load(file)) == ["{topic} clerk", "Boss"], "what others have learned stays"
+
+
+def test_a_training_that_is_killed_anywhere_goes_on_and_pays_nothing_twice():
+    files = []
+
+    def verb(crew, run_id):
+        if os.path.exists(FILE):
+            os.unlink(FILE)
+        result = crew.train(2, FILE, TOPIC, feedback=lambda output: "Better.", run_id=run_id)
+        with open(FILE, encoding="utf-8") as file:
+            files.append(file.read())
+        return result
+
+    for whole, again in lives(lambda **fields: crew_of(trained_agents_file=FILE, **fields), verb):
+        assert again == whole
+    assert len(set(files)) == 1
+
+
+def test_a_person_is_asked_for_feedback_and_a_manager_learns_too(on_disk):
+    crew = crew_of(checkpoint=on_disk(), process=Process.hierarchical, manager_llm=ScriptedLLM(says))
+    with pytest.raises(Suspended) as waits:
+        crew.train(1, inputs=TOPIC, run_id="r")
+    assert list(waits.value.waiting) == ["human:feedback.1.one"]
+    answers = {"human:feedback.1.one": "Delegate.", "human:feedback.1.two": ""}
+    result = crew.train(1, inputs=TOPIC, run_id="r", answers=answers)
+    assert list(result.agents) == ["Crew Manager"]
+    again = crew_of(trained_agents_file=FILE, process=Process.hierarchical, manager_llm=ScriptedLLM(says))
+    assert "- Be brief" in (again.kickoff(TOPIC) and again.manager_llm.calls[0][0]["content"])
+
+
+def test_without_feedback_nothing_is_learned_and_no_file_is_written():
+    result = crew_of().train(1, inputs=TOPIC, feedback=[""])
+    assert str(result) == "no feedback was given, and nothing was learned"
+    assert not os.path.exists(FILE)
+
+
+def test_a_failure_in_a_training_is_told(on_disk):
+    types, crew = heard(), crew_of(checkpoint=on_disk())
+    with pytest.raises(ConfigError, match="returned 3; wanted text, or None"):
+        crew.train(1, inputs=TOPIC, feedback=lambda output: 3, run_id="r")
+    assert types.count("crew_train_failed") == 1
+
+
+def written(text):
+    with open("t.json", "w") as file:
+        file.write(text)
+    return "t.json"
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda crew: crew.test(0, "offline"), "n_iterations=0): wanted a whole number, 1 or more"),
+        (lambda crew: crew.train(True), "wanted a whole number"),
+        (lambda crew: crew.train(1, "t.pkl"), "plain JSON and never a pickle; name it 't.json'"),
+        (lambda crew: crew.train(1, "."), "is a directory"),
+        (lambda crew: crew.train(1, written("[]")), "t.json is no file of trained agents"),
+        (lambda crew: crew.train(2, feedback=["x"]), "feedback has 1 items for 2 iterations"),
+        (lambda crew: crew.train(1, feedback="x"), "wanted a function that takes the TaskOutput, a list"),
+        (lambda crew: crew.train(1, feedback=[{"ine": "x"}]), "texts by the names of tasks (one, two)"),
+        (lambda crew: crew.train(1), "asks people"),
+        (lambda crew: crew.bound_to("r").test(1, "offline"), "bound to one run, but a test starts several"),
+        (lambda crew: crew.with_(trained_agents_file="no.json").kickoff(TOPIC), "there is no file no.json"),
+        (
+            lambda crew: crew.with_(trained_agents_file=written(json.dumps({"Nobody": LEARNED}))).kickoff(TOPIC),
+            "t.json is about Nobody, and this crew has {topic} clerk, Boss",
+        ),
+        (lambda crew: crew.with_(trained_agents_file=written('{"Boss": {}}')).kickoff(TOPIC), "Boss.suggestions: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told_before_anything_is_paid(ask, said):
+    crew = crew_of()
+    with pytest.raises(ConfigError) as refused:
+        ask(crew)
+    assert said in str(refused.value)
+    assert not crew.tasks[0].agent.llm.calls
