@@ -62,16 +62,18 @@ FLOW = Kind("flow", "flow", enters=True)
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model")
+MESSAGE = Kind("message", "message")
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
 STEP = Kind("step", "step", holds_value=True)
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 TRIAL = Kind("trial", "trial", enters=True)
+TURN = Kind("turn", "turn")
 
 _ALL = (
     *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
-    *(LLM, PLAN, STEP, TASK, TIMER, TOOL, TRIAL),
+    *(LLM, MESSAGE, PLAN, STEP, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}
 

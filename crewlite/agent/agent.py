@@ -35,6 +35,7 @@ class AgentRequest(Request):
     """What the caller of an agent's kickoff asks for."""
 
     response_format: type[BaseModel] | None = None
+    turn: int | None = None
 
 
 class Agent(Definition, Runnable[LiteAgentOutput]):
@@ -105,21 +106,26 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         messages: str | Sequence[Message] | None = None,
         *,
         response_format: type[BaseModel] | None = None,
+        turn: int | None = None,
         **options: Unpack[KickoffOptions],
     ) -> Request:
-        """What a kickoff with these arguments asks for."""
+        """What a kickoff with these arguments asks for. Raises ConfigError for a `turn` that is no number from 1."""
+        if turn is not None and (type(turn) is not int or turn < 1):
+            raise ConfigError(f"turn is {turn!r}; wanted the number of a question of the conversation, from 1")
         inputs = None if messages is None else {"messages": as_conversation(messages)}
-        return AgentRequest(inputs, **known_options("an agent", options), response_format=response_format)
+        return AgentRequest(inputs, **known_options("an agent", options), response_format=response_format, turn=turn)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """What it is to the engine. Raises NoModel, and ConfigError if it is asked nothing."""
-        response_format = request.response_format if isinstance(request, AgentRequest) else None
+        response_format, turn = None, None
+        if isinstance(request, AgentRequest):
+            response_format, turn = request.response_format, request.turn
         if self._bound is not None and request.from_checkpoint is self._bound:
             response_format = response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             self.check({})
         self.settle()
-        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format)
+        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, turn)
         return made
 
     def as_result(self, finished: Finished[LiteAgentOutput]) -> LiteAgentOutput:

@@ -24,6 +24,8 @@ class LiteAgentOutput(BaseModel):
     token_usage: Usage = Field(default_factory=Usage)
     """Of all that this kickoff led to, also of what earlier lives of the run paid for it."""
     run_id: str | None = None
+    turn: int = 1
+    """Which question of its conversation it answers, from 1."""
     drifted: bool = False
     """The recorded answer was kept, though the agent's goal, backstory or response_format are others now."""
     durability: Durability = "off"

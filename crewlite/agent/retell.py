@@ -25,25 +25,25 @@ from crewlite.tools.result import ToolResult
 
 
 def further(
-    record: Record, asked: Sequence[Message], instruction: Sequence[Message], shape: Shape | None, limit: int | None
+    record: Record, asked: Sequence[Message], so_far: Sequence[Message], instruction: Sequence[Message]
 ) -> list[Message]:
     """The messages of a fork that is given an instruction: the conversation so far, and that.
 
     `asked`: the recorded messages. They are not repeated for an instruction that begins with them, and an instruction
-    that the fork was given before is not added again. `limit`: characters of a tool's result that the model is shown.
+    that the fork was given before is not added again.
     """
     before, said = list(asked), list(instruction)
     if said[: len(before)] == before:
         return said
     if not record.fresh:
         return before if record.earlier_inputs and before[-len(said) :] == said else said
-    return [*before, *retold(record, shape, limit), *said]
+    return [*so_far, *said]
 
 
-def retold(record: Record, shape: Shape | None, limit: int | None) -> list[Message]:
-    """What was said after the recorded messages, by the model and the tools."""
+def retold(record: Record, shape: Shape | None, limit: int | None, inside: str = "") -> list[Message]:
+    """What was said by the model and the tools inside a step, of itself after the recorded messages."""
     messages: list[Message] = []
-    turns = list(_turns(record, limit))
+    turns = list(_turns(record, limit, inside))
     for number, (reply, results, verdicts) in enumerate(turns, 1):
         messages += [reply.as_message(), *results]
         for passes, text in verdicts:
@@ -59,12 +59,12 @@ def retold(record: Record, shape: Shape | None, limit: int | None) -> list[Messa
     return messages
 
 
-def _turns(record: Record, limit: int | None) -> Iterator[tuple[LLMReply, list[Message], list[Any]]]:
+def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLMReply, list[Message], list[Any]]]:
     """The turns whose reply and results are all recorded, and were made for the inputs that hold now.
 
     Each comes with what guardrails said of its answer, if it brought one.
     """
-    prefix = _last_attempt(record)
+    prefix = _last_attempt(record, inside)
     numbering, replies = Numbering(prefix), _counted(record, prefix, kinds.LLM)
     verdicts = _counted(record, prefix, kinds.GUARDRAIL)
     for address, following in zip(replies, [*replies[1:], None], strict=True):
@@ -90,9 +90,9 @@ def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
     return found
 
 
-def _last_attempt(record: Record) -> str:
-    """What the addresses of the last attempt's steps begin with."""
+def _last_attempt(record: Record, inside: str) -> str:
+    """What the addresses of the steps of the last attempt at a step begin with."""
     asked = [at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM]
-    replies = [at for at in asked if outer(at) == ""]  # not those of the models that guardrails and tools ask
+    replies = [at for at in asked if outer(at) == inside]  # not those of the models that guardrails and tools ask
     last = max(replies, key=lambda at: record.outcomes[at].seq, default="")
     return last.removesuffix(leaf(last)) if last else ""

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import codec
+from crewlite import codec, durable, kinds
 from crewlite.agent.agent import Agent, as_conversation
 from crewlite.agent.answering import answering
+from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Worker
 from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape
-from crewlite.codec import JsonObject
+from crewlite.codec import Json, JsonObject
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
+from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.facts import facts_of
-from crewlite.runtime.questions import Comparison, drifted
+from crewlite.runtime.plain_voice import PlainVoice
+from crewlite.runtime.questions import Comparison, Drifted, drifted
 from crewlite.runtime.rebuild import Rebuild, find
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 
 A = TypeVar("A", bound=Agent)
@@ -37,8 +43,9 @@ class AgentRoot(Root[LiteAgentOutput]):
     default_events = frozenset({"lite_agent_execution_completed"})
     never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
 
-    def __init__(self, agent: Agent, response_format: type[BaseModel] | None) -> None:
+    def __init__(self, agent: Agent, response_format: type[BaseModel] | None, turn: int | None = None) -> None:
         super().__init__(agent)
+        self._turn, self._number, self._messages = turn, 1, list[Message]()
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
         self.secret_sources += (self._llm,)
@@ -52,15 +59,34 @@ class AgentRoot(Root[LiteAgentOutput]):
         return facts | ({"response_format": self._shape.model.__name__} if self._shape else {})
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises ConfigError for other than messages."""
+        """Raises ConfigError for other than messages, and for a turn of a conversation that has none before it."""
         self._agent.check(inputs)
+        if self._turn not in (None, self._number):
+            raise ConfigError(f"turn is {self._turn}, but this kickoff begins a conversation: its first turn is 1")
+
+    def place(self, record: Record, given: Json | None) -> CommitParts | None:
+        """Find the turn of the conversation that is asked for: a recorded one, or a further one."""
+        conversation, messages = Conversation.of(record), given and given.get("messages")
+        number = conversation.number_of(messages, self._turn)
+        further = number > len(conversation.questions)
+        if further and not conversation.answered(number - 1):
+            return None
+        self._number = number
+        self._messages = codec.decode(messages if further else conversation.questions[number - 1])
+        if further:
+            return conversation.asked_further(messages, self._who_answered(record))
+        self.address = turn_at(number) if number < len(conversation.questions) else ""
+        return {}
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
         """Who is asked what, and in which shape."""
-        return self._step(inputs).question  # type: ignore[no-any-return]
+        return self._step(self._messages or as_conversation(inputs["messages"]), self._shape).question  # type: ignore[no-any-return]
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Its one answer."""
+        """Its one answer, or the one of the turn that is asked for."""
+        if self.address:
+            same = record.outcomes[self.address].provenance.get(WHO) == self._who
+            return Comparison(() if same else (Drifted(self.address, {}, {}),))
         texts, recorded = self._texts(), record.definition_of("").get("agent", {})
         found = drifted(
             record,
@@ -74,18 +100,68 @@ class AgentRoot(Root[LiteAgentOutput]):
     def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """A fork that is given a further instruction goes on with the conversation that it was forked from."""
         asked, instruction = as_conversation(recorded["messages"]), as_conversation(given["messages"])
-        return {"messages": further(record, asked, instruction, self._shape, self._agent.max_tool_output)}
+        said = Conversation.of(record).so_far(self._shape, self._agent.max_tool_output) if record.fresh else asked
+        return {"messages": further(record, asked, said, instruction)}
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[LiteAgentOutput]:
-        """The answer to the messages."""
+        """The answer to the messages, or to those of the turn that is asked for."""
         more: dict[str, Any] = {}
         if run:
             more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
-        return self._step(inputs, **more)
+        asked = self._messages or as_conversation(inputs["messages"])
+        step = self._step(asked, self._shape, turn=self._number, **more)
+        if run is None or (self._number == 1 and not self.address):
+            return step
+        record, conversation = run.record, Conversation.of(run.record)
+        if self.address:
+            of_all = lambda result, _: result.model_copy(update={"token_usage": record.usage})  # noqa: E731
+            question = conversation.question(self._number)
+            return dataclasses.replace(step, kind=kinds.TURN, question=question, with_usage=of_all)
+        return dataclasses.replace(step, work=lambda: self._all_turns(conversation, more))
 
-    def _step(self, inputs: Mapping[str, Any], **more: Any) -> Step[LiteAgentOutput]:
+    async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:
+        """Answer the last question. Earlier ones are answered from the record, unless a fork has changed them."""
+        answer = await durable.scope().step(self._turn_step(conversation, 1, more))
+        for number in range(2, self._number + 1):
+            await durable.scope().step(message_step(self._agent, number))
+            answer = await durable.scope().step(self._turn_step(conversation, number, more))
+        return answer
+
+    def _turn_step(self, conversation: Conversation, number: int, more: dict[str, Any]) -> Step[LiteAgentOutput]:
+        shape = self._shape if number == self._number else None
+        own = codec.decode(conversation.questions[number - 1])
+
+        async def act() -> LiteAgentOutput:
+            said = conversation.before(number, self._shape, self._agent.max_tool_output)
+            return await self._step([*said, *own], shape, turn=number, **more).work()
+
+        return dataclasses.replace(
+            self._step(own, shape, turn=number, **more),
+            kind=kinds.TURN,
+            name=None,
+            work=act,
+            question=conversation.question(number),
+            voice=PlainVoice(self._agent, kinds.TURN, kinds.TURN.name),
+            provenance={WHO: self._who},
+            address=turn_at(number),
+            drift="rerun",
+            timeout=None,
+            texts={},
+        )
+
+    def _step(self, messages: list[Message], shape: Shape | None, **more: Any) -> Step[LiteAgentOutput]:
         persona = Worker(self._agent, self._llm, self._agent.step_callback).filled(lambda text, where: text)
-        return answering(persona, as_conversation(inputs["messages"]), self._shape, **more)
+        return answering(persona, messages, shape, **more)
+
+    @cached_property
+    def _who(self) -> str:
+        """A digest of who answers, and in which shape."""
+        return codec.digest(self._step([], self._shape).question)
+
+    def _who_answered(self, record: Record) -> str:
+        """The same of who gave the result; "" if that is another than now."""
+        asked = self._step(as_conversation(codec.decode(record.run["inputs"])["messages"]), self._shape).question
+        return self._who if record.outcomes[""].fingerprint == codec.digest([self.kind, asked]) else ""
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self._agent.goal, "backstory": self._agent.backstory}

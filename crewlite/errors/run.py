@@ -66,13 +66,17 @@ class InputsChanged(RunMismatch):
         others = ", ".join(f"{name!r}: ..." for name in names)
         ref = run_id if branch == "main" else f"{run_id}/{branch}"
         if kinds.of(kind).takes_messages:
-            fork = f"to go on with a further instruction, fork the run: agent.fork({ref!r}).kickoff('...')"
+            super().__init__(
+                f"Run {ref!r} has a question without an answer, and was given another. Without messages, or with those "
+                f"of that question, it goes on, and takes a further question then; to ask something in its place, "
+                f"fork the run: agent.fork({ref!r}).kickoff('...'), or use another run_id."
+            )
         else:
-            fork = f"to try other inputs, fork the run: {kind}.fork({ref!r}, inputs={{{others}}}).kickoff()"
-        super().__init__(
-            f"Run {ref!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
-            f"inputs or with the recorded ones; {fork}, or use another run_id."
-        )
+            super().__init__(
+                f"Run {ref!r} was started with other inputs ({', '.join(names)} differ). To go on, kick off without "
+                f"inputs or with the recorded ones; to try other inputs, fork the run: "
+                f"{kind}.fork({ref!r}, inputs={{{others}}}).kickoff(), or use another run_id."
+            )
         self.kind, self.run_id, self.branch, self.ref, self.names = kind, run_id, branch, ref, tuple(names)
 
 

@@ -69,7 +69,7 @@ async def _to_its_end(
 async def _driven(
     root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
 ) -> T:
-    step = dataclasses.replace(root.step(inputs, run), address="")
+    step = dataclasses.replace(root.step(inputs, run), address=root.address)
     frame = StepScope(run, "", root.name, settings=(setting,))
     try:
         return await listener.during(lambda: _while_ours(run.journal, frame.step(step)))

@@ -93,11 +93,16 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
     others: CommitParts = {}
-    if request.inputs is not None:
+    if request.inputs is None:
+        root.place(record, None)
+    else:
         forked = bool(record.run.get("base"))
         given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
         if forked:
             coded = laid_over(record.run["inputs"], coded)
+        if (further := None if record.fresh else root.place(record, coded)) is not None:
+            root.check(given)
+            return inputs, further
         if digest(coded) != digest(record.run["inputs"]):
             if not record.fresh:
                 names = sorted(k for k in {*inputs, *given} if encode(inputs.get(k)) != encode(given.get(k)))
@@ -119,6 +124,8 @@ def kept_result(
     QuestionsChanged, TaskDrifted.
     """
     record, mask = journal.record, journal.secrets.mask
+    if root.address:
+        return _kept_answer(root, journal, inputs, config)
     if not record.finished:
         return None
     fingerprint = digest([root.kind, root.question(inputs)])
@@ -130,6 +137,17 @@ def kept_result(
         changed = {one.address: str(one) for one in drifted}
         raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
     return tuple(drifted) if verdict == "stored" else None
+
+
+def _kept_answer(
+    root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
+) -> tuple[Drifted, ...]:
+    """Return what drifted of an earlier answer of the run. Raises QuestionsChanged if that must not be kept."""
+    drifted = root.compare(journal.record, inputs).drifted
+    if drifted and config.on_drift != "keep":
+        changed = {one.address: str(one) for one in drifted}
+        raise QuestionsChanged(journal.run_id, changed, kind=root.kind, branch=journal.branch)
+    return drifted
 
 
 def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:

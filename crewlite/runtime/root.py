@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from crewlite.codec import JsonObject
+from crewlite.codec import Json, JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.commit import RunStart
+from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.subscriber import Setting
 
@@ -58,6 +58,8 @@ class Root(ABC, Generic[T]):
     exact: ClassVar[bool] = False
     """Whether its steps follow from its inputs alone."""
 
+    address: str = ""
+    """The step whose outcome a kickoff returns: the root step, or an earlier answer of the run."""
     asks_people: bool = False
     """Whether it is known before the run that people will be asked."""
     verbose: bool = False
@@ -105,6 +107,14 @@ class Root(ABC, Generic[T]):
     def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs of a fork's kickoff, from its record, the recorded inputs and the newly given ones."""
         return {**recorded, **given}
+
+    def place(self, record: Record, given: Json | None) -> CommitParts | None:
+        """Find which question of a recorded run a kickoff with these inputs asks, where a run may have several.
+
+        `given` are coded inputs; None if the kickoff has none. Returns the parts to commit for a further question, {}
+        for a recorded one, and None where the recorded inputs are the only ones that the run can have.
+        """
+        return None
 
     def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
         """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""

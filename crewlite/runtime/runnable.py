@@ -133,6 +133,8 @@ class Runnable(ABC, Generic[R]):
             messages: Of an agent: a question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume
                 needs none; the kickoff of a fork adds them to the recorded conversation.
             response_format: Of an agent: a pydantic class the answer must fit.
+            turn: Of an agent: which question of the conversation `run_id` this is, from 1. None: the one with these
+                messages, or else the next.
             run_id: Name of the run. A new run is started, an unfinished one is resumed, and for a finished one its
                 stored result is returned.
             from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to resume from. Fields that are set on it

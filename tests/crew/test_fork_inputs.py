@@ -255,12 +255,12 @@ def agent(config, *script, **fields):
 
 def test_an_agents_fork_may_be_asked_a_new_question(config):
     agent(config, "to tides").kickoff("What?", run_id="r")
-    forked = agent(config, "to moons").fork(at(config, "r"), branch="f")
+    forked = agent(config, "to moons", "to winds").fork(at(config, "r"), branch="f")
     assert forked.kickoff("And then?").raw == "to moons"
     assert forked.kickoff().raw == "to moons"
     assert forked.kickoff("And then?").raw == "to moons"
-    with pytest.raises(InputsChanged):
-        forked.kickoff("What else?")
+    assert forked.kickoff("What else?").raw == "to winds"
+    assert forked.kickoff("And then?").raw == "to moons"
     assert agent(config).kickoff(run_id="r").raw == "to tides"
 
 
@@ -320,8 +320,9 @@ def test_the_inputs_of_an_agents_fork_replace_its_conversation(config):
     assert [said["content"] for said in llm.calls[1][1:]] == ["Which?"]
 
 
-def test_a_run_of_an_agent_that_is_asked_something_else_names_the_line_that_goes_on_with_it(config):
-    agent(config, "to tides").kickoff("What?", run_id="r")
+def test_an_agent_that_is_asked_something_else_before_it_has_answered_names_the_ways_out(config):
+    with pytest.raises(OSError, match="cut"):
+        agent(config, OSError("cut")).kickoff("What?", run_id="r")
     with pytest.raises(InputsChanged, match=r"agent\.fork\('r'\)\.kickoff\('\.\.\.'\)"):
         agent(config).kickoff("And then?", run_id="r")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crewlite import History
 from tests import children
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -18,7 +19,7 @@ def example(name, *arguments):
     return children.run(command, capture_output=True, text=True, stdin=children.DEVNULL)
 
 
-@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py"])
+@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py", "chat.py"])
 def test_an_example_is_short(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 60
 
@@ -48,3 +49,21 @@ def test_the_long_load_goes_on_behind_the_last_part_that_was_loaded():
     again = [path for path, at in loaded.items() if path.stat().st_mtime_ns != at]
     assert len(again) <= 1, "only the part in flight is loaded again"
     assert len(list(Path("warehouse").iterdir())) == 40
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
+def test_the_chat_goes_on_where_it_was_killed():
+    command = [sys.executable, str(EXAMPLES / "chat.py"), "monday"]
+    with children.Child(command, stdin=children.PIPE, stdout=children.PIPE, text=True) as child:
+        print("When is high water?", file=child.stdin, flush=True)
+        while not (first := child.stdout.readline()).startswith("1:"):
+            assert first
+        print("How deep is the harbour bar?", file=child.stdin, flush=True)
+        child.send_signal(signal.SIGKILL)
+    with History() as history:
+        asked = 1 + sum(step.kind == "message" for step in history.run("monday").steps)
+    said = ["And when do spring tides come?", "And when do spring tides come?"]
+    again = children.run(command, capture_output=True, text=True, input="\n".join(said))
+    turns = [line.partition(":")[0] for line in again.stdout.splitlines() if line[:1].isdigit()]
+    assert turns == [str(number) for number in range(asked, asked + 3)], again.stderr
+    assert again.stdout.count("Spring tides come with the new moon") >= 2

@@ -123,9 +123,17 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
 
 
 def _done(outcome: Outcome, value: Any) -> Any:
-    """Build the outcome of a finished task with this answer, also for a task that was skipped."""
+    """Build the outcome of a finished task or turn with this answer, also for a task that was skipped."""
     recorded = {name: part for name, part in outcome.value.items() if name != "skipped"}
     return recorded | {"raw": _answer_text(outcome, value)}
+
+
+def _message(outcome: Outcome, value: Any) -> Any:
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "content" in one for one in value):
+        return _value(outcome, value)
+    raise ConfigError(f"The edit of {outcome.address} is {value!r}; wanted a text, or a list of messages")
 
 
 def _value(outcome: Outcome, value: Any) -> Any:
@@ -168,6 +176,8 @@ _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.CONDITION: _verdict,
     kinds.GUARDRAIL: _passed,
     kinds.TASK: _done,
+    kinds.TURN: _done,
+    kinds.MESSAGE: _message,
     kinds.LLM: _reply,
     kinds.TOOL: lambda outcome, value: {"text": as_text(value)},
     kinds.HUMAN: lambda outcome, value: {"answer": codec.encode(value, f"the edit of {outcome.address}")},

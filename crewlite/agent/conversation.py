@@ -1,0 +1,141 @@
+"""The turns of a conversation: the questions of a lone agent's run, in their order, each with its answer.
+
+The first question is in the inputs of the run. With every further one the run is opened again: one commit records the
+question (`message#2`) and takes the result back. So a kill leaves a run that has been asked, or one that has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import codec, kinds
+from crewlite.agent.retell import retold
+from crewlite.agent.shape import Shape
+from crewlite.codec import Json
+from crewlite.durable import Step
+from crewlite.errors import ConfigError, RunMismatch
+from crewlite.llm.base import Message
+from crewlite.runtime.plain_voice import PlainVoice
+from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.record import Record
+
+WHO = "agent"
+"""The entry in the provenance of an answer that tells who gave it, and in which shape."""
+
+
+def message_at(number: int) -> str:
+    """The address of the question of a turn, from 2."""
+    return f"{kinds.MESSAGE.name}#{number}"
+
+
+def turn_at(number: int) -> str:
+    """The address of a turn, once there is another after it, or before it."""
+    return f"{kinds.TURN.name}#{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The turns of a run so far."""
+
+    record: Record
+    questions: tuple[Json, ...]
+    """The messages of each turn, coded."""
+
+    @classmethod
+    def of(cls, record: Record) -> Conversation:
+        """Those that a record holds. Questions of before the inputs that hold now are part of these inputs."""
+        found = [record.run["inputs"].get("messages")]
+        while (at := message_at(len(found) + 1)) in record.outcomes and record.inputs_of(at) == record.run["inputs"]:
+            found.append(record.value(at))
+        return cls(record, tuple(found))
+
+    def number_of(self, messages: Json, turn: int | None) -> int:
+        """The number of the turn that a kickoff is about; one more than there are for a further one.
+
+        `messages` are coded; None for a kickoff without any. Raises ConfigError and RunMismatch for a `turn` that
+        cannot be.
+        """
+        questions, run_id = self.questions, self.record.run["run_id"]
+        last = len(questions)
+        if turn is not None and turn > last + (messages is not None):
+            raise ConfigError(
+                f"turn is {turn}, and the conversation {run_id!r} has {last}; wanted at most {last + 1}, with a message"
+            )
+        if messages is None:
+            return turn or last
+        if turn is not None and turn <= last and questions[turn - 1] != messages:
+            raise RunMismatch(
+                f"Turn {turn} of conversation {run_id!r} has another question. To ask a further one, pass "
+                f"turn={last + 1}, or leave turn out"
+            )
+        same = [number for number, asked in enumerate(questions, 1) if asked == messages]
+        return turn or (same[-1] if same else last + 1)
+
+    def answered(self, number: int) -> bool:
+        """Whether a turn has its answer."""
+        if number == len(self.questions):
+            return self.record.finished
+        return turn_at(number) in self.record.outcomes
+
+    def asked_further(self, messages: Json, who: str) -> CommitParts:
+        """The parts of the commit that asks the next question. `who` gave the answer so far, if there is but one."""
+        number, steps = len(self.questions) + 1, list[StepRecord]()
+        if number == 2:
+            asked = codec.digest([kinds.TURN.name, self.question(1)])
+            steps.append(_finished(turn_at(1), kinds.TURN, asked, self.record.value(""), {WHO: who}))
+        asked = codec.digest([kinds.MESSAGE.name, number])
+        return {"steps": [*steps, _finished(message_at(number), kinds.MESSAGE, asked, messages, {})]}
+
+    def question(self, number: int) -> list[Any]:
+        """The question of a turn's step: the messages, and all that was said before."""
+        before = self.record.outcomes.get(turn_at(number - 1))
+        return [self.questions[number - 1], *([before.fingerprint, before.digest] if before else [])]
+
+    def before(self, number: int, shape: Shape | None, limit: int | None) -> list[Message]:
+        """All that was said before a turn. `limit`: characters of a tool's result that the model is shown."""
+        said: list[Message] = []
+        for earlier, messages in enumerate(self.questions[: number - 1], 1):
+            at = turn_at(earlier)
+            answer, inside = self.record.value(at)["raw"], retold(self.record, shape, limit, at)
+            if earlier == 1 and not inside:  # it was answered when it was the only one
+                inside = retold(self.record, shape, limit)
+            whole = inside and inside[-1].get("content") == answer  # a prune may have removed steps of it
+            said += [*codec.decode(messages), *(inside if whole else [{"role": "assistant", "content": answer}])]
+        return said
+
+    def so_far(self, shape: Shape | None, limit: int | None) -> list[Message]:
+        """All that was said, without a turn of the model that is not complete."""
+        last = len(self.questions)
+        inside = retold(self.record, shape, limit, turn_at(last) if last > 1 else "")
+        return [*self.before(last, shape, limit), *codec.decode(self.questions[-1]), *inside]
+
+
+def message_step(source: object, number: int) -> Step[Any]:
+    """The step that stands for a recorded question; so a fork may change it."""
+
+    async def act() -> Any:
+        raise RunMismatch(f"{message_at(number)} is not recorded any more: ask it again")
+
+    return Step(
+        kind=kinds.MESSAGE,
+        name=None,
+        work=act,
+        question=number,
+        voice=PlainVoice(source, kinds.MESSAGE, kinds.MESSAGE.name),
+        decode=codec.decode,
+        address=message_at(number),
+        drift="keep",
+    )
+
+
+def _finished(address: str, kind: kinds.Kind, asked: str, value: Json, means: dict[str, str]) -> StepRecord:
+    return {
+        "address": address,
+        "kind": kind.name,
+        "fingerprint": asked,
+        "value": value,
+        "digest": codec.digest(value),
+        "means": means,
+        "ms": 0.0,
+    }

@@ -1,0 +1,172 @@
+"""A run of an agent takes further questions: each is a turn, known by its place and its text."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import Agent, CheckpointConfig, History, ToolCall, tool
+from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RunMismatch
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+from tests.cuts import Kept
+
+
+class Stop(Exception):
+    pass
+
+
+@tool(effect="none")
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"seen {where}"
+
+
+def reply(messages, tools):
+    """Looks once for each question, and answers with all that it was told."""
+    if messages[-1]["role"] == "user" and tools:
+        return ToolCall("look", {"where": messages[-1]["content"]})
+    return "; ".join(str(message["content"]) for message in messages[1:] if message["content"])
+
+
+def pilot(script=reply, **settings):
+    return Agent(role="Pilot", goal="answer", llm=ScriptedLLM(script), **settings)
+
+
+def said(agent, call=-1):
+    return [message["content"] for message in agent.llm.calls[call][1:]]
+
+
+def test_a_further_question_is_asked_with_all_that_was_said_before(config):
+    agent = pilot(tools=[look], checkpoint=config())
+    first = agent.kickoff("Where?", run_id="chat")
+    second = agent.kickoff("And why?", run_id="chat")
+    third = pilot(lambda messages: "at last", checkpoint=config()).kickoff("And when?", run_id="chat")
+    assert (first.turn, second.turn, third.turn) == (1, 2, 3)
+    assert said(agent) == ["Where?", "", "seen Where?", first.raw, "And why?", "", "seen And why?"]
+    with History(config().location, config().provider) as history:
+        run = history.run("chat")
+        assert run.status == "finished"
+        assert [step.address for step in run.steps if step.kind in ("message", "turn")] == [
+            "turn#1",
+            "message#2",
+            "turn#2",
+            "message#3",
+            "turn#3",
+        ]
+
+
+def test_a_question_that_was_asked_answers_from_the_record_wherever_it_stands(config):
+    agent = pilot(["one", "two", "three"], checkpoint=config())
+    questions = ["1?", "2?", "3?"]
+    answers = [agent.kickoff(question, run_id="chat").raw for question in questions]
+    again = pilot([], checkpoint=config())
+    outputs = [again.kickoff(question, run_id="chat") for question in questions]
+    assert [(output.raw, output.turn) for output in outputs] == [(raw, n) for n, raw in enumerate(answers, 1)]
+    assert {output.token_usage.total_tokens for output in outputs} == {outputs[-1].token_usage.total_tokens}
+    last = again.kickoff(run_id="chat")
+    assert (last.raw, last.turn) == ("three", 3)
+    assert again.kickoff(run_id="chat", turn=2).raw == "two"
+
+
+def test_the_same_words_are_another_question_where_the_turn_says_so(config):
+    agent = pilot(["one", "two", "three"], checkpoint=config())
+    agent.kickoff("Go on", run_id="chat")
+    assert agent.kickoff("Go on", run_id="chat").raw == "one"
+    assert agent.kickoff("Go on", run_id="chat", turn=2).raw == "two"
+    assert agent.kickoff("Go on", run_id="chat", turn=2).raw == "two", "said again, it is not asked again"
+    assert agent.kickoff("Go on", run_id="chat", turn=1).raw == "one"
+    with pytest.raises(RunMismatch, match="Turn 2 of conversation 'chat' has another question.*turn=3"):
+        agent.kickoff("Stop", run_id="chat", turn=2)
+    with pytest.raises(ConfigError, match="turn is 4, and the conversation 'chat' has 2; wanted at most 3"):
+        agent.kickoff("Stop", run_id="chat", turn=4)
+    with pytest.raises(ConfigError, match="its first turn is 1"):
+        agent.kickoff("Hello", run_id="another", turn=2)
+    with pytest.raises(ConfigError, match="turn is 0; wanted the number"):
+        agent.kickoff("Hello", run_id="chat", turn=0)
+
+
+def test_a_question_that_was_cut_is_finished_before_another_is_asked(config):
+    agent = pilot(["one", Stop(), "two", "three"], checkpoint=config())
+    agent.kickoff("1?", run_id="chat")
+    with pytest.raises(Stop):
+        agent.kickoff("2?", run_id="chat")
+    with pytest.raises(InputsChanged, match="has a question without an answer"):
+        agent.kickoff("3?", run_id="chat")
+    assert agent.kickoff("1?", run_id="chat").raw == "one", "an earlier answer does not wait for it"
+    assert len(agent.llm.calls) == 2
+    assert agent.kickoff(run_id="chat").raw == "two"
+    assert agent.kickoff("3?", run_id="chat").raw == "three"
+
+
+def test_an_earlier_answer_of_another_agent_is_not_passed_off_as_this_ones(config):
+    agent = pilot(["one", "two"], checkpoint=config())
+    agent.kickoff("1?", run_id="chat")
+    agent.kickoff("2?", run_id="chat")
+    other = Agent(role="Pilot", goal="joke", llm=ScriptedLLM(["three"]), checkpoint=config())
+    for question in ("1?", "2?"):
+        with pytest.raises(QuestionsChanged):
+            other.kickoff(question, run_id="chat")
+    kept = other.with_(checkpoint=config(on_drift="keep")).kickoff("1?", run_id="chat")
+    assert (kept.raw, kept.drifted) == ("one", True)
+    assert other.kickoff("3?", run_id="chat").raw == "three", "a further question is the other agent's to answer"
+
+
+def test_each_turn_may_want_its_own_shape(config):
+    class Depth(BaseModel):
+        metres: int
+
+    agent = pilot(["hello", '{"metres": 4}', "bye"], checkpoint=config())
+    agent.kickoff("Hello", run_id="chat")
+    assert agent.kickoff("How deep?", run_id="chat", response_format=Depth).pydantic == Depth(metres=4)
+    assert agent.kickoff("Bye", run_id="chat").raw == "bye"
+    assert agent.kickoff("How deep?", run_id="chat", response_format=Depth).pydantic == Depth(metres=4)
+
+
+def test_a_conversation_is_forked_at_any_turn(config):
+    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=config(on_events=True))
+    for question in ("1?", "2?", "3?"):
+        agent.kickoff(question, run_id="chat")
+    with History(config().location, config().provider) as history:
+        second = history.run("chat").checkpoints()[1]
+    other = agent.fork(config(restore_from=second.id), branch="other")
+    other.kickoff("Or else?")
+    assert said(agent) == ["1?", "answer 2", "2?", "answer 4", "Or else?"]
+    other.kickoff("And then?")
+    assert said(agent)[-3:] == ["Or else?", "answer 6", "And then?"]
+    assert agent.kickoff(run_id="chat").turn == 3
+    edited = agent.fork(config(restore_from="chat"), edits={"message#2": "What?"})
+    calls = len(agent.llm.calls)
+    assert edited.kickoff().turn == 3
+    assert [said(agent, n)[-1] for n in range(calls, len(agent.llm.calls))] == ["What?", "3?"]
+
+
+def test_a_failed_turn_begins_anew_alone(config):
+    class Depth(BaseModel):
+        metres: int
+
+    agent = pilot(["one", "no", "no", "no", '{"metres": 1}'], checkpoint=config())
+    agent.kickoff("1?", run_id="chat")
+    with pytest.raises(OutputInvalid):
+        agent.kickoff("2?", run_id="chat", response_format=Depth)
+    assert agent.kickoff("2?", run_id="chat", response_format=Depth).pydantic == Depth(metres=1)
+    assert said(agent) == ["1?", "one", "2?"]
+    assert len(agent.llm.calls) == 5
+
+
+def test_a_killed_script_run_again_asks_nothing_twice_and_hears_the_same():
+    questions = ["1?", "2?", "3?"]
+
+    def script(provider):
+        agent = pilot(tools=[look], checkpoint=CheckpointConfig(location="here", provider=provider))
+        return [agent.kickoff(question, run_id="chat").raw for question in questions], len(agent.llm.calls)
+
+    kept = Kept()
+    answers, calls = script(kept)
+    for count in range(1, len(kept.commits) + 1):
+        provider = InMemoryProvider()
+        provider.open("here").append(kept.commits[:count])
+        with History("here", provider) as history:
+            recorded = sum(step.kind == "llm" and step.status == "finished" for step in history.run("chat").steps)
+        again, more = script(provider)
+        assert (again, recorded + more) == (answers, calls), f"killed after commit {count}"
