@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -66,18 +67,29 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception)
     """
     if limit is None:
         return await guarded(work)
+    until = time.monotonic() + limit
+    late = StepTimeout(what, limit) if isinstance(what, str) else what
+    return await while_left(work, lambda: until - time.monotonic(), lambda: late)
+
+
+async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callable[[], Exception]) -> T:
+    """Await `work` as `within` does, as long as `left` returns more than 0 seconds; then raise what `late` returns.
+
+    `left` is asked again when the seconds that it returned have passed.
+    """
     task = asyncio.ensure_future(guarded(work))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark errors of abandoned work as seen
     try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
+        while not task.done() and (seconds := left()) > 0:
+            await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
         task.cancel()
         raise
-    if done:
+    if task.done():
         return task.result()
     task.cancel()
     await asyncio.wait({task}, timeout=_PATIENCE)
-    raise StepTimeout(what, limit) if isinstance(what, str) else what
+    raise late()
 
 
 async def guarded(work: Awaitable[T]) -> T:

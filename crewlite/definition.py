@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 from crewlite.coming_from import PAGE, instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, an, meant
+from crewlite.pacing import Pace
 from crewlite.recovery.remedy import check_policy
 
 D = TypeVar("D", bound="Definition")
@@ -63,6 +64,8 @@ class Definition(Described):
     model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
 
     _settled: bool = PrivateAttr(default=False)
+    _pace: Pace = PrivateAttr(default_factory=Pace)
+    """The model calls that its `max_rpm` paces. Copies share it."""
     _bound: Any = PrivateAttr(default=None)
     """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 

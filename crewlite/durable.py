@@ -15,15 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from crewlite import codec
-from crewlite.errors import (
-    AnswerRefused,
-    BranchConflictError,
-    ConfigError,
-    JournalCorrupt,
-    RunCancelled,
-    StoreError,
-    Suspended,
-)
+from crewlite.budget import Budget
+from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.usage import Usage
@@ -48,10 +41,6 @@ from the record. configured: as CheckpointConfig.on_drift says."""
 Durability = Literal["sync", "async", "degraded", "off"]
 """How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
 degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
-
-CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, Suspended, AnswerRefused)
-"""Errors that a step raises without having failed itself: storage failed, the run was stopped, or it waits for a
-person. They end the attempt, and are not recorded as its failure."""
 
 Stamp = dict[str, Any]
 """The fields that every event of a step has: run_id, branch, seq, address, parent_event_id, ..."""
@@ -179,6 +168,10 @@ class Step(Generic[T]):
     """The limits on concurrent steps that this step counts towards."""
     inherited_limits: tuple[Limit, ...] = ()
     """The limits that all steps inside it count towards."""
+    budgets: tuple[Budget, ...] = ()
+    """The limits on what this step and everything inside it may use."""
+    auto_approve: bool | None = None
+    """Whether calls of tools inside it that require approval are approved; None inherits."""
     checkpoint_settings: tuple[Any, ...] = ()
     """The checkpoint settings for this step's events, innermost first; those of enclosing steps come after them."""
 

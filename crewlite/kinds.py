@@ -36,6 +36,8 @@ class Kind:
     """Whether its outcome is known without executing it."""
     is_task: bool = False
     """Whether it is a task. A run counts finished tasks."""
+    asks_model: bool = False
+    """Whether it is one call of a model, to which budgets apply."""
     is_call: bool = False
     """Whether it is a call of a tool, which may kick off a crew of its own."""
     enters: bool = False
@@ -61,7 +63,7 @@ EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False)
 FLOW = Kind("flow", "flow", enters=True)
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
-LLM = Kind("llm", "model")
+LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
 STEP = Kind("step", "step", holds_value=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pydantic import BaseModel, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
 from crewlite.agent.output import LiteAgentOutput
+from crewlite.budget import Budget
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
 from crewlite.kinds import Kind
@@ -21,7 +22,7 @@ from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOpti
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
-from crewlite.tools.toolbox import as_tools
+from crewlite.tools.toolbox import as_names, as_tools, permitted
 
 if TYPE_CHECKING:
     from crewlite.runtime.root import Root
@@ -58,7 +59,17 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
     max_execution_time: float | None = Field(default=None, gt=0)
-    """Seconds for one task."""
+    """Seconds at work on one task or kickoff, in all lives of its run. What becomes of a run that reaches a budget: see
+    Task.max_tokens."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens for one task or kickoff, with what coworkers use for it. Of a single reply: LLM(max_tokens=...)."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """US dollars for one task or kickoff, likewise."""
+    max_rpm: int | None = Field(default=None, ge=1)
+    """Model calls of this agent that begin within a minute, in all runs of the process; others wait."""
+    allowed_tools: tuple[str, ...] | None = None
+    """Names of the tools that it may call, wherever they come from; also the tools themselves. None allows all it has.
+    Coworkers are reached by allow_delegation, whatever stands here."""
     allow_delegation: bool = Field(default=False, strict=True)
     """In a crew, it may have the other agents work for it, or ask them. Each has its own tools alone."""
     step_callback: Callable[..., Any] | None = None
@@ -96,10 +107,30 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     def _llm(cls, value: object) -> object:
         return as_model(value)
 
+    @field_validator("allowed_tools", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        return as_names(value)
+
+    @model_validator(mode="after")
+    def _knows_what_it_allows(self) -> Agent:
+        """An agent may be allowed tools of tasks, which are not known here; but a slip is no name of one."""
+        own = [name for tool in self.tools for name in (tool.name, tool.safe_name)]
+        for name in self.allowed_tools or ():
+            if name not in own and (hint := meant(name, own)):
+                raise ConfigError(f"allowed_tools has {name!r}, which is none of its tools; {hint}")
+        return self
+
     @property
     def run_name(self) -> str:
         """Its role."""
         return self.role
+
+    @property
+    def budget(self) -> Budget:
+        """What it may use for one task or kickoff."""
+        limits = self.max_tokens, self.max_cost_usd, self.max_execution_time
+        return Budget(kinds.AGENT.name, self.role, *limits, None, self.max_rpm, self._pace)
 
     def as_request(
         self,
@@ -150,6 +181,10 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         agent = self.model_copy()
         agent._response_format = response_format
         return agent
+
+    def may_use(self, tools: Iterable[BaseTool]) -> tuple[BaseTool, ...]:
+        """Those of these tools that it is allowed to call."""
+        return permitted(tools, self.allowed_tools)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raises ConfigError for other than `messages`."""

@@ -46,7 +46,7 @@ def answering(
         encode=lambda result: {"raw": result.raw},
         decode=decode,
         with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
-        timeout=agent.max_execution_time,
+        budgets=(agent.budget,),
         inherits=True,
         texts={"goal": persona.goal, "backstory": persona.backstory},
     )

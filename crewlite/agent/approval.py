@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from functools import partial
 
 from crewlite import durable
-from crewlite.runtime.human import ask
+from crewlite.runtime.human import Question, ask, put
+from crewlite.tools import approval
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.result import ToolResult
 
 
 async def make(call: PlannedCall, role: str) -> ToolResult:
     """Make a call; first have a person approve it, if its tool wants that."""
-    if call.refused is None or call.tool is None:
+    if call.decided is None or call.tool is None:
         return await call.make()
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
-    yes = await ask(
-        f"{role} wants to call {call.tool.name} with {arguments}. Allow it?", bool, name=call.tool.safe_name
+    question = Question(
+        f"{role} wants to call {call.tool.name} with {arguments}. Allow it?",
+        bool,
+        wider=(approval.schema_of(call.tool), approval.verdict_of),
+        check=partial(approval.check, call.tool, call.arguments),
+        is_approval=True,
     )
-    if not yes:
-        refused = call.refused(f"A person did not allow this call of {call.tool.safe_name}. Go on without it.")
-        call = dataclasses.replace(call, step=refused)
-    return await durable.scope().step(call.step)
+    return await durable.scope().step(call.decided(await put(question, call.tool.safe_name)))
 
 
 async def feedback(answer: str, who: str) -> str:

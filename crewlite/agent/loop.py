@@ -78,7 +78,7 @@ def opened(
 
     None for `tools` gives it the agent's own.
     """
-    has = persona.agent.tools if tools is None else tools
+    has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
     who = templates.render(
         PROMPTS,
         "system.j2",
@@ -97,14 +97,15 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     When all replies are used up, one more is asked for, which may call no tools. `talk` is the conversation to go on
     with, to which all that is said is added; None begins one.
     """
-    tools, messages, misfits = Toolbox(job.tools), list(job.messages) if talk is None else talk, 0
+    tools, misfits = Toolbox(job.tools, job.source.allowed_tools), 0
+    messages = list(job.messages) if talk is None else talk
     await _log_start(job)
     for _ in range(job.source.max_iter):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
         results = await durable.together([make(call, job.role) for call in calls]) if calls else []
         messages += [
-            told(call.id, call.name, result.text, call.address, job.source.max_tool_output)
+            told(call.id, call.name, result.told, call.address, job.source.max_tool_output)
             for call, result in zip(calls, results, strict=True)
         ]
         for call, result in zip(calls, results, strict=True):

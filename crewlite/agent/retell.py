@@ -75,7 +75,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
             made = numbering.next("tool", address_name(call.name))
             if made not in record.outcomes:
                 return
-            text = ToolResult.decode(record.value(made)).text
+            text = ToolResult.decode(record.value(made)).told
             results.append(told(call.id or f"call_{number}", call.name, text, made, limit))
         end = record.outcomes[following].seq if following else math.inf
         said = [at for at in verdicts if record.outcomes[address].seq < record.outcomes[at].seq < end]

@@ -27,6 +27,7 @@ class RunOptions:
     model: str | None = None
     answers: Mapping[str, Any] | None = None
     rerun: Sequence[str] = ()
+    auto_approve: bool | None = None
 
 
 def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -> Callable[[F], F]:
@@ -39,13 +40,20 @@ def run_options(*, rerun: str = "A call in doubt to make again.", **more: str) -
         @click.option("--model", metavar="M", help="Ask this model, whatever the agents have of their own.")
         @click.option("--answer", "answers", multiple=True, metavar="ADDRESS=VALUE", help=_ANSWER)
         @click.option("--rerun", multiple=True, metavar="ADDRESS", help=rerun)
+        @click.option("--auto-approve", is_flag=True, help="Approve every call of a tool that requires approval.")
         @options(json="One JSON line per event, then one with the result.", **more)
         @functools.wraps(function)
         def command(
-            asked: Asked, model: str | None, answers: Sequence[str], rerun: Sequence[str], **others: Any
+            asked: Asked,
+            model: str | None,
+            answers: Sequence[str],
+            rerun: Sequence[str],
+            auto_approve: bool,
+            **others: Any,
         ) -> Any:
             given = {at: _said(at, value) for at, value in pairs(answers, "--answer", of="ADDRESS=VALUE").items()}
-            return function(asked=asked, chosen=RunOptions(asked.as_json, model, given or None, rerun), **others)
+            chosen = RunOptions(asked.as_json, model, given or None, rerun, auto_approve or None)
+            return function(asked=asked, chosen=chosen, **others)
 
         return command  # type: ignore[return-value]
 

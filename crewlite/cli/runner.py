@@ -86,6 +86,7 @@ class Runner:
             self.options.answers,
             self.options.rerun,
             resume,
+            self.options.auto_approve,
             progress=self.progress,
             verbose=not self.options.as_json,
         )

@@ -58,9 +58,7 @@ SETTINGS: tuple[Setting, ...] = (
         ANY,
         "a result of a tool is used again where the tool's cache_function says so; what is recorded never runs again",
     ),
-    Setting("Agent Crew", "max_rpm", None, "calls are not paced", "a model that is asked too often is asked again"),
     Setting("Agent", "max_retry_limit", ANY, _MADE_AGAIN, "Task(failure_policy=...)"),
-    Setting("Agent", "max_tokens", None, "it belongs to the model", "LLM(max_tokens=...)"),
     Setting(
         "Agent",
         "allow_code_execution",

@@ -13,6 +13,7 @@ from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
+from crewlite.budget import Budget
 from crewlite.crew.for_each import ForEach
 from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
@@ -107,6 +108,17 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """Called with the output of every task, after the task's own callback. May be async."""
     trained_agents_file: str | PathLike[str] | None = None
     """What `train` wrote: each agent is told the suggestions for its role. A new training is a changed question."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens that a run may use, in all its lives. Reaching a budget raises BudgetExceeded, with which the run stops;
+    kicked off again with more, it goes on."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """US dollars that a run may use, likewise."""
+    max_execution_time: float | None = Field(default=None, gt=0)
+    """Seconds at work, likewise."""
+    max_iter: int | None = Field(default=None, ge=1)
+    """Replies of models that a run may use, likewise."""
+    max_rpm: int | None = Field(default=None, ge=1)
+    """Model calls of all its agents that begin within a minute, in all runs of the process; others wait."""
     verbose: bool = False
     """Show progress while it runs."""
     checkpoint: CheckpointConfig | bool | None = None
@@ -212,6 +224,12 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         """Lets `task.output` and `usage_metrics` tell of it."""
         outputs = result.tasks_output if len(result.tasks_output) == len(self.tasks) else ()
         keep({self: result.token_usage, **dict(zip(self.tasks, outputs, strict=False))})
+
+    @property
+    def budget(self) -> Budget:
+        """What a run of it may use."""
+        limits = self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter, self.max_rpm
+        return Budget(kinds.CREW.name, self.name, *limits, self._pace)
 
     @property
     def usage_metrics(self) -> Usage | None:

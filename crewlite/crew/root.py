@@ -46,8 +46,8 @@ class CrewRoot(Root[CrewOutput]):
         self.secret_sources += (self._planner.llm,) if self._planner else ()
         people = [worker.agent for worker in workers]
         tools = [agent.tools for agent in people] + [task.tools for task in crew.tasks]
-        careful = any(tool.requires_approval for given in tools for tool in given)
-        self.asks_people = careful or any(task.human_input for task in crew.tasks)
+        self.asks_approval = any(tool.requires_approval for given in tools for tool in given)
+        self.asks_people = any(task.human_input for task in crew.tasks)
         self.verbose = crew.verbose or any(agent.verbose for agent in people)
         if any(one.coworkers for one in self._assignments):
             self.never_emitted = frozenset()

@@ -52,6 +52,7 @@ class Kickoff:
             decode=self._decode,
             with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
             child_policy=self.crew.failure_policy,
+            budgets=(self.crew.budget,),
         )
 
     async def _work(self) -> CrewOutput:

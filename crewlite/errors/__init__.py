@@ -16,6 +16,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
     │   NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
+    ├── BudgetExceeded (RuntimeError) ── TimeBudgetExceeded (TimeoutError)
     ├── LLMError (RuntimeError) ── LLMEmptyReply, ContentRefused, ScriptExhausted
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
@@ -86,6 +87,12 @@ from crewlite.errors.run import (
     TaskDrifted,
     TaskGone,
 )
+from crewlite.errors.stops import (
+    CONTROL_FLOW as CONTROL_FLOW,
+    STOPS as STOPS,
+    BudgetExceeded,
+    TimeBudgetExceeded,
+)
 
 __all__ = [
     "AnswerRefused",
@@ -93,6 +100,7 @@ __all__ = [
     "BindMissing",
     "BranchConflictError",
     "BranchExists",
+    "BudgetExceeded",
     "ChangeUnused",
     "CheckpointIsBehind",
     "CheckpointMismatch",
@@ -141,6 +149,7 @@ __all__ = [
     "Suspended",
     "TaskDrifted",
     "TaskGone",
+    "TimeBudgetExceeded",
     "UnknownProvider",
     "an",
     "ends_run",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LiteAgentExecutionErrorEvent as LiteAgentExecutionErrorEvent,
         LiteAgentExecutionStartedEvent as LiteAgentExecutionStartedEvent,
     )
+    from crewlite.events.types.budget_events import BudgetExceededEvent as BudgetExceededEvent
     from crewlite.events.types.checkpoint_events import (
         CheckpointCompletedEvent as CheckpointCompletedEvent,
         CheckpointFailedEvent as CheckpointFailedEvent,

@@ -59,6 +59,7 @@ CheckpointEventType = Literal[
     "tool_selection_error",
     "tool_execution_error",
     "recovery_started",
+    "budget_exceeded",
     "step_started",
     "step_completed",
     "step_failed",
@@ -92,6 +93,7 @@ EventType = (
 _FAMILIES = {
     "AgentLogs": "logging",
     "Agent": "agent",
+    "Budget": "budget",
     "LiteAgent": "agent",
     "Checkpoint": "checkpoint",
     "Crew": "crew",

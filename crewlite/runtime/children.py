@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from crewlite.errors import AnswerRefused, Suspended
+from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
 from crewlite.runtime.numbering import Numbering
 from crewlite.runtime.siblings import Siblings
 from crewlite.runtime.turns import Turns
@@ -44,9 +44,9 @@ class Children:
         """Addresses of the steps that were awaited or spawned after they were requested."""
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
-        self.suspended: Suspended | AnswerRefused | None = None
-        """The error of a child step that waits for a person."""
-        self.blocked: Suspended | AnswerRefused | None = None
+        self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None
+        """The error with which a child step stops the run: it waits for a person, or a budget is used up."""
+        self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
         """The same error, once it was raised to the parent's code. From then on no further child step is begun."""
         self.drifted: list[str] = []
         """Addresses of steps, these or inside these, whose answers were kept although their questions changed."""

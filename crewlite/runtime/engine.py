@@ -15,6 +15,7 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
+from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plan import Plan, check_one_store, plan
@@ -23,6 +24,7 @@ from crewlite.runtime.program import named
 from crewlite.runtime.request import Finished, Request
 from crewlite.runtime.resumption import (
     answers_given,
+    approvals_given,
     branch_for,
     check_newest,
     definition_now,
@@ -118,11 +120,16 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """Kick off a separate run with a store, inside a run without one. The outer run counts its usage."""
     ended: list[Finished[T]] = []
+    if request.auto_approve is None and scope.inherited.auto_approve:
+        request = replace(request, auto_approve=True)
 
     async def work() -> T:
+        around = durable.scope()
+        assert isinstance(around, StepScope)
+        around.run.separate[around.address] = lambda: request.progress.usage
         token = durable.detach()
         try:
-            ended.append(await _run(root, request, decided))
+            ended.append(await _run(root, request, decided, around.inherited.budgets))
         finally:
             durable.reattach(token)
         return ended[-1].value
@@ -150,14 +157,14 @@ class _Silent:
         return None
 
 
-async def _run(root: Root[T], request: Request, decided: Plan) -> Finished[T]:
+async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[HeldBudget, ...] = ()) -> Finished[T]:
     config = decided.config
     secrets = secrets_of(root, config)
     if config is None:
         run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets))
     else:
         run, inputs = await (_resume_any if request.resume else _take_up)(root, request, config, secrets)
-    run.config = decided.own
+    run.config, run.enclosing = decided.own, enclosing
     value = await drive(root, run, inputs, decided.setting, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
     return Finished(value, request.progress.usage, run.durability, run.run_id)
@@ -228,7 +235,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     }
     in_doubt(journal.record, request.answers or ())
     answers = answers_given(journal, request, changed=True)
-    await store_claim(journal, {"run": first, **answers})
+    await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
     subscriber, rerun = _subscriber(root, config), frozenset(request.rerun)
     return Run(journal, subscriber, answers=dict(request.answers or {}), rerun=rerun), inputs
@@ -251,6 +258,7 @@ async def _resume(
         answers = answers_given(journal, request, changed=bool(others))
         warn_done(journal, request.rerun)
         superseded = record.finished and not finished
+        approved = approvals_given(journal, request)
         if drifted is not None:
             warn_kept(journal, drifted)
             warn_stored(root, record, target, journal)
@@ -258,7 +266,7 @@ async def _resume(
             check_newest(root, record, target)
             if superseded:
                 journal.invalidate("", root.kind)
-            await store_claim(journal, others | answers | definition_now(root, journal))
+            await store_claim(journal, others | answers | definition_now(root, journal) | approved)
         request.progress.attach(journal)
     run = Run(
         journal,

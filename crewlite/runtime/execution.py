@@ -19,6 +19,7 @@ from crewlite.background import guarded, within
 from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
+    CONTROL_FLOW,
     ConfigError,
     DeadlineExceeded,
     InDoubt,
@@ -32,6 +33,7 @@ from crewlite.ids import now
 from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
 from crewlite.runtime.attempts import beside_conflict, next_attempt, was_decided
+from crewlite.runtime.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
@@ -61,6 +63,7 @@ class Execution(Generic[T]):
     started: str | None = None
     """The id of the event of its start."""
     settings: tuple[Setting, ...] = field(init=False)
+    budgets: tuple[HeldBudget, ...] = ()
 
     def __post_init__(self) -> None:
         self.settings = (*self.step.checkpoint_settings, *self.outer.inherited.settings)
@@ -81,6 +84,8 @@ class Execution(Generic[T]):
             await run.journal.assured()
         if (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
             self.start = around.newest_inside(beside)
+        self.budgets = held(step.budgets, run, address)
+        await admit(step.kind, self.outer.inherited.budgets)
         return await self._tried()
 
     async def _tried(self) -> T:
@@ -104,7 +109,7 @@ class Execution(Generic[T]):
                 changes, conflicts = self._changes(view) if states.shared.used and told is None else ((), ())
                 if conflicts and journal.on_conflict == "error":
                     raise StateConflict(address, conflicts)
-            except durable.CONTROL_FLOW:
+            except CONTROL_FLOW:
                 frame.cut()
                 states.end(view)
                 raise
@@ -128,6 +133,7 @@ class Execution(Generic[T]):
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
+            await admit(step.kind, self.outer.inherited.budgets)
             number += 1
             if not address:
                 self.start = states.beginning
@@ -140,13 +146,13 @@ class Execution(Generic[T]):
 
     def _frame(self, attempt: int) -> Frame:
         """Build the frame of one attempt."""
-        frame = self.outer.child(self.step, self.address, self.settings, attempt)
+        frame = self.outer.child(self.step, self.address, self.settings, attempt, self.budgets)
         frame.started, frame.slots, frame.fingerprint = self.started, self.slots, self.fingerprint
         return frame
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
         """Return the awaitable of one attempt. Raises DeadlineExceeded if the deadline has passed already."""
-        step, work = self.step, _work_in_full(self.step, frame)
+        step, work = self.step, limited(_work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
             return guarded(work) if step.timeout is None else within(work, step.timeout, _what(step))
         late = DeadlineExceeded(_what(step), step.deadline, self._begun().isoformat(timespec="seconds"))

@@ -13,6 +13,7 @@ from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.recovery import Remedy
 from crewlite.runtime import replay
+from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.run import Run
@@ -59,7 +60,9 @@ class Frame(Scope):
         self.run = run
         self.address = address
         self.name = name
-        self.inherited = inherited or Inherited(run.mode, settings)
+        self.inherited = inherited or Inherited(
+            run.mode, settings, budgets=run.enclosing, auto_approve=run.record.auto_approve
+        )
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
@@ -93,14 +96,23 @@ class Frame(Scope):
         """What this step and everything in it has paid so far, in all lives of the run."""
         return self.run.record.paid.inside(self.address)
 
-    def child(self, step: Step[Any], address: str, settings: tuple[Setting, ...] = (), attempt: int = 1) -> Self:
-        """Build the frame of an attempt at a child step."""
+    def child(
+        self,
+        step: Step[Any],
+        address: str,
+        settings: tuple[Setting, ...] = (),
+        attempt: int = 1,
+        budgets: tuple[HeldBudget, ...] = (),
+    ) -> Self:
+        """Build the frame of an attempt at a child step. `budgets` are its own."""
         own = self.inherited
         mode = own.mode
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
         limits = own.limits + step.inherited_limits
-        inherited = Inherited(mode, settings, limits, step.child_policy or own.policy)
+        policy = step.child_policy or own.policy
+        approved = own.auto_approve if step.auto_approve is None else step.auto_approve
+        inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved)
         return type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
 
     def cut(self) -> None:

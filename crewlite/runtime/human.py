@@ -12,12 +12,12 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, PlainValidator, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from crewlite import background, codec, durable, events, kinds
@@ -25,6 +25,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.forked import lock
 from crewlite.ids import now
+from crewlite.runtime.budgets import paused
 from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
@@ -78,6 +79,12 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
     return asked.in_time(StepFuture[Any](scope, step).result())
 
 
+async def put(asked: Question, name: str) -> Any:
+    """Put a question that is already made, inside a run or outside of one, as `ask` does on an event loop."""
+    scope = durable.scope()
+    return await scope.step(_step(asked, name)) if isinstance(scope, StepScope) else asked.at_terminal()
+
+
 async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
     return asked.in_time(await answer)
 
@@ -94,10 +101,17 @@ class Question:
     text: str
     schema: Any = None
     timeout: float | None = None
+    wider: tuple[Any, Callable[[Any], Any]] | None = None
+    """What else than `schema` fits, for a question that is still the same: a JSON schema, and a function that reads an
+    answer or raises ValueError."""
+    check: Callable[[Any], object] | None = None
+    """Raises ValueError for an answer that fits and cannot be used. Not called for recorded answers."""
+    is_approval: bool = False
+    """Whether `auto_approve` answers it with yes."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
-    json_schema: Any = field(init=False, repr=False)
-    """The JSON schema of the answer; None for any text."""
+    asked_as: Any = field(init=False, repr=False)
+    """The JSON schema that belongs to the question; None for any text."""
 
     def __post_init__(self) -> None:
         seconds = self.timeout
@@ -111,21 +125,33 @@ class Question:
                 f"ask({self.text!r}): schema is {self.schema!r}; wanted a type, or a list of choices, such as bool or "
                 f"['yes', 'no'] ({str(error).splitlines()[0]})"
             ) from error
+        if self.wider:
+            adapter = TypeAdapter(Annotated[Any, PlainValidator(self.wider[1])])
         object.__setattr__(self, "adapter", adapter)
-        object.__setattr__(self, "json_schema", shown)
+        object.__setattr__(self, "asked_as", shown)
+
+    @property
+    def json_schema(self) -> Any:
+        """The JSON schema of the answer; None for any text."""
+        return self.wider[0] if self.wider else self.asked_as
 
     @property
     def digest(self) -> str:
         """The digest of the text and the schema. It tells this question from another one at the same address."""
-        return codec.digest([self.text, self.json_schema])
+        return codec.digest([self.text, self.asked_as])
 
-    def read(self, answer: Any, address: str) -> Any:
+    def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
         """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
         try:
-            return self.adapter.validate_python(answer)
+            value = self.adapter.validate_python(answer)
+            if self.check and not recorded:
+                self.check(value)
         except ValidationError as error:
-            problems = "; ".join(item["msg"] for item in error.errors(include_url=False))
+            problems = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors(include_url=False))
             raise AnswerRefused(address, f"{answer!r}: {problems}") from None
+        except ValueError as error:
+            raise AnswerRefused(address, f"{answer!r}: {error}") from None
+        return value
 
     def in_time(self, answer: Any) -> Any:
         """Return the answer. Raises AnswerTimeout if none came in time."""
@@ -172,6 +198,8 @@ def _choices(schema: Any) -> str:
     """Return the possible answers as a hint to show, such as "[y/n] "; "" if the schema does not list any."""
     if schema is None:
         return ""
+    if {"type": "boolean"} in schema.get("anyOf", ()) and "description" in schema:
+        return f"[{schema['description']}] "
     if schema.get("type") == "boolean":
         return "[y/n] "
     known = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
@@ -209,22 +237,37 @@ def _line(over: threading.Event) -> str:
 
 
 def _step(asked: Question, name: str | None) -> Step[Any]:
-    schema = asked.json_schema
+    voice = _Voice(durable.scope().mask(asked.text))
 
     async def work() -> Any:
         frame = durable.scope()
         assert isinstance(frame, StepScope)
-        return await _answer(frame, asked, schema, name)
+        voice.automatic = asked.is_approval and frame.inherited.auto_approve and not _answered(frame, asked)
+        return True if voice.automatic else await _answer(frame, asked, asked.json_schema, name)
+
+    def encode(answer: Any) -> Any:
+        if answer is _LATE:
+            return {"late": asked.timeout}
+        return {"answer": codec.encode(answer)} | ({"automatic": True} if voice.automatic else {})
+
+    def decode(data: Any) -> Any:
+        return _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text, recorded=True)
 
     return Step(
         kind=kinds.HUMAN,
         name=name,
         work=work,
-        question=[asked.text, schema],
-        voice=_Voice(durable.scope().mask(asked.text)),
-        encode=lambda answer: {"late": asked.timeout} if answer is _LATE else {"answer": codec.encode(answer)},
-        decode=lambda data: _LATE if "late" in data else asked.read(codec.decode(data["answer"]), asked.text),
+        question=[asked.text, asked.asked_as],
+        voice=voice,
+        encode=encode,
+        decode=decode,
     )
+
+
+def _answered(frame: StepScope, asked: Question) -> bool:
+    """Return whether a person has answered this question already."""
+    recorded = frame.run.record.asked.get(frame.address, {"address": frame.address, "digest": asked.digest})
+    return recorded.get("digest") == asked.digest and frame.run.record.answer_to(recorded) is not None
 
 
 async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
@@ -248,7 +291,8 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     if terminal():
         over = threading.Event()
         try:
-            return await _within(background.in_thread(asked.at_terminal, over), left)
+            with paused(frame.inherited.budgets):
+                return await _within(background.in_thread(asked.at_terminal, over), left)
         except EOFError:
             pass  # the terminal's input has ended: wait as if there had been no terminal
         finally:
@@ -312,19 +356,23 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
         return _LATE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Voice:
     """Builds the events of a question. A start emits none: `_put` announces the question, once over all resumes."""
 
     question: str
     source: object = ask
+    automatic: bool = False
+    """Whether `auto_approve` has answered."""
 
     def started(self, stamp: Stamp) -> None:
         return None
 
     def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
         answer = None if value is _LATE else codec.encode(value)
-        return events.HumanFeedbackReceivedEvent(**stamp, question=self.question, answer=answer)
+        return events.HumanFeedbackReceivedEvent(
+            **stamp, question=self.question, answer=answer, automatic=self.automatic
+        )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
         return events.StepFailedEvent(**stamp, kind="human", name=self.question, error=error, error_type=error_type)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crewlite.durable import Limit
 from crewlite.recovery import Policy
+from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.replay import Mode
 from crewlite.state.subscriber import Setting
 
@@ -21,3 +22,7 @@ class Inherited:
     """Limits on how many steps run at once, which hold for every step inside."""
     policy: Policy | None = None
     """The failure policy of steps inside that inherit one."""
+    budgets: tuple[HeldBudget, ...] = ()
+    """What this step and those around it may use, outermost first."""
+    auto_approve: bool = False
+    """Whether calls of tools that require approval are approved."""

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
+from crewlite import events
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, RunCancelled, Suspended, text_of
+from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
 from crewlite.runtime.advice import answered_before, note_answered, warn_unused
@@ -19,6 +20,7 @@ from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.runtime.signals import Listener, listed_signals
 from crewlite.runtime.step_scope import StepScope
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
 from crewlite.state.subscriber import Setting
 from crewlite.state.verbs.answer import unheard
@@ -75,7 +77,9 @@ async def _driven(
         return await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
     except Suspended:
         raise
-    except RunCancelled as error:
+    except (RunCancelled, BudgetExceeded) as error:
+        if isinstance(error, BudgetExceeded):
+            await _announce_budget(root, run, setting, error)
         if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
             run.emit(step.voice.source, event)
         raise
@@ -83,6 +87,15 @@ async def _driven(
         progress.answered = answered_before(root.kind, run)
         note_answered(error, root.kind, run, progress.answered)
         raise
+
+
+async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
+    """Announce that a budget is used up, with which the run stops. The event and its checkpoint are recorded."""
+    about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
+    frame = StepScope(run, "", root.name, settings=(setting,))
+    committed: CommitParts = {"events": []}  # the event itself is added
+    await frame.announce(root.source, lambda stamp: events.BudgetExceededEvent(**stamp, **about), parts=committed)
+    await run.journal.flush()
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
@@ -143,7 +156,11 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
 
     async def work() -> T:
         part_of = scope.addressed(
-            dataclasses.replace(step, checkpoint_settings=(root.setting, *step.checkpoint_settings))
+            dataclasses.replace(
+                step,
+                checkpoint_settings=(root.setting, *step.checkpoint_settings),
+                auto_approve=request.auto_approve,
+            )
         )
         if not own:
             request.progress.attach_part(scope.run.run_id, part_of.address or "")

@@ -74,7 +74,8 @@ def plan(root: Root[Any], request: Request) -> Plan:
         log.warning(
             "on_events: %s is never emitted in a run of %s %r and names no checkpoint", events, root.kind, root.name
         )
-    if root.asks_people and config is None and not request.answers and not terminal():
+    asks = root.asks_people or (root.asks_approval and not request.auto_approve)
+    if asks and config is None and not request.answers and not terminal():
         raise ConfigError(
             f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "
             f"there is no terminal, and the run has no store in which to wait for an answer. Give it checkpoint=True"

@@ -41,6 +41,8 @@ class KickoffOptions(TypedDict, total=False):
     """Addresses of calls in doubt to make again, and of failed steps to retry."""
     resume: bool
     """Resume the newest unfinished run of this definition with these inputs; start a new run if there is none."""
+    auto_approve: bool | None
+    """Approve every call of a tool that requires approval. Recorded, so a resume does the same; None leaves it so."""
 
 
 def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
@@ -115,6 +117,7 @@ class Request:
     rerun: Iterable[str] = ()
     """One address, or several; stored as a tuple, as it is read more than once."""
     resume: bool = False
+    auto_approve: bool | None = None
     progress: Progress = field(default_factory=Progress, kw_only=True)
     verbose: bool = field(default=False, kw_only=True)
     """Show the progress of the run, even if the definition is not verbose."""
@@ -132,6 +135,8 @@ class Request:
             object.__setattr__(self, "run_id", as_run_id(self.run_id))
         if not isinstance(self.resume, bool):
             raise ConfigError(f"resume is {self.resume!r}; wanted True or False. To name a run, pass run_id=")
+        if self.auto_approve is not None and not isinstance(self.auto_approve, bool):
+            raise ConfigError(f"auto_approve is {self.auto_approve!r}; wanted True or False")
         if self.resume and (self.run_id is not None or self.from_checkpoint is not None):
             raise ConfigError(
                 "resume=True searches for an unfinished run, but run_id, from_checkpoint or the fork that this "

@@ -222,6 +222,12 @@ def answers_given(journal: Journal, request: Request, *, changed: bool) -> Commi
     return {"answers": answers} if answers else {}
 
 
+def approvals_given(journal: Journal, request: Request) -> CommitParts:
+    """Return the commit part for `auto_approve`; {} if the kickoff does not say it, or says what is recorded."""
+    wanted = request.auto_approve
+    return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
+
+
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
     """Return the fields of Run that describe earlier kickoffs of the run and the changes of a fork."""
     started = {event.address for event in record.events if event.type.endswith("_started")}

@@ -62,6 +62,8 @@ class Root(ABC, Generic[T]):
     """The step whose outcome a kickoff returns: the root step, or an earlier answer of the run."""
     asks_people: bool = False
     """Whether it is known before the run that people will be asked."""
+    asks_approval: bool = False
+    """Whether it has tools whose calls people have to approve."""
     verbose: bool = False
     """Whether any definition in it wants its progress shown."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,12 +18,13 @@ from crewlite.runtime.replay import Mode
 from crewlite.runtime.slots import Pools
 from crewlite.state.cache import Cache
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import leaf
+from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
+from crewlite.usage import Usage
 
 
 class BegunCalls:
@@ -75,6 +76,10 @@ class Run:
     unused: set[str] = field(default_factory=set)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
     pools: Pools = field(default_factory=Pools)
+    enclosing: tuple[Any, ...] = ()
+    """The budgets of another run, inside which this one was kicked off."""
+    separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
+    """The usage of the separate runs that were kicked off inside this one, by the address of the step that did it."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 
@@ -126,6 +131,14 @@ class Run:
     def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
         """Return the commit parts that name a checkpoint for `event` at `seq`."""
         return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
+
+    def used(self, address: str) -> Usage:
+        """Return what a step and everything inside it has used so far, separate runs that are at work included."""
+        used = self.record.paid.inside(address)
+        for at, usage in self.separate.items():
+            if at not in self.record.outcomes and (not address or address in outers(at)):
+                used += usage()
+        return used
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
         """Return whether events of this class have a handler or name checkpoints. If not, no event is needed."""

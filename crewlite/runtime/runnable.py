@@ -143,8 +143,9 @@ class Runnable(ABC, Generic[R]):
             rerun: Addresses of calls in doubt to make again, and of failed steps to retry.
             resume: Resume the newest unfinished run of this definition with these inputs that no process is working
                 on; start a new run if there is none.
+            auto_approve: Approve every call of a tool that requires approval. Recorded, so a resume does the same.
 
-        A flow takes the arguments of its function, and the last five of these.
+        A flow takes the arguments of its function, and the last six of these.
 
         Raises:
             ConfigError, MissingInput, NoModel, StoreUnusable: before anything was paid.
@@ -152,6 +153,7 @@ class Runnable(ABC, Generic[R]):
                 BranchConflictError: the run cannot be resumed in this way.
             InDoubt: a call declared effect="once" was interrupted.
             Suspended: the run waits for people to answer.
+            BudgetExceeded: a budget is used up. Kicked off again with more, the run goes on.
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():

@@ -14,14 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, durable, events, tracebacks
 from crewlite.durable import Call, Step
-from crewlite.errors import (
-    AnswerRefused,
-    CrewliteError,
-    JournalCorrupt,
-    NonDeterminism,
-    Suspended,
-    TaskDrifted,
-)
+from crewlite.errors import CONTROL_FLOW, STOPS, CrewliteError, JournalCorrupt, NonDeterminism, TaskDrifted
 from crewlite.events.base import BaseEvent
 from crewlite.runtime import replay
 from crewlite.runtime.execution import Execution
@@ -45,7 +38,7 @@ class Asked(NamedTuple):
     start: Start
     """The state that the step begins with."""
     behind: Exception | None
-    """The error of a question that waits for a person, after which no new step may be begun; else None."""
+    """The error with which the run stops, after which no new step may be begun; else None."""
 
 
 _SHOWN = 200  # characters of plain JSON that an error shows
@@ -124,7 +117,7 @@ class StepScope(Frame):
         if self.children.spawned:
             self.children.spawned.mark_awaited(task)
         error = task.exception() if task.done() and not task.cancelled() else None
-        if isinstance(error, Suspended | AnswerRefused):
+        if isinstance(error, STOPS):
             self.children.blocked = error
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
@@ -156,7 +149,7 @@ class StepScope(Frame):
             if not own_task:
                 self._deliver(address)
             raise self._raised(step, decision.failure)
-        if asked.behind:  # nothing is begun behind a question that waits
+        if asked.behind:  # nothing is begun behind what stops the run
             raise asked.behind
         if address in self.run.record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
@@ -177,10 +170,10 @@ class StepScope(Frame):
     def _failed(self, error: Exception, address: str, *, told: bool) -> None:
         """Note the failure of a child step. `told`: the error is raised to this step's code at once."""
         self.children.failed[address] = error
-        if not isinstance(error, durable.CONTROL_FLOW):
+        if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
         tracebacks.shorten(error)
-        if isinstance(error, Suspended | AnswerRefused):
+        if isinstance(error, STOPS):
             self.children.suspended = error
             if told:
                 self.children.blocked = error

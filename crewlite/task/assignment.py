@@ -112,7 +112,7 @@ class FilledTask:
     @property
     def tools(self) -> tuple[BaseTool, ...]:
         """All that the agent may use for it."""
-        return (*self.agent.tools, *self.task.tools, *delegation_tools(self.coworkers))
+        return (*self.agent.may_use((*self.agent.tools, *self.task.tools)), *delegation_tools(self.coworkers))
 
     def place(self) -> Path:
         """The path of its output_file, as the disk is now. Raises ConfigError."""

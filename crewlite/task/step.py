@@ -67,7 +67,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         with_usage=_with_usage,
         placeholder=lambda: filled.output(Answer("")),
         address=address,
-        timeout=filled.agent.max_execution_time,
+        budgets=(task.budget, filled.agent.budget),
         inherits=True,
         child_policy=task.failure_policy,
         drift=drift,

@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from crewlite import templates
+from crewlite import kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import Guardrail, as_guardrail, as_guardrails
 from crewlite.agent.shape import Shape
+from crewlite.budget import Budget
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError
 from crewlite.last_kickoff import last
@@ -85,6 +86,17 @@ class Task(Definition):
     """The directory of the file is made if it is missing, which is else an error."""
     callback: Callable[[TaskOutput], Any] | None = None
     """Called with the output, at least once, before the task counts as finished. May be async."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens that it may use, with all that is inside it, in all lives of its run. Reaching a budget raises
+    BudgetExceeded, with which the run stops; kicked off again with more, it goes on."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """US dollars that it may use, likewise."""
+    max_execution_time: float | None = Field(default=None, gt=0)
+    """Seconds at work on it, likewise."""
+    max_iter: int | None = Field(default=None, ge=1)
+    """Replies of models that it may use, likewise."""
+    max_rpm: int | None = Field(default=None, ge=1)
+    """Model calls for it that begin within a minute, in all runs of the process; others wait."""
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, False is off."""
     failure_policy: Policy | None = None
@@ -142,6 +154,12 @@ class Task(Definition):
         """
         output: TaskOutput = alone.done(self, agent, context, tools)
         return output
+
+    @property
+    def budget(self) -> Budget:
+        """What it may use."""
+        limits = self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter, self.max_rpm
+        return Budget(kinds.TASK.name, self.title, *limits, self._pace)
 
     @property
     def address_name(self) -> str | None:

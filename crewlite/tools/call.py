@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
 from crewlite.durable import Effect, Intent, Step, StepEvents
-from crewlite.errors import (
-    InDoubt,
-    StepTimeout,
-    text_of,
-)
+from crewlite.errors import CONTROL_FLOW, InDoubt, StepTimeout, text_of
 from crewlite.llm.base import ToolCall
+from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.result import ToolResult, key_of
 
@@ -33,8 +30,8 @@ class PlannedCall:
     intent: Intent | None
     """None: nothing will happen yet, as it is refused, answered with an earlier result, or waits for approval."""
     arguments: dict[str, Any]
-    refused: Callable[[str], Step[ToolResult]] | None = None
-    """Of a call that waits for approval: the step that it comes to without, given why."""
+    decided: Callable[[Verdict], Step[ToolResult]] | None = None
+    """Of a call that needs approval: the step that it becomes, given what a person says."""
 
     @property
     def address(self) -> str:
@@ -58,14 +55,17 @@ def call_step(
     voice: StepEvents,
     effect: Effect = "none",
     *,
-    allowed: bool = True,
+    instead: Sequence[Any] = (),
 ) -> Step[ToolResult]:
-    """The step of a call, whatever is to become of it. Its question: the name and the arguments, and a person's no."""
+    """The step of a call, whatever is to become of it.
+
+    Its question: the name and the arguments, and what a person wants to happen `instead`.
+    """
     return Step(
         kind=kinds.TOOL,
         name=tool.name if tool else call.name,
         work=work,
-        question=codec.encode([call.name, call.arguments, *([] if allowed else ["not allowed"])]),
+        question=codec.encode([call.name, call.arguments, *instead]),
         voice=voice,
         encode=ToolResult.encode,
         decode=ToolResult.decode,
@@ -84,7 +84,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         await resources.ready(tool, tool.timeout)
         result = await tool.arun(**call.arguments)
         text = as_text(result)
-    except durable.CONTROL_FLOW:
+    except CONTROL_FLOW:
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
         await _announce(tool, error, tracebacks.text(error), about)

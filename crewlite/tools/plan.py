@@ -7,6 +7,7 @@ begun once is made, whatever else has been recorded since.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from crewlite import events
 from crewlite.durable import Call, Intent, Scope, Step
 from crewlite.errors import ends_run, text_of
 from crewlite.llm.base import UNREAD, ToolCall
-from crewlite.tools.base import BaseTool
+from crewlite.tools.approval import Verdict, changed
+from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.call import PlannedCall, call_step, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
@@ -59,9 +61,7 @@ class _Plan:
         tool, label = self._tools.find(call.name), call.id or f"call_{number}"
         about = {"tool_name": call.name, "tool_args": call.arguments, "agent_role": self._agent.role}
         if tool is None:
-            known = ", ".join(self._tools.names) or "none"
-            problem = f"There is no tool {call.name!r}. Tools you can use: {known}."
-            return self._refused(call, label, address, None, problem, about)
+            return self._refused(call, label, address, None, self._tools.missing(call.name), about)
         about["tool_name"] = tool.name
         if misfit := _misfit(call, tool):
             return self._refused(call, label, address, tool, misfit, about, events.ToolValidateInputErrorEvent)
@@ -78,10 +78,39 @@ class _Plan:
         if not tool.requires_approval:
             return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
 
-        def refused(problem: str) -> Step[ToolResult]:
-            return self._refused(call, label, address, tool, problem, about, allowed=False).step
+        def decided(verdict: Verdict) -> Step[ToolResult]:
+            return self._decided(call, label, address, tool, about, step, verdict)
 
-        return PlannedCall(label, call.name, tool, step, None, call.arguments, refused)
+        return PlannedCall(label, call.name, tool, step, None, call.arguments, decided)
+
+    def _decided(
+        self,
+        call: ToolCall,
+        label: str,
+        address: str,
+        tool: BaseTool,
+        about: dict[str, Any],
+        step: Step[ToolResult],
+        verdict: Verdict,
+    ) -> Step[ToolResult]:
+        """The step that a call becomes by what a person says. `step` is that of the call as it is."""
+        if verdict is True:
+            return step
+        if verdict is False:
+            problem = f"A person did not allow this call of {tool.safe_name}. Go on without it."
+            return self._refused(call, label, address, tool, problem, about, instead=["not allowed"]).step
+        if "answer" in verdict:
+            given, by_person = ToolResult(as_text(verdict["answer"])), Reused(tool, about, by_person=True)
+            return call_step(call, address, tool, _giving(given), by_person, instead=["answered", verdict["answer"]])
+        other = ToolCall(call.name, changed(call.arguments, verdict), call.id)
+        about = {**about, "tool_args": other.arguments}
+        note = f"A person changed the arguments: {json.dumps(other.arguments, ensure_ascii=False, default=str)}"
+
+        async def work() -> ToolResult:
+            return dataclasses.replace(await use(tool, other, about), note=note)
+
+        voice = Made(tool, about, self._scope.in_doubt(address))
+        return call_step(other, address, tool, work, voice, tool.effect)
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
         """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""
@@ -100,12 +129,12 @@ class _Plan:
         about: dict[str, Any],
         event: type[events.ToolSelectionErrorEvent | events.ToolValidateInputErrorEvent] | None = None,
         *,
-        allowed: bool = True,
+        instead: Sequence[Any] = (),
     ) -> PlannedCall:
         event = event or events.ToolSelectionErrorEvent
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
         voice = Refused(self._agent.source, about, event)
-        step = call_step(call, address, tool, _giving(result), voice, allowed=allowed)
+        step = call_step(call, address, tool, _giving(result), voice, instead=instead)
         return PlannedCall(label, call.name, tool, step, None, call.arguments)
 
 

@@ -19,6 +19,8 @@ class ToolResult:
     """If it may answer the same call again: the digest of the arguments (`key_of`)."""
     cached: str | None = None
     """The address of the earlier call whose result this is."""
+    note: str | None = None
+    """What the model is told beside the result: that a person has changed the arguments."""
     raised: Exception | None = field(default=None, compare=False)
     """What the tool raised just now. Not recorded."""
 
@@ -28,6 +30,11 @@ class ToolResult:
         return cls(f"Tool {tool} failed: {reason}", type(raised).__name__, raised=raised)
 
     @property
+    def told(self) -> str:
+        """All that the model is told."""
+        return f"{self.note}\n{self.text}" if self.note else self.text
+
+    @property
     def reason(self) -> str:
         """Why the tool failed, without its name and the type of the error."""
         _, failed, reason = self.text.partition(" failed: ")
@@ -35,13 +42,13 @@ class ToolResult:
 
     def encode(self) -> dict[str, Any]:
         """As recorded."""
-        more = {"error": self.error, "reusable": self.reusable, "cached": self.cached}
+        more = {"error": self.error, "reusable": self.reusable, "cached": self.cached, "note": self.note}
         return {"text": self.text} | {name: value for name, value in more.items() if value}
 
     @classmethod
     def decode(cls, data: Any) -> ToolResult:
         """As it was recorded. Raises LookupError, TypeError for what is none."""
-        return cls(data["text"], data.get("error"), data.get("reusable"), data.get("cached"))
+        return cls(data["text"], data.get("error"), data.get("reusable"), data.get("cached"), data.get("note"))
 
 
 def key_of(description: str, arguments: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crewlite.errors import ConfigError, an
 from crewlite.tools.base import BaseTool
@@ -31,16 +31,40 @@ def as_tools(value: object) -> object:
     return made
 
 
+def as_names(value: object) -> object:
+    """What was given as `allowed_tools=`, as names: of tools, theirs. Raises ConfigError."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple | set | frozenset):
+        raise ConfigError(f"allowed_tools is {value!r}; wanted a list of names of tools: allowed_tools=['search']")
+    names = [item if isinstance(item, str) else _as_tool(item, number).name for number, item in enumerate(value)]
+    return tuple(sorted(names) if isinstance(value, set | frozenset) else names)
+
+
+def permitted(tools: Iterable[BaseTool], names: Sequence[str] | None) -> tuple[BaseTool, ...]:
+    """The tools of these names, be it their own or the ones they are offered under; all for None."""
+    return tuple(tool for tool in tools if names is None or not {tool.name, tool.safe_name}.isdisjoint(names))
+
+
 class Toolbox:
     """An agent's tools at work. Of two that a model knows by the same name, the later one takes the place."""
 
-    def __init__(self, tools: Iterable[BaseTool]) -> None:
+    def __init__(self, tools: Iterable[BaseTool], allowed: Sequence[str] | None = None) -> None:
+        self._allowed = allowed
         self.tools = tuple({tool.safe_name: tool for tool in tools}.values())
         self._named = {tool.name: tool for tool in self.tools} | {tool.safe_name: tool for tool in self.tools}
 
     def find(self, name: str) -> BaseTool | None:
         """The tool of this name, be it its own or the one it is offered under."""
         return self._named.get(name)
+
+    def missing(self, name: str) -> str:
+        """What a model is told that calls a tool which is not here."""
+        known = ", ".join(self.names) or "none"
+        what = f"There is no tool {name!r}."
+        if self._allowed is not None and name not in self._allowed:
+            what = f"You are not allowed to call {name!r}."
+        return f"{what} Tools you can use: {known}."
 
     @property
     def names(self) -> list[str]:

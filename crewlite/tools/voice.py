@@ -40,19 +40,20 @@ class Made:
 
 
 class Reused(Made):
-    """A call that is answered with an earlier result: it starts nothing."""
+    """A call that is answered with an earlier result, or by a person: it starts nothing."""
 
-    def __init__(self, source: object, about: dict[str, Any]) -> None:
+    def __init__(self, source: object, about: dict[str, Any], *, by_person: bool = False) -> None:
         super().__init__(source, about, in_doubt=False)
+        self._how = {"from_person": True} if by_person else {"from_cache": True}
 
     def started(self, stamp: Stamp) -> None:  # type: ignore[override]
         """Nothing to say."""
 
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
-        """The earlier result is its own now."""
+        """The result is its own now."""
         at = now()
         return events.ToolUsageFinishedEvent(
-            **stamp, **self._about, output=value.text, from_cache=True, started_at=at, finished_at=at
+            **stamp, **self._about, output=value.text, **self._how, started_at=at, finished_at=at
         )
 
 

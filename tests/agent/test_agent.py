@@ -30,7 +30,7 @@ from crewlite.errors import (
     MaxIterations,
     OutputInvalid,
     ScriptExhausted,
-    StepTimeout,
+    TimeBudgetExceeded,
 )
 from crewlite.events import BaseEvent
 from crewlite.testing import ScriptedLLM
@@ -255,7 +255,7 @@ def test_a_task_returns_within_its_limit_whether_its_code_waits_or_blocks():
             return "late"
 
     for llm in (Hanging(), Stubborn()):
-        with pytest.raises(StepTimeout, match=r"did not end within 0\.2 s"):
+        with pytest.raises(TimeBudgetExceeded, match=r"its max_execution_time is 0\.2"):
             Agent(role="W", goal="g", llm=llm, max_execution_time=0.2).kickoff("go")
     released.set()
 

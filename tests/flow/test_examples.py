@@ -19,7 +19,7 @@ def example(name, *arguments):
     return children.run(command, capture_output=True, text=True, stdin=children.DEVNULL)
 
 
-@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py", "chat.py"])
+@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py", "chat.py", "budgeted.py"])
 def test_an_example_is_short(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 60
 
@@ -34,6 +34,15 @@ def test_the_nightly_report_waits_for_a_yes_and_is_sent_once():
     report = Path("sales-2026-11-20.md").read_text(encoding="utf-8")
     assert report in first.stderr
     assert example("nightly_report.py").stdout == second.stdout
+
+
+def test_a_crew_stops_at_its_budget_and_goes_on_with_more():
+    first = example("budgeted.py")
+    assert first.returncode == 4, first.stderr
+    assert "crew 'survey' has used 0.05 US dollars" in first.stderr
+    second = example("budgeted.py", "1.00")
+    assert second.stdout == "The cheapest is Hull: 400 euros. That was 0.06 dollars.\n", second.stderr
+    assert first.stdout.count("looked up") == 5
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")

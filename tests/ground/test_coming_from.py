@@ -150,10 +150,10 @@ def test_a_wrong_definition_is_told_in_plain_words():
         """A model of somebody else's."""
 
     with pytest.raises(ConfigError) as caught:
-        Agent(role="r", goal="g", llm=ChatOpenAI(), max_rpm=10, foo=1)
+        Agent(role="r", goal="g", llm=ChatOpenAI(), a2a=10, foo=1)
     told = str(caught.value)
     assert "llm is a ChatOpenAI; wanted an instance of BaseLLM, or text" in told
-    assert "no field 'max_rpm': calls are not paced" in told
+    assert "no field 'a2a': agents have tools" in told
     assert told.count("it has role, goal") == 1
     assert "max_iter'" not in told
     with pytest.raises(ConfigError, match=r"tools\[0\] is an object; wanted"):

@@ -24,11 +24,13 @@ FLOORS = {
     | {
         "attempt_hooks",
         "background",
+        "budget",
         "coming_from",
         "definition",
         "forked",
         "kinds",
         "last_kickoff",
+        "pacing",
         "permits",
         "recovery",
     }

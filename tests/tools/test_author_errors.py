@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, Crew, Task, ToolCall, durable, errors, event_bus, tool
+from crewlite import Agent, Crew, Task, ToolCall, errors, event_bus, tool
 from crewlite.errors import ConfigError, CrewliteError, InputsChanged, MissingInput, NoModel, Redacted, RunMismatch
 from crewlite.events import ToolUsageErrorEvent
 from crewlite.testing import ScriptedLLM
@@ -71,7 +71,7 @@ def test_an_error_of_the_world_in_a_tool_is_told_to_the_model(error):
 
 
 def test_what_stops_a_run_is_never_told_to_the_model():
-    assert all(cls.ends_run for cls in durable.CONTROL_FLOW)
+    assert all(cls.ends_run for cls in errors.CONTROL_FLOW)
 
 
 def test_the_class_of_an_error_alone_says_whether_it_ends_the_run():

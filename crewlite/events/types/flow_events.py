@@ -54,8 +54,9 @@ class HumanFeedbackRequestedEvent(BaseEvent):
 
 
 class HumanFeedbackReceivedEvent(BaseEvent):
-    """A person's answer is recorded."""
+    """A person's answer is recorded. `automatic`: `auto_approve` has answered, and nobody was asked."""
 
     type: Literal["human_feedback_received"] = "human_feedback_received"
     question: str
     answer: Any
+    automatic: bool = False

@@ -23,11 +23,12 @@ class ToolUsageStartedEvent(_ToolEvent):
 
 
 class ToolUsageFinishedEvent(_ToolEvent):
-    """A tool's result is recorded. `from_cache`: the result is an earlier one of this run, and no call was made."""
+    """A tool's result is recorded. No call was made if it is `from_cache` (an earlier one) or `from_person`."""
 
     type: Literal["tool_usage_finished"] = "tool_usage_finished"
     output: str
     from_cache: bool = False
+    from_person: bool = False
     started_at: datetime
     finished_at: datetime
 
@@ -57,7 +58,7 @@ class ToolValidateInputErrorEvent(_ToolEvent):
 
 
 class ToolSelectionErrorEvent(_ToolEvent):
-    """The model asked for a tool that this agent does not have, or that has reached its `max_usage_count`."""
+    """The model asked for a tool that its agent does not have or may not call now: `error` says why."""
 
     type: Literal["tool_selection_error"] = "tool_selection_error"
     error: str

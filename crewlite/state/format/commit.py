@@ -89,6 +89,8 @@ class CommitParts(TypedDict, total=False):
     """The definition from here on, if it has changed."""
     inputs: Inputs
     """The inputs from here on, if they have changed."""
+    auto_approve: bool
+    """Whether calls of tools that require approval are approved from here on."""
     steps: list[CheckedStep]
     """Outcomes, failed attempts, and tombstones of finished steps."""
     intents: list[Intent]

@@ -31,7 +31,7 @@ from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
 from crewlite.usage import Usage
 
-_OF_THE_RUN = ("run", "definition", "inputs", "claim", "released", "cancelled", "values")
+_OF_THE_RUN = ("run", "definition", "inputs", "auto_approve", "claim", "released", "cancelled", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a checkpoint made with `state.snapshot()`."""
@@ -73,6 +73,8 @@ class Record:
     """Whether the run was cancelled, and not resumed since."""
     failed: bool = False
     """Whether the run has failed, and was not resumed since."""
+    auto_approve: bool = False
+    """Whether calls of tools that require approval are approved."""
     edited: frozenset[str] = frozenset()
     """The addresses of steps that this fork, or one it is forked from, has edited or set to run again."""
     inherited: frozenset[str] = frozenset()
@@ -265,6 +267,7 @@ class Record:
         if "inputs" in commit:
             self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
             self.run = {**self.run, "inputs": commit["inputs"]}
+        self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
             self.cancelled = commit.get("cancelled", False)

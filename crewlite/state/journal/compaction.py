@@ -96,7 +96,11 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
     for entry in part:
         begins |= cast(
             CommitParts,
-            {name: entry.commit[name] for name in ("run", "rewind", "definition", "inputs") if name in entry.commit},
+            {
+                name: entry.commit[name]
+                for name in ("run", "rewind", "definition", "inputs", "auto_approve")
+                if name in entry.commit
+            },
         )
         paid.take_totals(entry.commit)
     paid.take_steps(step for step in steps if step["address"] in gone)

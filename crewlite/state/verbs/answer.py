@@ -54,7 +54,8 @@ def typed(text: str, schema: Any) -> Any:
     if wanted == "string":
         return text
     word = text.strip().lower()
-    if wanted == "boolean" and word in ("y", "yes", "n", "no"):
+    yes_or_no = wanted == "boolean" or {"type": "boolean"} in (schema or {}).get("anyOf", ())
+    if yes_or_no and word in ("y", "yes", "n", "no"):
         return word[0] == "y"
     with contextlib.suppress(ValueError):
         return json.loads(text)

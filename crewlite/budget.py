@@ -1,0 +1,47 @@
+"""Budgets: what a crew, a task or an agent may use. Settings, so they are no part of any question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crewlite.pacing import Pace
+from crewlite.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one step and everything inside it may use; None for no limit.
+
+    The first four hold for the step in all lives of its run. `max_rpm` holds for all runs of the process together.
+    """
+
+    kind: str
+    """crew, task or agent."""
+    name: str
+    max_tokens: int | None
+    """Of prompts and completions."""
+    max_cost_usd: float | None
+    max_execution_time: float | None
+    """Seconds at work: without the time in which people are asked, calls are paced, or no process runs it."""
+    max_iter: int | None
+    """Replies of models."""
+    max_rpm: int | None
+    """Model calls that begin within a minute. That of an agent paces the agent itself, and not its coworkers."""
+    pace: Pace
+
+    @property
+    def owner(self) -> str:
+        """Whose budget it is, for messages."""
+        return f"{self.kind} {self.name!r}"
+
+    def reached(self, usage: Usage) -> tuple[str, float, float] | None:
+        """Return the first limit that this usage has reached, as its setting, the limit, and what is used of it."""
+        used: dict[str, tuple[float | None, float | None]] = {
+            "max_tokens": (self.max_tokens, usage.total_tokens),
+            "max_cost_usd": (self.max_cost_usd, usage.cost),
+            "max_iter": (self.max_iter, usage.requests),
+        }
+        for setting, (limit, amount) in used.items():
+            if limit is not None and amount is not None and amount >= limit:
+                return setting, limit, amount
+        return None

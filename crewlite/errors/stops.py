@@ -1,0 +1,70 @@
+"""Errors with which a run stops although nothing in it has failed."""
+
+from __future__ import annotations
+
+from crewlite.errors.record import BranchConflictError, JournalCorrupt, StoreError
+from crewlite.errors.root import CrewliteError
+from crewlite.errors.run import AnswerRefused, RunCancelled, Suspended
+
+_UNITS = {
+    "max_tokens": "tokens",
+    "max_cost_usd": "US dollars",
+    "max_execution_time": "seconds at work",
+    "max_iter": "replies of models",
+}
+
+
+class BudgetExceeded(CrewliteError, RuntimeError):
+    """A budget of a crew, a task or an agent is used up, so its run has stopped before the next model call.
+
+    `owner` has the budget, such as "task 'write'"; `setting` names it; `used` and `limit` are in its unit: tokens, US
+    dollars, seconds or replies. Do not catch it inside a run: the run stops all the same.
+    """
+
+    code = "budget_exceeded"
+    ends_run = True
+
+    def __init__(
+        self,
+        owner: str,
+        setting: str,
+        *,
+        limit: float,
+        used: float,
+        run_id: str,
+        location: str | None = None,
+        branch: str = "main",
+    ) -> None:
+        again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
+        what = owner.partition(" ")[0]
+        if location is None:
+            way_on = f"Nothing was saved: to be able to go on, give what you kick off checkpoint=True. Raise {setting}."
+        else:
+            way_on = (
+                f"Its record is kept: raise {setting} of the {what} and kick off again with {again} to go on. Nothing "
+                f"that is recorded is paid again."
+            )
+        super().__init__(
+            f"{owner} has used {_number(used)} {_UNITS[setting]}, and its {setting} is {_number(limit)}, so the run "
+            f"has stopped. {way_on}"
+        )
+        self.owner, self.setting, self.limit, self.used = owner, setting, limit, used
+        self.run_id, self.location, self.branch = run_id, location, branch
+
+
+class TimeBudgetExceeded(BudgetExceeded, TimeoutError):
+    """The budget that is used up is `max_execution_time`."""
+
+    code = "time_budget_exceeded"
+
+
+STOPS = (Suspended, AnswerRefused, BudgetExceeded)
+"""Errors that stop a run until somebody acts. Code of the run cannot swallow them: the steps around them stop too."""
+
+CONTROL_FLOW = (StoreError, BranchConflictError, JournalCorrupt, RunCancelled, *STOPS)
+"""Errors that a step raises without having failed itself: storage failed, the run was stopped, it waits for a person,
+or a budget is used up. They end the attempt, and are not recorded as its failure."""
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

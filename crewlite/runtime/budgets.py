@@ -1,0 +1,184 @@
+"""The door to every model call: budgets of all enclosing steps are checked, and calls are paced.
+
+What a step has used is read from the record, so it is the same number after a resume.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from crewlite import kinds
+from crewlite.background import while_left
+from crewlite.budget import Budget
+from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
+from crewlite.kinds import Kind
+from crewlite.pacing import Pace
+from crewlite.runtime.run import Run
+from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.record import Record
+
+T = TypeVar("T")
+_GLANCE = 0.1  # seconds after which a time limit is looked at again while its clock stands
+
+
+class HeldBudget:
+    """The budget of one step, at work in one run."""
+
+    def __init__(self, budget: Budget, run: Run, address: str) -> None:
+        self.budget, self._run, self._address = budget, run, address
+        self._clock = _ActiveClock(_recorded_seconds(run.record, address)) if budget.max_execution_time else None
+        self._told = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether it limits the time at work."""
+        return self._clock is not None
+
+    def check(self) -> None:
+        """Raise BudgetExceeded if a limit is reached."""
+        usage = self._run.used(self._address)
+        if self.budget.max_cost_usd is not None and usage.requests and usage.cost is None and not self._told:
+            self._told = True
+            self._run.journal.warn(
+                f"max_cost_usd of {self.budget.owner} limits nothing: the cost of its model calls is unknown. "
+                f"max_tokens limits them"
+            )
+        if found := self.budget.reached(usage):
+            raise self._exceeded(BudgetExceeded, *found)
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise TimeBudgetExceeded if the time at work is used up."""
+        if self.left() <= 0:
+            raise self.too_long()
+
+    def left(self) -> float:
+        """Return the seconds after which the time at work may be used up; 0 or less if it is; infinite for no limit."""
+        limit, clock = self.budget.max_execution_time, self._clock
+        if limit is None or clock is None:
+            return math.inf
+        left = limit - clock.seconds()
+        return max(left, _GLANCE) if clock.stands and left > 0 else left
+
+    def too_long(self) -> BudgetExceeded:
+        """Build the error for a time at work that is used up."""
+        limit, clock = self.budget.max_execution_time or 0.0, self._clock
+        used = round(max(limit, clock.seconds() if clock else 0.0), 3)
+        return self._exceeded(TimeBudgetExceeded, "max_execution_time", limit, used)
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """Do not count the time of the block."""
+        return self._clock.standing() if self._clock else contextlib.nullcontext()
+
+    def _exceeded(self, cls: type[BudgetExceeded], setting: str, limit: float, used: float) -> BudgetExceeded:
+        journal = self._run.journal
+        made = partial(cls, self.budget.owner, setting, limit=limit, used=used)
+        return made(run_id=journal.run_id, location=journal.location, branch=journal.branch)
+
+
+def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:
+    """Put the budgets of a step to work. Raises TimeBudgetExceeded if its time at work is used up."""
+    made = tuple(HeldBudget(budget, run, address) for budget in budgets)
+    for one in made:
+        one.check_time()
+    return made
+
+
+def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coroutine[Any, Any, T]:
+    """Return the work of a step, to be cut with TimeBudgetExceeded when its own budgets allow no more time."""
+    for one in budgets:
+        if one.timed:
+            work = while_left(work, one.left, one.too_long)
+    return work
+
+
+async def admit(kind: Kind, budgets: Sequence[HeldBudget]) -> None:
+    """Wait until a step of this kind may begin, if it asks a model. `budgets` are those around it, outermost first.
+
+    Raises BudgetExceeded if one of them is used up.
+    """
+    if not kind.asks_model:
+        return
+    for one in budgets:
+        one.check()
+    limits = _limits(budgets)
+    if not limits:
+        return
+    with contextlib.ExitStack() as undo:
+        with paused(budgets):
+            for pace, per_minute in sorted(limits.items(), key=lambda item: item[0].number):
+                await pace.reserve(per_minute)
+                undo.callback(pace.give_back)
+        for one in budgets:  # calls beside this one may have ended meanwhile
+            one.check()
+        undo.pop_all()
+    for pace in limits:
+        pace.begin()
+
+
+@contextlib.contextmanager
+def paused(budgets: Iterable[HeldBudget]) -> Iterator[None]:
+    """Do not count the time of the block as time at work."""
+    with contextlib.ExitStack() as stack:
+        for one in budgets:
+            stack.enter_context(one.pause())
+        yield
+
+
+def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, int]:
+    """Return the paces that hold, each with its calls in a minute. Of agents, only the one that calls is paced."""
+    agents = [one.budget for one in budgets if one.budget.kind == kinds.AGENT.name]
+    limits: dict[Pace, int] = {}
+    for budget in (one.budget for one in budgets):
+        if budget.max_rpm is not None and (budget.kind != kinds.AGENT.name or budget is agents[-1]):
+            limits[budget.pace] = min(budget.max_rpm, limits.get(budget.pace, budget.max_rpm))
+    return limits
+
+
+class _ActiveClock:
+    """The seconds for which a step has been at work."""
+
+    def __init__(self, earlier: float) -> None:
+        self._counted, self._since, self._standing = earlier, time.monotonic(), 0
+
+    @property
+    def stands(self) -> bool:
+        return self._standing > 0
+
+    def seconds(self) -> float:
+        return self._counted if self.stands else self._counted + time.monotonic() - self._since
+
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[None]:
+        self._counted, self._since, self._standing = self.seconds(), time.monotonic(), self._standing + 1
+        try:
+            yield
+        finally:
+            self._since, self._standing = time.monotonic(), self._standing - 1
+
+
+def _recorded_seconds(record: Record, address: str) -> float:
+    """Return for how long earlier lives of the run were at work on a step, as far as their work is recorded.
+
+    Steps side by side count once. Questions to people and timers count as nothing.
+    """
+    inside = {at for at in (*record.outcomes, *record.attempts) if at and (not address or address in outers(at))}
+    spans: list[tuple[datetime, datetime]] = []
+    for at in inside - around(inside):
+        if kinds.at(at).waits:
+            continue
+        spans += [(one.started_at, one.ended_at) for one in record.attempts.get(at, ())]
+        if outcome := record.outcomes.get(at):
+            ended = datetime.fromisoformat(outcome.at)
+            spans.append((ended - timedelta(milliseconds=outcome.milliseconds), ended))
+    total, until = timedelta(), None
+    for began, ended in sorted(spans):
+        total += max(timedelta(), ended - (began if until is None else max(began, until)))
+        until = ended if until is None else max(until, ended)
+    return total.total_seconds()

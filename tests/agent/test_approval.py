@@ -1,0 +1,219 @@
+"""Calls that need approval: a person says yes, no, yes with other arguments, or gives the result; or nobody is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite.errors import AnswerRefused, ConfigError, Suspended
+from crewlite.events import (
+    HumanFeedbackReceivedEvent,
+    HumanFeedbackRequestedEvent,
+    ToolUsageFinishedEvent,
+    ToolUsageStartedEvent,
+)
+from crewlite.flow import ask, flow
+from crewlite.runtime.human import Question
+from crewlite.state.verbs.answer import Typed, typed
+from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.tools import approval
+from tests.cuts import lives
+
+AT = "task:t/human:pay"
+PAID: list[tuple[int, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_paid():
+    PAID.clear()
+
+
+def payer(**options):
+    @tool(requires_approval=True, **options)
+    def pay(amount: int, to: str) -> str:
+        """Pay somebody."""
+        PAID.append((amount, to))
+        return f"paid {amount} to {to}"
+
+    return pay
+
+
+def wanting(messages):
+    """A model that pays once, and then says what it was told."""
+    told = [message["content"] for message in messages if message["role"] == "tool"]
+    return told[-1] if told else ToolCall("pay", {"amount": 900, "to": "Ada"})
+
+
+def desk(checkpoint=None, *, script=wanting, **options):
+    who = Agent(role="Cashier", goal="pay", llm=ScriptedLLM(script), tools=[payer(**options)])
+    return Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=checkpoint)
+
+
+def waiting(config, **options):
+    crew = desk(config(), **options)
+    with pytest.raises(Suspended):
+        crew.kickoff(run_id="r")
+    return crew
+
+
+CHANGED = 'A person changed the arguments: {"amount": 90, "to": "Ada"}\npaid 90 to Ada'
+VERDICTS = [
+    (True, "paid 900 to Ada", [(900, "Ada")]),
+    (False, "A person did not allow this call of pay. Go on without it.", []),
+    ({"arguments": {"amount": 90}}, CHANGED, [(90, "Ada")]),
+    ({"answer": "the cashier paid in cash"}, "the cashier paid in cash", []),
+]
+
+
+@pytest.mark.parametrize("effect", ["none", "once"])
+@pytest.mark.parametrize(("said", "told", "paid"), VERDICTS)
+def test_what_a_person_says_is_done_once_and_the_model_is_told(on_disk, effect, said, told, paid):
+    waiting(on_disk, effect=effect)
+    with History(on_disk().location) as history:
+        history.answer("r", AT, said)
+    crew = desk(on_disk(), effect=effect)
+    with EventRecorder() as heard:
+        assert crew.kickoff(run_id="r").raw == told
+    assert paid == PAID
+    assert [event.tool_args["amount"] for event in heard.of(ToolUsageStartedEvent)] == [amount for amount, _ in paid]
+    assert [event.from_person for event in heard.of(ToolUsageFinishedEvent)] == [not paid] * (said is not False)
+    assert desk(on_disk(), effect=effect).kickoff(run_id="r").raw == told
+    assert paid == PAID
+
+
+@pytest.mark.parametrize("said", [{"arguments": {"amount": 90}}, {"answer": "in cash"}, False])
+def test_a_killed_run_does_what_was_said(said):
+    def make(checkpoint):
+        return desk(checkpoint)
+
+    for whole, again in lives(make, answers={AT: said}):
+        assert again == whole
+
+
+def test_what_is_recorded_of_a_tool_is_its_own_result_where_that_is_the_answer(on_disk):
+    waiting(on_disk, result_as_answer=True)
+    crew = desk(on_disk(), result_as_answer=True)
+    assert crew.kickoff(run_id="r", answers={AT: {"arguments": {"amount": 90}}}).raw == "paid 90 to Ada"
+
+
+BAD = [
+    ("perhaps", "wanted yes, no"),
+    ({"arguments": {"amount": "much"}}, "do not fit pay"),
+    ({"argument": {"amount": 1}}, "wanted yes, no"),
+    ({"arguments": {"sum": 1}}, "do not fit pay"),
+]
+
+
+@pytest.mark.parametrize(("said", "why"), BAD)
+def test_an_answer_that_says_nothing_or_does_not_fit_the_tool_is_refused_and_the_question_waits(on_disk, said, why):
+    crew = waiting(on_disk)
+    with pytest.raises(AnswerRefused, match=why):
+        crew.kickoff(run_id="r", answers={AT: said})
+    assert not PAID
+    assert crew.kickoff(run_id="r", answers={AT: True}).raw == "paid 900 to Ada"
+
+
+def test_what_is_typed_is_read_as_yes_or_no_or_json(on_disk):
+    schema = approval.schema_of(payer())
+    assert [typed(text, schema) for text in ("y", "No")] == [True, False]
+    crew = waiting(on_disk)
+    with History(on_disk().location) as history:
+        with pytest.raises(AnswerRefused):
+            history.answer("r", AT, Typed('{"arguments": {"sum": 90}}'))
+        history.answer("r", AT, Typed('{"arguments": {"amount": 90}}'))
+    assert crew.kickoff(run_id="r").raw == CHANGED
+
+
+def test_the_question_is_the_one_that_earlier_releases_asked():
+    wider = (approval.schema_of(payer()), approval.verdict_of)
+    assert Question("Allow it?", bool).digest == Question("Allow it?", bool, wider=wider).digest
+
+
+def test_a_fork_may_have_another_verdict(on_disk):
+    crew = waiting(on_disk)
+    crew.kickoff(run_id="r", answers={AT: True})
+    assert crew.fork("r", edits={AT: {"answer": "in cash"}}).kickoff().raw == "in cash"
+    assert PAID == [(900, "Ada")]
+
+
+# auto_approve
+
+
+def twice(messages):
+    """A model that pays twice."""
+    told = [message["content"] for message in messages if message["role"] == "tool"]
+    return "; ".join(told) if len(told) == 2 else ToolCall("pay", {"amount": len(told) + 1, "to": "Ada"})
+
+
+class Stop(Exception):
+    """Stands for a kill."""
+
+
+def test_a_kickoff_may_approve_every_call_and_nobody_is_asked():
+    with EventRecorder() as heard:
+        assert desk(script=twice).kickoff(auto_approve=True).raw == "paid 1 to Ada; paid 2 to Ada"
+    assert not heard.of(HumanFeedbackRequestedEvent)
+    assert [event.automatic for event in heard.of(HumanFeedbackReceivedEvent)] == [True, True]
+    cashier = Agent(role="Cashier", goal="pay", llm=ScriptedLLM(wanting), tools=[payer()])
+    assert cashier.kickoff("go", auto_approve=True).raw == "paid 900 to Ada"
+    with pytest.raises(ConfigError, match="auto_approve is 'yes'"):
+        desk().kickoff(auto_approve="yes")
+
+
+def test_a_resume_approves_as_the_kickoff_did_until_it_is_told_otherwise(on_disk):
+    def stopping(messages):
+        if any(message["role"] == "tool" for message in messages):
+            raise Stop
+        return twice(messages)
+
+    for run_id in ("a", "b"):
+        with pytest.raises(Stop):
+            desk(on_disk(), script=stopping).kickoff(run_id=run_id, auto_approve=True)
+    assert desk(on_disk(), script=twice).kickoff(run_id="a").raw == "paid 1 to Ada; paid 2 to Ada"
+    with pytest.raises(Suspended, match="human:pay#2"):
+        desk(on_disk(), script=twice).kickoff(run_id="b", auto_approve=False)
+    with pytest.raises(Suspended):
+        desk(on_disk(), script=twice).kickoff(run_id="b")
+    answered = {"task:t/human:pay#2": {"answer": "in cash"}}
+    result = desk(on_disk(), script=twice).kickoff(run_id="b", answers=answered, auto_approve=True)
+    assert result.raw == "paid 1 to Ada; in cash", "what a person has said counts"
+    steps = History(on_disk().location).run("b").steps
+    assert [step.address for step in steps if step.kind == "human"] == ["task:t/human:pay", "task:t/human:pay#2"]
+    assert PAID == [(1, "Ada"), (1, "Ada"), (2, "Ada")]
+
+
+def test_it_is_kept_when_the_record_is_compacted(on_disk):
+    def stopping(messages):
+        if any(message["role"] == "tool" for message in messages):
+            raise Stop
+        return twice(messages)
+
+    with pytest.raises(Stop):
+        desk(on_disk(on_events=["*"]), script=stopping).kickoff(run_id="a", auto_approve=True)
+    with History(on_disk().location) as history:
+        history.prune(keep_last=1)
+    assert desk(on_disk(), script=twice).kickoff(run_id="a").raw == "paid 1 to Ada; paid 2 to Ada"
+
+
+def test_in_a_flow_it_is_for_the_crew_that_is_told_or_for_all_if_the_flow_is(on_disk):
+    @flow(checkpoint=on_disk())
+    def both(own):
+        return [desk().kickoff(auto_approve=own).raw, desk().kickoff().raw]
+
+    with pytest.raises(Suspended) as caught:
+        both.kickoff(True, run_id="one")
+    assert list(caught.value.waiting) == [f"crew:crew#2/{AT}"]
+    assert PAID == [(900, "Ada")]
+    assert both.kickoff(None, run_id="all", auto_approve=True) == ["paid 900 to Ada"] * 2
+    with pytest.raises(Suspended) as caught:
+        both.kickoff(False, run_id="other", auto_approve=True)
+    assert list(caught.value.waiting) == [f"crew:crew/{AT}"]
+
+
+def test_it_approves_calls_and_answers_no_other_question(on_disk):
+    @flow(checkpoint=on_disk())
+    def publish():
+        return ask("Publish?", bool, name="pay")
+
+    with pytest.raises(Suspended):
+        publish.kickoff(run_id="one", auto_approve=True)

@@ -1,0 +1,288 @@
+"""What a crew, a task or an agent may use: a run stops there, and goes on when it is given more."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from crewlite import (
+    Agent,
+    CheckpointConfig,
+    Crew,
+    FailurePolicy,
+    History,
+    LLMReply,
+    Process,
+    Task,
+    ToolCall,
+    Usage,
+    tool,
+)
+from crewlite.errors import BudgetExceeded, CrewliteError, Suspended, TimeBudgetExceeded
+from crewlite.events import BudgetExceededEvent, LLMCallStartedEvent, RecoveryStartedEvent
+from crewlite.flow import ask, flow, step
+from crewlite.pacing import paced_by
+from crewlite.recovery import Rule
+from crewlite.state import InMemoryProvider
+from crewlite.testing import EventRecorder, ScriptedLLM
+from tests.clocks import Turning, most_within_a_minute
+from tests.cuts import Kept
+
+EACH = Usage(prompt_tokens=60, completion_tokens=40, cost=0.01, requests=1)
+STUBBORN = FailurePolicy((Rule(frozenset({"bug", "refused", "timeout", "unavailable"}), retries=3, base=0),))
+
+
+@tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"saw {where}"
+
+
+def looking(times, answer="done", **usage):
+    """A model that looks so often before it answers. Each reply uses 100 tokens and a cent."""
+    paid = Usage(**usage) if usage else EACH
+
+    def reply(messages):
+        seen = sum(message["role"] == "tool" for message in messages)
+        calls = (ToolCall("look", {"where": str(seen)}, f"c{seen}"),) if seen < times else ()
+        return LLMReply(text="" if calls else answer, tool_calls=calls, usage=paid)
+
+    return ScriptedLLM(reply)
+
+
+def crew_of(llm, *, crew=None, task=None, agent=None, **more):
+    who = Agent(role="Scout", goal="look", llm=llm, tools=[look], **(agent or {}))
+    work = Task(name="scout", description="Look around", expected_output="x", agent=who, **(task or {}))
+    return Crew(tasks=[work], name="desk", **(crew or {}), **more)
+
+
+OWNERS = {"crew": "crew 'desk'", "task": "task 'scout'", "agent": "agent 'Scout'"}
+LIMITS = {"max_tokens": (200, 500), "max_cost_usd": (0.02, 0.5), "max_iter": (2, 50)}
+
+
+@pytest.mark.parametrize(
+    ("owner", "setting"), [(o, s) for o in OWNERS for s in LIMITS if (o, s) != ("agent", "max_iter")]
+)
+def test_a_run_stops_at_its_budget_and_goes_on_with_more(on_disk, owner, setting):
+    llm, (limit, more) = looking(3), LIMITS[setting]
+    with EventRecorder() as heard, pytest.raises(BudgetExceeded) as caught:
+        crew_of(llm, checkpoint=on_disk(), **{owner: {setting: limit}}).kickoff(run_id="r")
+    error = caught.value
+    assert (error.owner, error.setting, error.limit) == (OWNERS[owner], setting, limit)
+    assert error.used == pytest.approx(limit)
+    assert "raise " + setting + " of the " + owner in str(error)
+    assert "run_id='r'" in str(error)
+    [event] = heard.of(BudgetExceededEvent)
+    assert (event.owner, event.setting, event.limit, event.run_id) == (OWNERS[owner], setting, limit, "r")
+    assert len(heard.of(LLMCallStartedEvent)) == len(llm.calls) == 2, "the third call was not begun"
+    with pytest.raises(BudgetExceeded):
+        crew_of(llm, checkpoint=on_disk(), **{owner: {setting: limit}}).kickoff(run_id="r")
+    run = History(on_disk().location).run("r")
+    assert run.status == "unfinished"
+    assert "budget_exceeded" in [event.type for event in run.events()]
+    assert len(llm.calls) == 2
+    result = crew_of(llm, checkpoint=on_disk(on_drift="error"), **{owner: {setting: more}}).kickoff(run_id="r")
+    assert (result.raw, result.token_usage.total_tokens, len(llm.calls)) == ("done", 400, 4)
+
+
+def test_wherever_a_run_is_killed_before_its_budget_it_stops_at_the_same_number():
+    def make(provider, limit):
+        return crew_of(
+            looking(3), checkpoint=CheckpointConfig(location="here", provider=provider), task={"max_tokens": limit}
+        )
+
+    kept = Kept()
+    with pytest.raises(BudgetExceeded) as whole:
+        make(kept, 300).kickoff(run_id="r")
+    for count in range(1, len(kept.commits) + 1):
+        provider = InMemoryProvider()
+        provider.open("here").append(kept.commits[:count])
+        with pytest.raises(BudgetExceeded) as again:
+            make(provider, 300).kickoff(run_id="r")
+        assert str(again.value) == str(whole.value)
+        result = make(provider, 1000).kickoff(run_id="r")
+        assert (result.raw, result.token_usage.total_tokens) == ("done", 400)
+
+
+def test_what_is_finished_is_finished_though_its_last_reply_went_beyond_the_budget():
+    assert crew_of(looking(1), crew={"max_tokens": 101}).kickoff().token_usage.total_tokens == 200
+
+
+def test_a_coworkers_budget_stops_the_run_and_no_manager_is_told(on_disk):
+    def lead(messages):
+        said = [message["content"] for message in messages if message["role"] == "tool"]
+        wish = {"task": "look", "context": "", "coworker": "Scout"}
+        return f"heard {said[0]}" if said else ToolCall("Delegate work to coworker", wish)
+
+    def managed(limit):
+        who = Agent(role="Scout", goal="look", llm=scout, tools=[look], max_tokens=limit)
+        work = Task(name="t", description="d", expected_output="x", failure_policy=STUBBORN)
+        return Crew(agents=[who], tasks=[work], process=Process.hierarchical, manager_llm=boss, checkpoint=on_disk())
+
+    scout, boss = looking(2), ScriptedLLM(lead)
+    with EventRecorder() as heard, pytest.raises(BudgetExceeded, match="agent 'Scout'"):
+        managed(100).kickoff(run_id="r")
+    assert not heard.of(RecoveryStartedEvent)
+    assert (len(scout.calls), len(boss.calls)) == (1, 1)
+    assert managed(1000).kickoff(run_id="r").raw == "heard done"
+    assert (len(scout.calls), len(boss.calls)) == (3, 2)
+
+
+def test_no_code_around_a_crew_swallows_its_budget(on_disk):
+    llm, ran = looking(2), []
+
+    @step(retries=3)
+    def dear(limit):
+        try:
+            return crew_of(llm, crew={"max_tokens": limit}).kickoff().raw
+        except Exception:
+            ran.append("instead")
+            return "a cheaper answer"
+
+    @step
+    def then():
+        ran.append("then")
+
+    @flow(checkpoint=on_disk(), retries=3)
+    def whole():
+        try:
+            found = dear(LIMIT[0])
+        except CrewliteError:
+            found = "nothing"
+        then()
+        return found
+
+    LIMIT = [100]
+    with pytest.raises(BudgetExceeded):
+        whole.kickoff(run_id="r")
+    assert len(llm.calls) == 1
+    assert "then" not in ran
+    assert History(on_disk().location).run("r").status == "unfinished"
+
+
+def test_all_budgets_around_a_crew_hold_also_where_it_has_a_store_of_its_own(on_disk):
+    inner_llm = looking(5)
+
+    @tool
+    def have_it_done() -> str:
+        """Kick off a crew."""
+        try:
+            return crew_of(inner_llm, checkpoint=inner).kickoff(run_id="inner" if inner else None).raw
+        except Exception as error:
+            return f"failed: {error}"
+
+    for inner in (False, on_disk()):
+        outer_llm = ScriptedLLM([LLMReply(text="", tool_calls=(ToolCall("have_it_done"),), usage=EACH), "told"])
+        who = Agent(role="Boss", goal="g", llm=outer_llm, tools=[have_it_done])
+        work = Task(name="t", description="d", expected_output="x", agent=who)
+        outer = Crew(tasks=[work], name="outer", max_tokens=300)
+        inner_llm.calls.clear()
+        with pytest.raises(BudgetExceeded, match="crew 'outer' has used 300 tokens"):
+            outer.kickoff()
+        assert (len(outer_llm.calls), len(inner_llm.calls)) == (1, 2)
+
+
+def test_tasks_side_by_side_may_exceed_a_budget_by_the_calls_in_flight_and_lose_nothing(on_disk):
+    def desk(limit):
+        who = Agent(role="Scout", goal="look", llm=llm)
+        tasks = [
+            Task(name=f"t{n}", description=f"{n}", expected_output="x", agent=who, async_execution=True, context=[])
+            for n in range(4)
+        ]
+        last = Task(name="last", description="sum up", expected_output="x", agent=who)
+        return Crew(tasks=[*tasks, last], max_iter=limit, checkpoint=on_disk())
+
+    llm = ScriptedLLM(lambda messages: "done", delay=0.05)
+    with pytest.raises(BudgetExceeded) as caught:
+        desk(2).kickoff(run_id="r")
+    assert caught.value.used == len(llm.calls) == 4
+    assert desk(9).kickoff(run_id="r").raw == "done"
+    assert len(llm.calls) == 5
+
+
+def test_calls_of_a_crew_are_paced_together_and_those_of_an_agent_besides():
+    clock, begun = Turning(), []
+
+    def model(name):
+        return ScriptedLLM(lambda messages: begun.append((name, clock.now())) or "done")
+
+    quick, slow = (
+        Agent(role=role, goal="g", llm=model(role), **more) for role, more in (("Quick", {}), ("Slow", {"max_rpm": 1}))
+    )
+    tasks = [
+        Task(
+            name=f"{who.role}{n}", description=f"{n}", expected_output="x", agent=who, async_execution=True, context=[]
+        )
+        for n in range(3)
+        for who in (quick, slow)
+    ]
+    desk = Crew(tasks=tasks, max_rpm=2)
+    with paced_by(clock):
+        desk.kickoff_for_each([{}, {}])
+    assert len(begun) == 12
+    assert most_within_a_minute([at for _, at in begun]) == 2
+    assert most_within_a_minute([at for name, at in begun if name == "Slow"]) == 1
+
+
+def test_an_agents_own_pace_is_not_that_of_its_coworkers():
+    clock = Turning()
+    boss = Agent(
+        role="Boss",
+        goal="g",
+        allow_delegation=True,
+        max_rpm=1,
+        llm=ScriptedLLM(
+            [ToolCall("Delegate work to coworker", {"task": "look", "context": "", "coworker": "Scout"}), "done"]
+        ),
+    )
+    scout = Agent(role="Scout", goal="look", llm=looking(4), tools=[look])
+    with paced_by(clock):
+        Crew(agents=[boss, scout], tasks=[Task(description="d", expected_output="x", agent=boss)]).kickoff()
+    assert clock.now() - 1000 <= 61
+
+
+def test_time_at_work_counts_over_resumes_and_without_the_time_that_people_take(on_disk):
+    @tool
+    def wonder() -> str:
+        """Ask somebody."""
+        return ask("Really?")
+
+    def desk(limit, **task):
+        who = Agent(role="Scout", goal="look", llm=llm, tools=[wonder], max_execution_time=limit)
+        return Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=on_disk())
+
+    llm = ScriptedLLM([ToolCall("wonder"), KeyError("broke"), "done"], delay=0.15)
+    with pytest.raises(Suspended):
+        desk(0.9).kickoff(run_id="r")
+    time.sleep(1)
+    with pytest.raises(KeyError):
+        desk(0.9).kickoff(run_id="r", answers={"task:t/tool:wonder/human#1": "yes"})
+    with pytest.raises(TimeBudgetExceeded, match="seconds at work") as caught:
+        desk(0.29).kickoff(run_id="r")
+    assert 0.29 <= caught.value.used < 0.9
+    assert len(llm.calls) == 2
+    assert desk(60).kickoff(run_id="r").raw == "done"
+
+
+def test_a_cost_that_nobody_knows_is_told(caplog):
+    crew_of(looking(1, prompt_tokens=5, requests=1), crew={"max_cost_usd": 1}).kickoff()
+    [told] = [record.message for record in caplog.records if "max_cost_usd of crew 'desk'" in record.message]
+    assert "is unknown" in told
+
+
+def test_without_a_store_it_says_what_is_needed_to_go_on():
+    with pytest.raises(BudgetExceeded, match="checkpoint=True"):
+        Agent(role="Scout", goal="g", llm=looking(3), tools=[look], max_tokens=100).kickoff("go")
+
+
+def test_a_fork_has_used_what_its_base_had_used_and_a_rebuilt_crew_may_be_given_more(on_disk):
+    llm = looking(3)
+    with pytest.raises(BudgetExceeded):
+        crew_of(llm, checkpoint=on_disk(), crew={"max_tokens": 200}).kickoff(run_id="r")
+    with pytest.raises(BudgetExceeded, match="from_checkpoint='r/dear'"):
+        crew_of(llm, checkpoint=on_disk(), crew={"max_tokens": 200}).fork("r", branch="dear").kickoff()
+    assert len(llm.calls) == 2
+    bind = {"max_tokens": 1000, "llm": llm, "look": look}
+    assert Crew.from_checkpoint(on_disk(restore_from="r"), bind=bind).kickoff().raw == "done"
+    assert len(llm.calls) == 4
