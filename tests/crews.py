@@ -143,6 +143,56 @@ def called_back(**fields: Any) -> Crew:
     )
 
 
+def guarded(**fields: Any) -> Crew:
+    """Answers that a function and a model turn down once each; a value of the function replaces what it is given."""
+
+    def reply(messages: Any) -> str:
+        if str(messages[0]["content"]).startswith("You check an answer"):
+            return json.dumps({"valid": "longer" in messages[0]["content"], "feedback": "say more"})
+        refused = sum("not accepted" in str(message["content"]) for message in messages)
+        return ("short", "loud", "longer")[refused]
+
+    def is_loud(output: TaskOutput) -> tuple[bool, str]:
+        return (False, "louder") if output.raw == "short" else (True, output.raw.rstrip("!") + "!")
+
+    chain = [is_loud, "It is long"]
+    return Crew(tasks=[Task(**task("a", reply, guardrails=chain)), Task(**task("b"))], **fields)
+
+
+def used_up(**fields: Any) -> Crew:
+    """An agent that would use tools for ever, and is asked for its final answer."""
+
+    def reply(messages: Any, tools: Any = ()) -> Any:
+        return ToolCall("look", {"where": str(len(messages))}) if tools else f"saw {len(_heard(messages))}"
+
+    agent = Agent(role="Restless", goal="g", llm=ScriptedLLM(reply), tools=[look], max_iter=2)
+    return Crew(tasks=[Task(**task("a", None, agent=agent)), Task(**task("b"))], **fields)
+
+
+def limited(**fields: Any) -> Crew:
+    """Budgets that are not reached, and a tool that is not allowed."""
+    agent = Agent(
+        role="Limited",
+        goal="g",
+        llm=ScriptedLLM(research),
+        tools=[look],
+        allowed_tools=[],
+        max_rpm=1000,
+        max_tokens=10**6,
+    )
+
+    def reply(messages: Any) -> Any:
+        return f"heard {_heard(messages)}" if _heard(messages) else research(messages)
+
+    agent = agent.with_(llm=ScriptedLLM(reply))
+    return Crew(tasks=[Task(**task("a", None, agent=agent, max_execution_time=60))], max_tokens=10**6, **fields)
+
+
+def filed(**fields: Any) -> Crew:
+    """An answer that is written to a file."""
+    return Crew(tasks=[Task(**task("a", output_file="{topic}.md")), Task(**task("b"))], **fields)
+
+
 CREWS: dict[str, Callable[..., Crew]] = {
     made.__name__: made
     for made in (
@@ -154,5 +204,9 @@ CREWS: dict[str, Callable[..., Crew]] = {
         hierarchical,
         planned,
         called_back,
+        guarded,
+        used_up,
+        limited,
+        filed,
     )
 }

@@ -31,6 +31,11 @@ ACTS: dict[str, Act] = {
 AGAIN = "kickoff"
 
 
+@pytest.fixture(autouse=True)
+def beside_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # one of the crews writes a file
+
+
 @pytest.mark.parametrize("make", CREWS.values(), ids=CREWS)
 def test_killed_after_any_commit_it_ends_as_it_would_have(make):
     for whole, again in lives(make, inputs=INPUTS):
