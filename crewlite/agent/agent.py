@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_valid
 
 from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
+from crewlite.agent.input_files import showing
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.budget import Budget
 from crewlite.definition import Definition
@@ -138,12 +139,16 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         *,
         response_format: type[BaseModel] | None = None,
         turn: int | None = None,
+        input_files: Mapping[str, Any] | Sequence[Any] | None = None,
         **options: Unpack[KickoffOptions],
     ) -> Request:
-        """What a kickoff with these arguments asks for. Raises ConfigError for a `turn` that is no number from 1."""
+        """What a kickoff with these arguments asks for; its messages hold the files.
+
+        Raises ConfigError for a `turn` that is no number from 1, and a file that cannot be shown.
+        """
         if turn is not None and (type(turn) is not int or turn < 1):
             raise ConfigError(f"turn is {turn!r}; wanted the number of a question of the conversation, from 1")
-        inputs = None if messages is None else {"messages": as_conversation(messages)}
+        inputs = None if messages is None else {"messages": showing(as_conversation(messages), input_files)}
         return AgentRequest(inputs, **known_options("an agent", options), response_format=response_format, turn=turn)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:

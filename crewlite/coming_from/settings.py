@@ -98,7 +98,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Task", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
     Setting("Task", "dependencies", ANY, "tasks run in the order of the list", "context=[...]", told=True),
     Setting("Task", "converter_cls", None, "the model is told what does not fit", "Task(output_pydantic=...)"),
-    Setting("Task", "input_files", None, "messages are texts", "give the agent a tool that reads files"),
     Setting("Task", "allow_crewai_trigger_context", ANY, "nothing triggers a run"),
     Setting("Crew", "share_crew", None, "nothing is sent to anybody"),
     Setting("Crew", "tracing", None, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)"),

@@ -212,6 +212,10 @@ class BaseLLM(Resource):
     async def ready(self) -> None:
         """Prepare for calls. Raises an error that every call would have. A run awaits this before anything is paid."""
 
+    def supports_multimodal(self) -> bool:
+        """Return whether messages may hold pictures: as content a list of parts, `{"type": "image_url", ...}`."""
+        return False
+
     def plain_settings(self) -> dict[str, Any] | None:
         """Return plain data, without keys, to build the same model from; None if plain data is not enough."""
         return None

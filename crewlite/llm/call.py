@@ -11,6 +11,7 @@ from crewlite.durable import Intent, Stamp, Step
 from crewlite.errors import LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
+from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback
 from crewlite.recovery.remedy import check_policy
 from crewlite.usage import Usage
@@ -78,6 +79,7 @@ def ask(
         asked = voice.asked = models[sum(isinstance(remedy, Fallback) for remedy in durable.scope().past)]
         for model in models:  # fallbacks too: a missing key is an error before anything is paid
             await resources.ready(model)
+        check_sees(asked, snapshot)
         chunks = _Chunks(asked, agent)
         context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
         try:

@@ -27,6 +27,10 @@ class ForeignLLM(BaseLLM):
         self.original = original
         self.tool_protocol = "native" if callable(getattr(original, "bind_tools", None)) else "text"
 
+    def supports_multimodal(self) -> bool:
+        """Return True: the model itself says what it does not take."""
+        return True
+
     async def acall(
         self, messages: list[Message], *, tools: Sequence[dict[str, Any]] = (), stop: Sequence[str] = (), **context: Any
     ) -> LLMReply:

@@ -71,8 +71,20 @@ def takes(library: Any, model: str, provider: str, setting: str) -> bool:
 
 def calls_tools(library: Any, model: str, provider: str) -> bool:
     """Return False if the provider takes no tools, or if litellm lists the model as having no tool calls."""
-    listed = library.model_cost.get(model) or library.model_cost.get(model.partition("/")[2]) or {}
-    return takes(library, model, provider, "tools") and listed.get("supports_function_calling") is not False
+    return (
+        takes(library, model, provider, "tools")
+        and _listed(library, model).get("supports_function_calling") is not False
+    )
+
+
+def sees(library: Any, model: str) -> bool:
+    """Return whether a model takes pictures; True if litellm does not list it."""
+    listed = _listed(library, model)
+    return not listed or bool(listed.get("supports_vision"))
+
+
+def _listed(library: Any, model: str) -> Any:
+    return library.model_cost.get(model) or library.model_cost.get(model.partition("/")[2]) or {}
 
 
 def close_names(library: Any, model: str) -> list[str]:

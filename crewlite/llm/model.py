@@ -139,6 +139,7 @@ class LLM(BaseLLM):
             self.tool_protocol = tool_protocol
         self._decided = tool_protocol is not None
         self._provider: str | None = None
+        self._sees = True
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
 
@@ -175,6 +176,10 @@ class LLM(BaseLLM):
         settings |= {"tool_protocol": self.tool_protocol} if self._decided else {}
         settings |= {"fallbacks": spares} if spares else {}
         return {"model": self.model, **settings, **({"key": True} if self.api_key else {})}
+
+    def supports_multimodal(self) -> bool:
+        """Return False if litellm lists the model without vision. Known once the model is `ready`."""
+        return self._sees if self._stand_in is None else self._stand_in.supports_multimodal()
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> LLM | None:
@@ -229,6 +234,7 @@ class LLM(BaseLLM):
         self._check_key(provider)
         if not self._decided:
             self.tool_protocol = "native" if provided.calls_tools(library, self.model, provider) else "text"
+        self._sees = provided.sees(library, self.model)
         self._provider = provider
 
     @property

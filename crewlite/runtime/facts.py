@@ -6,7 +6,7 @@ tool, a function or a class only the name is recorded, of a model made by name i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any
 
@@ -54,8 +54,12 @@ def facts_of(definition: Described, base: type[Described], apart: Collection[str
 
 
 def is_plain(data: object) -> bool:
-    """Return whether data has the form of a recorded plain field: a text, number, boolean, None, or a list of these."""
-    return _is_scalar(data) or (isinstance(data, list) and all(map(_is_scalar, data)))
+    """Return whether data has the form of a recorded plain field.
+
+    That is a text, number, boolean or None, a list of these, or a mapping of names to these.
+    """
+    items = data if isinstance(data, list) else data.values() if isinstance(data, dict) else (data,)
+    return all(map(_is_scalar, items))
 
 
 def _is_scalar(value: object) -> bool:
@@ -68,6 +72,9 @@ def _plain(value: object) -> Any:
     if isinstance(value, tuple | list):
         items = [_plain(item) for item in value]
         return items if is_plain(items) else _LIVE
+    if isinstance(value, Mapping):
+        named = {str(name): _plain(item) for name, item in value.items()}
+        return named if is_plain(named) else _LIVE
     if isinstance(value, int) and value.bit_length() > 64:
         return _LIVE  # more digits than a reader of JSON may take
     if isinstance(value, float) and not abs(value) < float("inf"):

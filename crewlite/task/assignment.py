@@ -13,6 +13,7 @@ from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard, guards
 from crewlite.agent.guardrail import models_of, texts_of
+from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Persona, Worker
 from crewlite.errors import ConfigError
@@ -132,20 +133,25 @@ class FilledTask:
         own = guards(f"task {task.title!r}", task.chain, task.retries)
         return (*guards(f"agent {self.role!r}", agent.guardrails, agent.guardrail_max_retries), *own)
 
-    def asked(self) -> list[Any]:
-        """What is asked of whom, in which shape, and whether on a condition, as plain JSON."""
+    def asked(self, files: Sequence[InputFile] | None = None) -> list[Any]:
+        """What is asked of whom, in which shape, and whether on a condition, as plain JSON.
+
+        `files` are its input files as they were read; None reads them.
+        """
         shape = self.task.shape
         who = [self.role, self.persona.goal, self.persona.backstory]
         condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
         guardrails = texts_of((*self.agent.guardrails, *self.task.chain))
         more: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
         more |= {"markdown": True} if self.task.markdown else {}
+        if self.task.input_files:
+            more["files"] = digests(read(self.task.input_files) if files is None else files)
         shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
         return [*shown, more] if more else shown
 
-    def question(self, sources: Sequence[ContextItem]) -> list[Any]:
+    def question(self, sources: Sequence[ContextItem], files: Sequence[InputFile] | None = None) -> list[Any]:
         """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
-        return [*self.asked(), [[item.address, codec.digest(item.text)] for item in sources]]
+        return [*self.asked(files), [[item.address, codec.digest(item.text)] for item in sources]]
 
     @property
     def texts(self) -> dict[str, str]:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, templates
+from crewlite.agent import input_files
 from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
+from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer, opened
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
+from crewlite.llm.base import Message
+from crewlite.llm.parts import with_pictures
 from crewlite.runtime.callbacks import call_back, callback_step, called
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.conditional import ConditionalTask
@@ -40,13 +44,15 @@ class Given:
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """The step. Its question: see FilledTask.question."""
     task, context = filled.task, [item for item in given.context if not item.skipped]
+    files = input_files.read(task.input_files)
 
     async def act() -> TaskOutput:
         if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):
             return filled.skipped()
+        input_files.check(files, f"Task {task.title!r}")
         if filled.output_file:  # before the model is paid
             await background.in_thread(filled.place)
-        output = filled.output(await _agent(filled, context, given.plan))
+        output = filled.output(await _agent(filled, context, given.plan, files))
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
             await background.in_thread(write, place, output.raw)
@@ -59,7 +65,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         kind=kinds.TASK,
         name=task.name,
         work=act,
-        question=filled.question(given.sources),
+        question=filled.question(given.sources, files),
         texts=filled.texts,
         voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
         encode=_encoded,
@@ -99,7 +105,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
     return verdict
 
 
-async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) -> Answer:
+async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
     """Let the agent answer, and say so."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
     tools = filled.tools
@@ -111,10 +117,11 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str) 
         context=context,
         plan=plan,
         markdown=task.markdown,
+        files=input_files.shown(files),
         shape=wanted(task.shape),
     )
     title = f"task {task.title!r}"
-    asked = [{"role": "user", "content": prompt}]
+    asked: list[Message] = [{"role": "user", "content": with_pictures(prompt, input_files.pictures(files))}]
     job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
     talk, names = list(job.messages), tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from crewlite import kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import Guardrail, as_guardrail, as_guardrails
+from crewlite.agent.input_files import as_files
 from crewlite.agent.shape import Shape
 from crewlite.budget import Budget
 from crewlite.definition import Definition
@@ -58,6 +59,9 @@ class Task(Definition):
     certain when it begins."""
     async_execution: bool = Field(default=False, strict=True)
     """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
+    input_files: Mapping[str, str] | None = None
+    """Files that the model is shown, as names and paths, or paths alone: UTF-8 text, and pictures if it takes them. One
+    that has changed is another question."""
     human_input: bool = Field(default=False, strict=True)
     """A person sees the answer before it counts, and says what should be different, until nothing is."""
     guardrail: Guardrail | None = None
@@ -115,6 +119,11 @@ class Task(Definition):
         if value is not None and not value.isprintable():
             raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
         return value
+
+    @field_validator("input_files", mode="before")
+    @classmethod
+    def _files(cls, value: object) -> object:
+        return as_files(value)
 
     @field_validator("guardrail", mode="before")
     @classmethod

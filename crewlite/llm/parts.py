@@ -1,0 +1,47 @@
+"""Messages with pictures: their content is a list of parts, texts and pictures, as services of chat models take it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crewlite.errors import ConfigError
+
+if TYPE_CHECKING:
+    from crewlite.llm.base import BaseLLM, Message
+
+Part = dict[str, Any]
+_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+def picture(data: bytes) -> Part | None:
+    """Return the part of a PNG, JPEG, GIF or WebP picture; None for other data. What it is follows from its bytes."""
+    kind = next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        kind = "image/webp"
+    if kind is None:
+        return None
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def with_pictures(content: str | Sequence[Part], pictures: Sequence[Part]) -> str | list[Part]:
+    """Return the content of a message with pictures added; without any, the content as it is."""
+    if not pictures:
+        return content if isinstance(content, str) else list(content)
+    said: Sequence[Part] = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [*said, *pictures]
+
+
+def check_sees(llm: BaseLLM, messages: Iterable[Message]) -> None:
+    """Raise ConfigError if messages hold pictures and the model takes none."""
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    if (
+        any(part.get("type") == "image_url" for part in parts if isinstance(part, dict))
+        and not llm.supports_multimodal()
+    ):
+        raise ConfigError(
+            f"{llm.model} is given a picture, and takes texts alone. Choose a model that takes pictures, or give the "
+            f"agent a tool that looks at them; a BaseLLM of your own says that it does by supports_multimodal()"
+        )
