@@ -87,6 +87,7 @@ def brief_crew(directory: str | Path = ".", *, llm: str | None = None, verbose: 
         agent=writer,
         context=[analysis],
         output_file=str(Path(directory) / "brief.md").replace("{", "{{").replace("}", "}}"),
+        output_file_anywhere=True,
     )
     return Crew(
         name="brief",
