@@ -12,11 +12,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from crewlite import codec
 from crewlite.budget import Budget
 from crewlite.errors import ConfigError
+from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.usage import Usage
@@ -214,6 +216,10 @@ class Scope(Protocol):
         """Return the state with which a step that is requested now starts."""
 
     @property
+    def began(self) -> datetime:
+        """When the run began, with its time zone; outside a run, now."""
+
+    @property
     def usage(self) -> Usage:
         """What this step and everything in it has paid so far, in all lives of the run."""
 
@@ -267,6 +273,10 @@ class _Plain:
     state = None
     past: Sequence[Remedy] = ()
     usage = Usage()
+
+    @property
+    def began(self) -> datetime:
+        return now()
 
     def start_inside(self) -> None:
         return None

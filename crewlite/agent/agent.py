@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
@@ -19,6 +20,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.foreign import as_model
+from crewlite.own_templates import check_template
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -59,6 +61,19 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     recorded either way."""
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
+    inject_date: bool = Field(default=False, strict=True)
+    """Its model is told the date at which the run began, also by a resume on another day."""
+    date_format: str = "%Y-%m-%d"
+    """How the date is written, as `strftime` wants it."""
+    use_system_prompt: bool = Field(default=True, strict=True)
+    """False says who it is at the beginning of the first message, for models that take no system message."""
+    system_template: str | None = None
+    """How its model is told who it is: jinja2 with `{{ .System }}`, which is crewlite's text, `role`, `goal` and
+    `backstory`."""
+    prompt_template: str | None = None
+    """How its model is asked: jinja2 with `{{ .Prompt }}`, `role`, `goal` and `backstory`."""
+    response_template: str | None = None
+    """What stands before `{{ .Response }}` ends the prompt, for models that are to go on with a text."""
     max_execution_time: float | None = Field(default=None, gt=0)
     """Seconds at work on one task or kickoff, in all lives of its run. What becomes of a run that reaches a budget: see
     Task.max_tokens."""
@@ -121,6 +136,23 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
             if name not in own and (hint := meant(name, own)):
                 raise ConfigError(f"allowed_tools has {name!r}, which is none of its tools; {hint}")
         return self
+
+    @field_validator("system_template", "prompt_template", "response_template")
+    @classmethod
+    def _template(cls, value: str | None, info: ValidationInfo) -> str | None:
+        name = {"system_template": "System", "prompt_template": "Prompt"}.get(info.field_name or "", "Response")
+        used = check_template(value, (name, "role", "goal", "backstory"), str(info.field_name)) if value else name
+        if name not in used and name != "System":
+            raise ConfigError(f"{info.field_name} does not use {{{{ .{name} }}}}, so its text would be lost; add it")
+        return value
+
+    @field_validator("date_format")
+    @classmethod
+    def _date_format(cls, value: str) -> str:
+        written = datetime(2026, 11, 22, tzinfo=UTC).strftime(value) if "%" in value else ""
+        if not written or "%" in written:
+            raise ConfigError(f"date_format is {value!r}; wanted a format of dates, such as '%Y-%m-%d'")
+        return value
 
     @property
     def run_name(self) -> str:

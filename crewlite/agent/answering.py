@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from crewlite import events, kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.guarding import accepted, guards
 from crewlite.agent.guardrail import texts_of
-from crewlite.agent.loop import Answer, Work, opened
+from crewlite.agent.loop import Answer, Work
+from crewlite.agent.opening import opened
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
@@ -18,11 +20,20 @@ from crewlite.llm.base import Message
 
 
 def answering(
-    persona: Persona, messages: list[Message], shape: Shape | None = None, *, name: str | None = None, **more: Any
+    persona: Persona,
+    messages: list[Message],
+    shape: Shape | None = None,
+    *,
+    name: str | None = None,
+    began: datetime | None = None,
+    **more: Any,
 ) -> Step[LiteAgentOutput]:
-    """The step in which it answers messages, without a task. `more` goes to its output."""
+    """The step in which it answers messages, without a task. `more` goes to its output.
+
+    `began` is when the run began; None asks the step that is running now.
+    """
     agent = persona.agent
-    job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape))
+    job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
 
     chain = guards(job.title, agent.guardrails, agent.guardrail_max_retries)
     guarded = [{"guardrails": texts_of(agent.guardrails)}] if chain else []

@@ -65,32 +65,6 @@ class Answer:
     value: BaseModel | None = None
 
 
-def opened(
-    persona: Persona,
-    messages: Sequence[Message],
-    *,
-    title: str,
-    tools: tuple[BaseTool, ...] | None = None,
-    shape: Shape | None = None,
-    say: str = "",
-) -> Work:
-    """The work of answering messages, opened by who the agent is told it is, and by what else to `say` to it.
-
-    None for `tools` gives it the agent's own.
-    """
-    has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
-    who = templates.render(
-        PROMPTS,
-        "system.j2",
-        role=persona.role,
-        goal=persona.goal,
-        backstory=persona.backstory,
-        tools=bool(has),
-    )
-    told = "\n\n".join(filter(None, (who, say)))
-    return Work(persona, ({"role": "system", "content": told}, *messages), has, shape, title)
-
-
 async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises.
 
@@ -201,12 +175,19 @@ async def _ask(
         tools=[tool.schema_for_model for tool in tools],
         agent=job.role,
         response_schema=job.shape.schema if job.shape else None,
-        template=templates.version(PROMPTS, "system.j2"),
+        template=_version(job.source),
         intends=intends,
     )
     if job.source.verbose:
         await _log(job, reply)
     return reply
+
+
+def _version(agent: Agent) -> str:
+    """The version of the prompts that the agent is asked with."""
+    own = [agent.system_template, agent.prompt_template, agent.response_template]
+    version = templates.version(PROMPTS, "system.j2")
+    return f"{version}.{codec.digest(own)[:8]}" if any(own) else version
 
 
 async def _log_start(job: Work) -> None:

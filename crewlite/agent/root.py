@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ class AgentRoot(Root[LiteAgentOutput]):
     def __init__(self, agent: Agent, response_format: type[BaseModel] | None, turn: int | None = None) -> None:
         super().__init__(agent)
         self._turn, self._number, self._messages = turn, 1, list[Message]()
+        self._began: datetime | None = None
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
         self.secret_sources += (self._llm,)
@@ -107,6 +109,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         """The answer to the messages, or to those of the turn that is asked for."""
         more: dict[str, Any] = {}
         if run:
+            self._began = datetime.fromisoformat(run.record.started_at)
             more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
         asked = self._messages or as_conversation(inputs["messages"])
         step = self._step(asked, self._shape, turn=self._number, **more)
@@ -151,7 +154,7 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def _step(self, messages: list[Message], shape: Shape | None, **more: Any) -> Step[LiteAgentOutput]:
         persona = Worker(self._agent, self._llm, self._agent.step_callback).filled(lambda text, where: text)
-        return answering(persona, messages, shape, **more)
+        return answering(persona, messages, shape, began=self._began, **more)
 
     @cached_property
     def _who(self) -> str:

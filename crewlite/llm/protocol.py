@@ -31,12 +31,12 @@ _JSON = json.JSONDecoder(strict=False)  # small models do not escape line breaks
 
 
 def told(messages: Iterable[Message], tools: Sequence[dict[str, Any]]) -> list[Message]:
-    """Return the conversation in plain text, with the tools and how to call them explained in the system message."""
+    """Return the conversation in plain text, with the tools and how to call them explained in the first message."""
     plain = without_calls(messages)
     if not tools:
         return plain
     how = templates.render(_PROMPTS, "tools.j2", tools=[_shown(tool["function"]) for tool in tools])
-    if plain and plain[0].get("role") == "system":
+    if plain and plain[0].get("role") in ("system", "user") and isinstance(plain[0].get("content"), str):
         return [{**plain[0], "content": f"{plain[0]['content']}\n\n{how}"}, *plain[1:]]
     return [{"role": "system", "content": how}, *plain]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from crewlite import codec
@@ -90,6 +91,11 @@ class Frame(Scope):
         """What a step that is asked for now begins with, of the state."""
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
+
+    @property
+    def began(self) -> datetime:
+        """When the run began, or the branch if it is a fork."""
+        return datetime.fromisoformat(self.run.record.started_at)
 
     @property
     def usage(self) -> Usage:

@@ -12,7 +12,8 @@ from crewlite.agent import input_files
 from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
-from crewlite.agent.loop import Answer, opened
+from crewlite.agent.loop import Answer
+from crewlite.agent.opening import opened
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of

@@ -20,6 +20,15 @@ def asks_without_end(messages, tools):
 
 
 AGENTS = {
+    "templates, and the date": lambda: Agent(
+        role="Pilot",
+        goal="look",
+        llm=ScriptedLLM(lambda messages: "|".join(message["content"] for message in messages)),
+        inject_date=True,
+        system_template="{{ .System }}!",
+        prompt_template="{{ .Prompt }}?",
+        use_system_prompt=False,
+    ),
     "a final answer that is asked for": lambda: Agent(
         role="Pilot", goal="look", llm=ScriptedLLM(asks_without_end), tools=[look], max_iter=2
     ),

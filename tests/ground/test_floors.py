@@ -30,6 +30,7 @@ FLOORS = {
         "forked",
         "kinds",
         "last_kickoff",
+        "own_templates",
         "pacing",
         "permits",
         "recovery",

@@ -275,7 +275,8 @@ def test_any_text_is_read_without_an_error_and_twice_the_same(text):
 def test_what_is_told_is_plain_text_only(roles, text):
     messages = [{"role": role, "content": text, "name": "look", "tool_call_id": "c1"} for role in roles]
     told = protocol.told(messages, OFFER)
-    assert told[0]["role"] == "system"
+    assert told[0]["role"] in ("system", "user"), "a model may take no system message"
+    assert "high_water" in told[0]["content"]
     assert {message["role"] for message in told} <= {"user", "assistant", "system"}
     assert not [message for message in told if message.get("tool_calls")]
 

@@ -1,0 +1,85 @@
+"""How a conversation opens: who the agent is told it is, the date, and what it is asked, in its own templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from crewlite import durable, own_templates, templates
+from crewlite.agent.loop import Work
+from crewlite.agent.persona import Persona
+from crewlite.agent.shape import PROMPTS, Shape
+from crewlite.llm.base import Message
+from crewlite.tools.base import BaseTool
+
+
+def opened(
+    persona: Persona,
+    messages: Sequence[Message],
+    *,
+    title: str,
+    tools: tuple[BaseTool, ...] | None = None,
+    shape: Shape | None = None,
+    say: str = "",
+    began: datetime | None = None,
+) -> Work:
+    """The work of answering messages, opened by who the agent is told it is, and by what else to `say` to it.
+
+    None for `tools` gives it the agent's own. `began` is when the run began; None asks the running step. Raises
+    ConfigError for a template that cannot be rendered.
+    """
+    has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
+    told = "\n\n".join(filter(None, (_who(persona, has, began), say)))
+    asked = [_in_template(persona, message) for message in messages]
+    if asked and isinstance(asked[-1]["content"], str) and (start := _response_start(persona)):
+        asked[-1] = _with_text(asked[-1], f"{asked[-1]['content']}{start}")
+    return Work(persona, (*_with_system(persona, told, asked),), has, shape, title)
+
+
+def _who(persona: Persona, tools: Sequence[BaseTool], began: datetime | None) -> str:
+    agent, today = persona.agent, ""
+    if agent.inject_date:
+        today = (began or durable.scope().began).astimezone().strftime(agent.date_format)
+    who = templates.render(
+        PROMPTS,
+        "system.j2",
+        role=persona.role,
+        goal=persona.goal,
+        backstory=persona.backstory,
+        tools=bool(tools),
+        today=today,
+    )
+    return _rendered(persona, "system_template", System=who) if agent.system_template else who
+
+
+def _in_template(persona: Persona, message: Message) -> Message:
+    if not persona.agent.prompt_template or message.get("role") != "user" or not isinstance(message["content"], str):
+        return message
+    return _with_text(message, _rendered(persona, "prompt_template", Prompt=message["content"]))
+
+
+def _response_start(persona: Persona) -> str:
+    """The text after which the model's answer stands."""
+    mark = "\0"
+    template = persona.agent.response_template
+    return _rendered(persona, "response_template", Response=mark).partition(mark)[0] if template else ""
+
+
+def _with_system(persona: Persona, told: str, messages: list[Message]) -> list[Message]:
+    if persona.agent.use_system_prompt:
+        return [{"role": "system", "content": told}, *messages]
+    if messages and messages[0].get("role") == "user" and isinstance(messages[0]["content"], str):
+        return [_with_text(messages[0], f"{told}\n\n{messages[0]['content']}"), *messages[1:]]
+    return [{"role": "user", "content": told}, *messages]
+
+
+def _with_text(message: Message, text: str) -> Message:
+    return {**message, "content": text}
+
+
+def _rendered(persona: Persona, field: str, **values: Any) -> str:
+    known = {"role": persona.role, "goal": persona.goal, "backstory": persona.backstory, **values}
+    return own_templates.render_template(
+        getattr(persona.agent, field), known, f"{field} of agent {persona.agent.role!r}"
+    )

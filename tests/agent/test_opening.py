@@ -1,0 +1,116 @@
+"""How a conversation opens: an agent's own templates, the date, and models that take no system message."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.errors import ConfigError
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+
+LLAMA = {
+    "system_template": "<|system|>\n{{ .System }}<|end|>",
+    "prompt_template": "<|user|>\n{{ .Prompt }}<|end|>",
+    "response_template": "<|assistant|>\n{{ .Response }}<|end|>",
+}
+
+
+def pilot(**fields):
+    return Agent(role="Pilot", goal="answer", llm=ScriptedLLM(lambda messages: "done"), **fields)
+
+
+def test_templates_of_crewai_are_taken_as_they_are():
+    who = pilot(**LLAMA)
+    who.kickoff("How deep?")
+    system, asked = who.llm.calls[0]
+    assert system["content"] == "<|system|>\nYou are Pilot. \n\nYour goal: answer<|end|>"
+    assert asked["content"] == "<|user|>\nHow deep?<|end|><|assistant|>\n"
+
+
+def test_templates_are_jinja2_and_hold_for_tasks_too():
+    who = pilot(system_template="{{ role|upper }}: {% if backstory %}{{ backstory }}{% else %}go{% endif %}")
+    Crew(tasks=[Task(name="t", description="Look", expected_output="x", agent=who)]).kickoff()
+    assert who.llm.calls[0][0]["content"] == "PILOT: go"
+
+
+@pytest.mark.parametrize(
+    "trick", ["{{ role }}", "{{ 7 * 7 }}", "{% for x in y %}", "{{ .System }}", "{{ ''.__class__.__mro__ }}", "{role}"]
+)
+def test_template_tricks_in_inputs_stay_text(trick):
+    who = pilot(**LLAMA).with_(role="Pilot of {place}")
+    crew = Crew(tasks=[Task(name="t", description="Look at {place}", expected_output="x", agent=who)])
+    crew.kickoff({"place": trick})
+    system, asked = (message["content"] for message in who.llm.calls[0])
+    assert f"You are Pilot of {trick}." in system
+    assert f"Look at {trick}\n" in asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"system_template": "{{ .Sistem }}"}, "system_template uses Sistem; did you mean 'System'"),
+        ({"prompt_template": "{{ .Prompt }} {{ topic }}"}, "prompt_template uses topic; there is Prompt, role, goal"),
+        ({"prompt_template": "Answer"}, "prompt_template does not use {{ .Prompt }}, so its text would be lost"),
+        ({"response_template": "Answer:"}, "response_template does not use {{ .Response }}"),
+        ({"system_template": "{% if %}"}, "system_template cannot be read as a template.*line 1"),
+        ({"system_template": "{{ role|center(9) }}"}, "cannot be read as a template.*center"),
+        ({"date_format": "today"}, "date_format is 'today'; wanted a format of dates"),
+    ],
+)
+def test_templates_are_checked_when_an_agent_is_defined(fields, told):
+    with pytest.raises(ConfigError, match=told.replace("{", r"\{").replace("}", r"\}").replace("|", r"\|")):
+        pilot(**fields)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "{{ 'x' * 1000000000 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ 'x'.ljust(1000000000) }}",
+        "{{ role.__class__.__mro__ }}",
+        "{% for a in 'x'|replace('x', '0123456789') %}" * 7 + "{{ goal }}" + "{% endfor %}" * 7,
+    ],
+)
+def test_templates_reach_nothing_and_make_no_endless_text(bomb):
+    with pytest.raises(ConfigError, match="system_template of agent 'Pilot'"):
+        pilot(system_template=bomb).kickoff("go")
+
+
+def test_a_model_without_system_messages_is_told_in_the_first_message():
+    who = pilot(use_system_prompt=False)
+    who.kickoff("How deep?")
+    assert [message["role"] for message in who.llm.calls[0]] == ["user"]
+    assert who.llm.calls[0][0]["content"] == "You are Pilot. \n\nYour goal: answer\n\nHow deep?"
+
+
+def test_the_date_is_that_of_the_runs_start_also_in_a_resume():
+    class Stop(Exception):
+        pass
+
+    def reply(messages):
+        asked.append(messages[0]["content"])
+        if len(asked) == 2:
+            raise Stop
+        return "done"
+
+    def crew(setting):
+        agent = Agent(role="Pilot", goal="g", llm=ScriptedLLM(reply), inject_date=True, date_format="%d.%m.%Y %f")
+        tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in ("one", "two")]
+        return Crew(tasks=tasks, checkpoint=setting)
+
+    asked, config = list[str](), CheckpointConfig(location="here", provider=InMemoryProvider())
+    with pytest.raises(Stop):
+        crew(config).kickoff(run_id="run")
+    crew(config).kickoff(run_id="run")
+    assert f"The date today is {datetime.now().astimezone():%d.%m.%Y} " in asked[0]
+    assert len(set(asked)) == 1, "to the microsecond"
+
+
+def test_an_agent_alone_knows_the_date_too():
+    who = pilot(inject_date=True)
+    who.kickoff("go")
+    assert f"The date today is {datetime.now().astimezone():%Y-%m-%d}." in who.llm.calls[0][0]["content"]
