@@ -344,8 +344,9 @@ class GuardrailFailed(CrewliteError, ValueError):
 
     def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
         super().__init__(
-            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Of the last it says: {reason}. Kick off "
-            f"the run again for a new attempt, raise guardrail_max_retries, or relax the guardrail."
+            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Of the last it says: "
+            f"{reason.rstrip('.')}. Kick off the run again for a new attempt, raise guardrail_max_retries, or relax "
+            f"the guardrail."
         )
         self.task, self.guardrail, self.reason, self.tries = task, guardrail, reason, tries
 

@@ -19,7 +19,9 @@ def example(name, *arguments):
     return children.run(command, capture_output=True, text=True, stdin=children.DEVNULL)
 
 
-@pytest.mark.parametrize("name", ["nightly_report.py", "long_etl.py", "chat.py", "budgeted.py"])
+@pytest.mark.parametrize(
+    "name", ["nightly_report.py", "long_etl.py", "chat.py", "budgeted.py", "research_and_write.py", "extract.py"]
+)
 def test_an_example_is_short(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 60
 
@@ -76,3 +78,24 @@ def test_the_chat_goes_on_where_it_was_killed():
     turns = [line.partition(":")[0] for line in again.stdout.splitlines() if line[:1].isdigit()]
     assert turns == [str(number) for number in range(asked, asked + 3)], again.stderr
     assert again.stdout.count("Spring tides come with the new moon") >= 2
+
+
+def test_a_crew_searches_and_writes_files_and_a_topic_leads_nowhere_else():
+    done = example("research_and_write.py", "liberty")
+    assert done.stdout.startswith("briefs/liberty.md, "), done.stderr
+    brief = Path("briefs/liberty.md").read_text(encoding="utf-8")
+    assert "gettysburg_address.md:" in Path("notes/liberty.md").read_text(encoding="utf-8")
+    assert brief.startswith("# liberty") and ".md:" in brief
+    tricked = example("research_and_write.py", "../../x")
+    assert "ConfigError: Task 'research': output_file is 'notes/../../x.md', which goes up" in tricked.stderr
+
+
+def test_data_is_extracted_from_each_document_once():
+    first = example("extract.py")
+    assert len(first.stdout.splitlines()) == 5, first.stderr
+    assert "gettysburg_address.md: " in first.stdout
+    with History() as history:
+        entries = [run.digest for run in history.runs()]
+    assert example("extract.py").stdout == first.stdout
+    with History() as history:
+        assert [run.digest for run in history.runs()] == entries, "the second time nothing runs"

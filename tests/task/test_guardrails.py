@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from pydantic import BaseModel
@@ -359,3 +361,51 @@ def test_a_crew_is_rebuilt_with_texts_as_recorded_and_functions_as_passed(memory
 def test_mistakes_in_a_definition_are_told(fields, problem):
     with pytest.raises(ConfigError, match=problem):
         Task(description="d", expected_output="x", **fields)
+
+
+def test_files_of_a_crew_have_guardrails_as_texts_and_names_and_the_other_settings():
+    agents = """
+        clerk:
+          role: Clerk
+          goal: answer
+          guardrail: It is polite
+        """
+    tasks = """
+        answer:
+          description: Answer
+          expected_output: x
+          agent: clerk
+          guardrails: [long_enough, It names a source]
+          max_retries: 2
+          markdown: true
+          output_file: out/a.md
+          create_directory: true
+          input_files: {it: a.txt}
+          response_model: Fact
+        """
+    Path("agents.yaml").write_text(dedent(agents))
+    Path("tasks.yaml").write_text(dedent(tasks))
+    bind = {"long_enough": long_enough, "Fact": Fact}
+    [task] = Crew.from_yaml("agents.yaml", "tasks.yaml", bind=bind, llm="offline").tasks
+    assert (task.guardrails, task.retries, task.response_model) == ((long_enough, "It names a source"), 2, Fact)
+    assert (task.agent.guardrail, task.input_files, task.markdown) == ("It is polite", {"it": "a.txt"}, True)
+    with pytest.raises(ConfigError, match="guardrails of answer names 'long_enough', but .* has no callback"):
+        Crew.from_yaml("agents.yaml", "tasks.yaml", bind={"Fact": Fact})
+
+
+def test_each_question_of_a_conversation_is_guarded(memory):
+    llm = ScriptedLLM(["a", "long", "b", "longer"])
+    agent = Agent(role="W", goal="g", llm=llm, guardrail=long_enough, checkpoint=memory())
+    assert agent.kickoff("one", run_id="r").raw == "long"
+    assert agent.kickoff("two", run_id="r").raw == "longer"
+    said = [message["content"] for message in llm.calls[3][1:]]
+    assert [said[0], said[1], said[3], said[4], said[5]] == ["one", "a", "long", "two", "b"]
+    assert ["'a' is too short" in said[2], "'b' is too short" in said[6]] == [True, True]
+
+
+def test_everything_inside_a_crew_can_ask_another_model():
+    judge = LLMGuardrail(description="It is short", llm=ScriptedLLM([]))
+    crew = crew_of([], agent={"guardrail": judge}, guardrails=[long_enough, judge])
+    other = ScriptedLLM(["good", says(True), says(True)])
+    assert crew.with_model(other).kickoff().raw == "good"
+    assert len(other.calls) == 3
