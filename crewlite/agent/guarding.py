@@ -126,7 +126,7 @@ class _Check:
             effect="idempotent",
             inherits=True,
             drift="rerun",
-            label=self.guard.title,
+            label=None if self.guard.text else self.guard.title,
         )
 
     async def _verdict(self) -> list[Any]:

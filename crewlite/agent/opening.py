@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from crewlite import durable, own_templates, templates
 from crewlite.agent.loop import Work
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Shape
+from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.tools.base import BaseTool
 
@@ -32,8 +33,8 @@ def opened(
     has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
     told = "\n\n".join(filter(None, (_who(persona, has, began), say)))
     asked = [_in_template(persona, message) for message in messages]
-    if asked and isinstance(asked[-1]["content"], str) and (start := _response_start(persona)):
-        asked[-1] = _with_text(asked[-1], f"{asked[-1]['content']}{start}")
+    if asked and (start := _response_start(persona)):
+        asked[-1] = _changed(asked[-1], lambda text: f"{text}{start}")
     return Work(persona, (*_with_system(persona, told, asked),), has, shape, title)
 
 
@@ -54,9 +55,9 @@ def _who(persona: Persona, tools: Sequence[BaseTool], began: datetime | None) ->
 
 
 def _in_template(persona: Persona, message: Message) -> Message:
-    if not persona.agent.prompt_template or message.get("role") != "user" or not isinstance(message["content"], str):
+    if not persona.agent.prompt_template or message.get("role") != "user":
         return message
-    return _with_text(message, _rendered(persona, "prompt_template", Prompt=message["content"]))
+    return _changed(message, lambda text: _rendered(persona, "prompt_template", Prompt=text))
 
 
 def _response_start(persona: Persona) -> str:
@@ -69,13 +70,15 @@ def _response_start(persona: Persona) -> str:
 def _with_system(persona: Persona, told: str, messages: list[Message]) -> list[Message]:
     if persona.agent.use_system_prompt:
         return [{"role": "system", "content": told}, *messages]
-    if messages and messages[0].get("role") == "user" and isinstance(messages[0]["content"], str):
-        return [_with_text(messages[0], f"{told}\n\n{messages[0]['content']}"), *messages[1:]]
+    if messages and messages[0].get("role") == "user":
+        first = _changed(messages[0], lambda text: f"{told}\n\n{text}")
+        if first != messages[0]:
+            return [first, *messages[1:]]
     return [{"role": "user", "content": told}, *messages]
 
 
-def _with_text(message: Message, text: str) -> Message:
-    return {**message, "content": text}
+def _changed(message: Message, change: Callable[[str], str]) -> Message:
+    return {**message, "content": parts.changed(message["content"], change)}
 
 
 def _rendered(persona: Persona, field: str, **values: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import ConfigError
@@ -31,6 +31,18 @@ def with_pictures(content: str | Sequence[Part], pictures: Sequence[Part]) -> st
         return content if isinstance(content, str) else list(content)
     said: Sequence[Part] = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return [*said, *pictures]
+
+
+def changed(content: Any, change: Callable[[str], str]) -> Any:
+    """Return the content of a message with its text changed: of parts, the first text."""
+    if isinstance(content, str):
+        return change(content)
+    texts = [part for part in content if part.get("type") == "text"] if isinstance(content, list) else []
+    return (
+        [part | {"text": change(part["text"])} if texts[:1] == [part] else part for part in content]
+        if texts
+        else content
+    )
 
 
 def check_sees(llm: BaseLLM, messages: Iterable[Message]) -> None:

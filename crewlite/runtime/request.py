@@ -45,6 +45,10 @@ class KickoffOptions(TypedDict, total=False):
     """Approve every call of a tool that requires approval. Recorded, so a resume does the same; None leaves it so."""
 
 
+_INSTEAD = {"input_files": "files belong to tasks, Task(input_files=...), and to the kickoff of an agent"}
+"""What to write instead of options of CrewAI's."""
+
+
 def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
     """The options themselves. Raises TypeError, as Python does for a function, if a kickoff of this has no such one."""
     return checked_options("kickoff", of, options, KickoffOptions.__annotations__)
@@ -55,7 +59,7 @@ def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
     names = tuple(known)
     for name in options:  # type: ignore[attr-defined]
         if name not in names:
-            hint = meant(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
+            hint = _INSTEAD.get(name) or meant(name, ("inputs", *names)) or f"it takes {', '.join(names)}"
             raise TypeError(f"{verb} of {of} has no option {name!r}; {hint}")
     return options
 

@@ -59,6 +59,11 @@ def test_pictures_are_parts_of_the_message_if_the_model_takes_them():
         "type": "image_url",
         "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"},
     }
+    own = {"prompt_template": "<<{{ Prompt }}>>", "use_system_prompt": False}
+    dressed = crew_of(["map"], Seeing(["done"]), agent=own)
+    dressed.kickoff()
+    [message] = dressed.tasks[0].agent.llm.calls[0]
+    assert message["content"][0]["text"].endswith("map>>") and len(message["content"]) == 2
     blind = crew_of(["map"])
     with pytest.raises(ConfigError, match="scripted is given a picture, and takes texts alone"):
         blind.kickoff()
@@ -168,6 +173,8 @@ def test_an_agent_alone_is_shown_files_which_its_messages_hold(memory):
         return agent.with_(checkpoint=None).kickoff("Look", input_files={"it": "map.png"}).raw
 
     assert around.kickoff() == "seen too"
+    with pytest.raises(TypeError, match=r"no option 'input_files'; files belong to tasks, Task\(input_files=...\)"):
+        crew_of(None).kickoff(input_files=["a.txt"])
 
 
 def test_models_of_providers_take_pictures_unless_they_are_listed_without():
