@@ -67,6 +67,7 @@ LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
 STEP = Kind("step", "step", holds_value=True)
+SUMMARY = Kind("summary", "summary")
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
@@ -75,7 +76,7 @@ TURN = Kind("turn", "turn")
 
 _ALL = (
     *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
-    *(LLM, MESSAGE, PLAN, STEP, TASK, TIMER, TOOL, TRIAL, TURN),
+    *(LLM, MESSAGE, PLAN, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}
 

@@ -21,6 +21,8 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.own_templates import check_template
+from crewlite.recovery.policy import GoOn
+from crewlite.recovery.remedy import Policy
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
@@ -61,6 +63,12 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     recorded either way."""
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
+    max_retry_limit: int = Field(default=0, ge=0)
+    """How often its work goes on after a failure: where a step in it failed, so nothing recorded is done again, or else
+    anew. Timeouts and budgets end it."""
+    respect_context_window: bool = Field(default=True, strict=True)
+    """What does not fit its model any more is summarised, in a recorded step, and the work goes on. False raises
+    ContextOverflow."""
     inject_date: bool = Field(default=False, strict=True)
     """Its model is told the date at which the run began, also by a resume on another day."""
     date_format: str = "%Y-%m-%d"
@@ -153,6 +161,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         if not written or "%" in written:
             raise ConfigError(f"date_format is {value!r}; wanted a format of dates, such as '%Y-%m-%d'")
         return value
+
+    @property
+    def retries(self) -> Policy | None:
+        """What decides on failures of its work; None for what is set around it."""
+        return GoOn(self.max_retry_limit) if self.max_retry_limit else None
 
     @property
     def run_name(self) -> str:

@@ -58,6 +58,7 @@ def answering(
         decode=decode,
         with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
         budgets=(agent.budget,),
+        failure_policy=agent.retries,
         inherits=True,
         texts={"goal": persona.goal, "backstory": persona.backstory},
     )

@@ -19,9 +19,10 @@ from crewlite.agent.approval import make
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
+from crewlite.agent.summary import summarised
 from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
-from crewlite.llm.base import REMINDER, LLMReply, Message
+from crewlite.llm.base import OVERFLOW, REMINDER, LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.runtime.callbacks import call_back
 from crewlite.tools.base import BaseTool
@@ -147,7 +148,7 @@ def last_call(shape: Shape | None) -> Message:
     return {"role": "user", "content": text, "name": REMINDER}
 
 
-async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
+async def _turn(job: Work, messages: list[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
     """One reply, and the calls it asks for: their intents are on disk with it, before any of them is made."""
     scope = durable.scope()
     planned: list[PlannedCall] = []
@@ -164,20 +165,25 @@ async def _turn(job: Work, messages: Sequence[Message], tools: Toolbox) -> tuple
 
 async def _ask(
     job: Work,
-    messages: Sequence[Message],
+    messages: list[Message],
     tools: Sequence[BaseTool] = (),
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> LLMReply:
-    """One reply to the conversation so far."""
-    reply = await ask(
-        job.persona.llm,
-        messages,
-        tools=[tool.schema_for_model for tool in tools],
-        agent=job.role,
-        response_schema=job.shape.schema if job.shape else None,
-        template=_version(job.source),
-        intends=intends,
-    )
+    """One reply to the conversation so far. If that does not fit the model any more, a summary takes its place."""
+    while True:
+        reply = await ask(
+            job.persona.llm,
+            messages,
+            tools=[tool.schema_for_model for tool in tools],
+            agent=job.role,
+            response_schema=job.shape.schema if job.shape else None,
+            template=_version(job.source),
+            may_overflow=job.source.respect_context_window,
+            intends=intends,
+        )
+        if reply.finish_reason != OVERFLOW:
+            break
+        messages[:] = await summarised(job.persona, messages, len(job.messages), reply.text)
     if job.source.verbose:
         await _log(job, reply)
     return reply

@@ -15,7 +15,7 @@ from crewlite.agent.guarding import amend, refusal
 from crewlite.agent.loop import mending, told
 from crewlite.agent.shape import Misshapen, Shape
 from crewlite.kinds import Kind
-from crewlite.llm.base import LLMReply, Message
+from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.runtime.numbering import Numbering
 from crewlite.state.format.addresses import leaf, outer
@@ -71,6 +71,8 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
         if record.inputs_of(address) != record.run["inputs"]:
             return
         reply, results = read_back(record.value(address)), list[Message]()
+        if reply.finish_reason == OVERFLOW:
+            continue
         for number, call in enumerate(reply.tool_calls, 1):
             made = numbering.next("tool", address_name(call.name))
             if made not in record.outcomes:

@@ -120,7 +120,8 @@ class AgentRoot(Root[LiteAgentOutput]):
             of_all = lambda result, _: result.model_copy(update={"token_usage": record.usage})  # noqa: E731
             question = conversation.question(self._number)
             return dataclasses.replace(step, kind=kinds.TURN, question=question, with_usage=of_all)
-        return dataclasses.replace(step, work=lambda: self._all_turns(conversation, more))
+        work = lambda: self._all_turns(conversation, more)  # noqa: E731
+        return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
 
     async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:
         """Answer the last question. Earlier ones are answered from the record, unless a fork has changed them."""

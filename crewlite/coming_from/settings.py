@@ -42,7 +42,6 @@ class Setting:
 
 _NO_LEARNING = "a run knows its inputs and the outputs of its tasks"
 _GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
-_MADE_AGAIN = "failed model calls are made again as failure_policy says"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("Agent", "name", ANY, "an agent is known by its role"),
@@ -58,7 +57,6 @@ SETTINGS: tuple[Setting, ...] = (
         ANY,
         "a result of a tool is used again where the tool's cache_function says so; what is recorded never runs again",
     ),
-    Setting("Agent", "max_retry_limit", ANY, _MADE_AGAIN, "Task(failure_policy=...)"),
     Setting(
         "Agent",
         "allow_code_execution",
@@ -68,7 +66,6 @@ SETTINGS: tuple[Setting, ...] = (
         told=True,
     ),
     Setting("Agent", "code_execution_mode", ANY, "no code is run, as in CrewAI 1.15"),
-    Setting("Agent", "respect_context_window", True, "a conversation that does not fit is an error, and can go on"),
     Setting(
         "Agent Crew",
         "function_calling_llm",

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
         CheckpointRestoreStartedEvent as CheckpointRestoreStartedEvent,
         CheckpointStartedEvent as CheckpointStartedEvent,
     )
+    from crewlite.events.types.context_events import (
+        ContextWindowSummarizationCompletedEvent as ContextWindowSummarizationCompletedEvent,
+        ContextWindowSummarizationFailedEvent as ContextWindowSummarizationFailedEvent,
+        ContextWindowSummarizationStartedEvent as ContextWindowSummarizationStartedEvent,
+    )
     from crewlite.events.types.crew_events import (
         CrewKickoffCompletedEvent as CrewKickoffCompletedEvent,
         CrewKickoffFailedEvent as CrewKickoffFailedEvent,

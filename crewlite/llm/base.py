@@ -31,6 +31,9 @@ OFFLINE = "offline"
 REMINDER = "crewlite"
 """The `name` of a user message that asks nothing new: it tells the model how to go on with what it was asked."""
 
+OVERFLOW = "context_overflow"
+"""The `finish_reason` of a recorded reply without tool calls that says: the conversation does not fit the model."""
+
 ToolProtocol = Literal["native", "text"]
 """How a model asks for tools: by tool calls of its own, or in the text of its replies (see `protocol`)."""
 

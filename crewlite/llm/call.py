@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
 from crewlite.durable import Intent, Stamp, Step
-from crewlite.errors import LLMError
+from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
-from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
+from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback
 from crewlite.recovery.remedy import check_policy
@@ -65,12 +65,14 @@ def ask(
     agent: str = "",
     response_schema: dict[str, Any] | None = None,
     template: str = "",
+    may_overflow: bool = False,
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> Awaitable[LLMReply]:
     """Ask a model, or a fallback where a policy chooses one, for a complete reply, as the next step of the caller.
 
     A recorded call is answered from the record. `template` names the prompt template, `intends` the calls to record as
-    about to be made because of the reply.
+    about to be made because of the reply. With `may_overflow`, a conversation that does not fit the last model is no
+    ContextOverflow, but a reply with the finish_reason OVERFLOW, which is recorded like any.
     """
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
@@ -84,6 +86,10 @@ def ask(
         context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
         try:
             reply = await ask_once(asked, snapshot, tools, context)
+        except ContextOverflow as error:
+            if not may_overflow or asked is not models[-1]:
+                raise
+            reply = LLMReply(text=error.said, finish_reason=OVERFLOW)
         finally:
             chunks.over = True
         voice.used = reply.usage

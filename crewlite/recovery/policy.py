@@ -69,6 +69,17 @@ class FailurePolicy:
         return Fallback() if failure.fallbacks and failure.kind != "bug" else Abort()
 
 
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Go on up to `retries` times after a failure other than a timeout: where a step inside failed, or else anew."""
+
+    retries: int
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return the remedy."""
+        return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
+
+
 def _kinds(given: object) -> frozenset[FailureKind]:
     known = get_args(FailureKind)
     if not isinstance(given, frozenset | set | tuple | list):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from crewlite.errors import ConfigError, text_of
@@ -21,6 +21,8 @@ class Retry:
     after: float = 0.0
     kind: str | None = None
     """The kind of the failure, because rules count the retries of each kind. The step sets it."""
+    anew: bool = field(default=True, repr=False)
+    """False goes on where a step inside failed, as a resume would; finished steps inside answer from the record."""
 
     def __post_init__(self) -> None:
         if type(self.after) not in (int, float) or not 0 <= self.after < math.inf:
@@ -75,14 +77,14 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
     raise ConfigError(f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort()")
 
 
-def remedy_of(name: str | None, after: float, kind: str) -> Remedy | None:
+def remedy_of(name: str | None, after: float, kind: str, *, anew: bool = True) -> Remedy | None:
     """Rebuild a remedy from its recorded name; None for a name that this release does not know.
 
-    Of a retry, `after` is the wait in seconds, and `kind` the kind of the failure.
+    Of a retry, `after` is the wait in seconds, `kind` the kind of the failure, and `anew` as in Retry.
     """
     match name:
         case "retry":
-            return Retry(after, kind)
+            return Retry(after, kind, anew)
         case "fallback":
             return Fallback()
         case "abort":

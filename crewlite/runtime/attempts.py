@@ -23,13 +23,18 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     """
     if not past or once:
         return 1, []
-    last = past[-1]
-    late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
-    goes_on = last.cause is not None or last.for_author or late
-    number = last.number if last.final and goes_on else last.number + 1
+    number = following(past[-1])
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     charged = [attempt for attempt in past[given_up:] if attempt.seq > base]
     return number, [attempt.remedy or Retry(kind=attempt.failure) for attempt in charged]
+
+
+def following(last: Attempt) -> int:
+    """Return the number of the attempt after a failed one: the same again if its finished child steps are reused."""
+    late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
+    reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)
+    goes_on = last.cause is not None or last.for_author or late
+    return last.number if reuses and goes_on else last.number + 1
 
 
 def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:

@@ -32,14 +32,15 @@ from crewlite.events.base import BaseEvent
 from crewlite.ids import now
 from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
 from crewlite.recovery.remedy import remedy_for
-from crewlite.runtime.attempts import beside_conflict, next_attempt, was_decided
+from crewlite.runtime.attempts import beside_conflict, following, next_attempt, was_decided
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.commit import CommitParts, RemedyRecord, StepRecord
+from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.operations import Operation, applied
+from crewlite.state.format.outcome import recorded_remedy
 from crewlite.state.format.references import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
@@ -134,7 +135,7 @@ class Execution(Generic[T]):
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
             await admit(step.kind, self.outer.inherited.budgets)
-            number += 1
+            number = following(run.record.attempts[address][-1])
             if not address:
                 self.start = states.beginning
             view = states.begin(address, self.start, applied(self.start.values, heard))
@@ -319,7 +320,7 @@ class Execution(Generic[T]):
             },
         }
         if failure:
-            attempted["error"]["remedy"] = _recorded(remedy)
+            attempted["error"]["remedy"] = recorded_remedy(remedy)
         if for_author(frame, error):
             attempted["error"]["for_author"] = True
         if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
@@ -332,7 +333,7 @@ class Execution(Generic[T]):
             if isinstance(event, events.StepFailedEvent):
                 event = event.model_copy(update=tried)
         else:
-            chosen = _recorded(remedy)
+            chosen = recorded_remedy(remedy)
             about = {"kind": step.kind.name, "name": step.title, "failure": failure, "remedy": chosen["do"]}
             delay = chosen.get("after", 0.0)
             event = events.RecoveryStartedEvent(**self._stamp(), **about, delay=delay, **told, **tried)
@@ -384,13 +385,6 @@ async def _work_in_full(step: Step[T], frame: Frame) -> T:
     if frame.run.journal.states.shared.used and (view := frame.state):
         view.deliver_rest()
     return value
-
-
-def _recorded(remedy: Remedy) -> RemedyRecord:
-    recorded: RemedyRecord = {"do": type(remedy).__name__.lower()}
-    if isinstance(remedy, Retry):
-        recorded["after"] = remedy.after
-    return recorded
 
 
 def _what(step: Step[Any]) -> str:

@@ -75,6 +75,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         placeholder=lambda: filled.output(Answer("")),
         address=address,
         budgets=(task.budget, filled.agent.budget),
+        failure_policy=filled.agent.retries,
         inherits=True,
         child_policy=task.failure_policy,
         drift=drift,

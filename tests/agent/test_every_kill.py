@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
+from crewlite.errors import ContextOverflow, LLMRejected
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 
@@ -19,7 +20,37 @@ def asks_without_end(messages, tools):
     return ToolCall("look", {"where": f"place {len(messages)}"}) if tools else f"enough after {len(messages)} messages"
 
 
+def has_a_small_window(messages, tools):
+    if sum(len(str(message["content"])) for message in messages[2:]) > 300:
+        raise ContextOverflow("small", 400, "too long")
+    if not tools:
+        return "summary: seen the bar"
+    looks = [message for message in messages if message["role"] == "tool"]
+    if len(looks) < 2 and "summary:" not in messages[-1]["content"]:
+        return ToolCall("look", {"where": f"far away, {'very ' * 40} number {len(looks)}"})
+    return messages[-1]["content"][-80:]
+
+
+def fails_once():
+    failed = []
+
+    def reply(messages, tools):
+        if messages[-1]["role"] == "user":
+            return ToolCall("look", {"where": "here"})
+        if not failed:
+            raise failed.append(True) or LLMRejected("small", 400, "no")
+        return messages[-1]["content"]
+
+    return ScriptedLLM(reply)
+
+
 AGENTS = {
+    "going on after a failure": lambda: Agent(
+        role="Pilot", goal="look", llm=fails_once(), tools=[look], max_retry_limit=2
+    ),
+    "a summary of what does not fit": lambda: Agent(
+        role="Pilot", goal="look", llm=ScriptedLLM(has_a_small_window), tools=[look]
+    ),
     "templates, and the date": lambda: Agent(
         role="Pilot",
         goal="look",

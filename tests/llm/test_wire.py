@@ -465,7 +465,8 @@ def outcome_of(made: Row, where: Path) -> Outcome:
         base_url = server.base_url if made.model.startswith("openai/") else server.address
         headers = {"X-Proxy": PROXY_KEY}
         llm = LLM(made.model, base_url=base_url, api_key=KEY, extra_headers=headers, **made.settings)
-        agent = Agent(role="Pilot", goal="answer", llm=llm, tools=[high_water], checkpoint=config)
+        more = {"tools": [high_water], "checkpoint": config, "respect_context_window": False}
+        agent = Agent(role="Pilot", goal="answer", llm=llm, **more)
         with event_bus.on(BaseEvent, lambda source, event: heard.append(repr(event))):
             clock = time.monotonic()
             try:

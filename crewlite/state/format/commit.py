@@ -265,6 +265,7 @@ class RemedyRecord(TypedDict):
 
     do: Text
     after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+    anew: NotRequired[bool]
 
 
 class RaisedError(TypedDict):

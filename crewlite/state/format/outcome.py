@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from crewlite.codec import Json
-from crewlite.recovery.remedy import Remedy, remedy_of
-from crewlite.state.format.commit import ErrorRecord, RaisedError, StepRecord
+from crewlite.recovery.remedy import Remedy, Retry, remedy_of
+from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, StepRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
 from crewlite.usage import Usage, UsageRecord
@@ -112,7 +112,19 @@ def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
 
 def _remedy_of(error: ErrorRecord) -> Remedy | None:
     recorded = error.get("remedy")
-    return remedy_of(recorded["do"], recorded.get("after", 0.0), error["failure"]) if recorded else None
+    if recorded is None:
+        return None
+    return remedy_of(recorded["do"], recorded.get("after", 0.0), error["failure"], anew=recorded.get("anew", True))
+
+
+def recorded_remedy(remedy: Remedy) -> RemedyRecord:
+    """Build the record of a remedy."""
+    recorded: RemedyRecord = {"do": type(remedy).__name__.lower()}
+    if isinstance(remedy, Retry):
+        recorded["after"] = remedy.after
+        if not remedy.anew:
+            recorded["anew"] = False
+    return recorded
 
 
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:

@@ -1,0 +1,96 @@
+"""A conversation that does not fit its model any more: its middle is summarised, in one recorded step, and it goes on.
+
+That it did not fit is recorded as the outcome of the call, so a resume neither asks again nor makes another summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import durable, events, kinds, templates
+from crewlite.agent.persona import Persona
+from crewlite.agent.shape import PROMPTS
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ContextOverflow
+from crewlite.llm.base import OVERFLOW, REMINDER, Message
+from crewlite.llm.call import ask
+from crewlite.llm.protocol import without_calls
+
+_TRIES = 4  # each with half of the text of the one before
+
+
+async def summarised(persona: Persona, messages: Sequence[Message], opening: int, said: str) -> list[Message]:
+    """The conversation with a summary in place of all behind its opening, or, if that is all, of what is asked in it.
+
+    `opening` is the number of messages that it began with, `said` what the model's service said. Raises ContextOverflow
+    if nothing is left to summarise.
+    """
+    kept = opening if len(messages) > opening else sum(message.get("role") == "system" for message in messages[:1])
+    old = list(messages[kept:])
+    if not old or (len(old) == 1 and old[0].get("name") == REMINDER):
+        raise ContextOverflow(persona.llm.model, None, said)
+    text: str = await durable.scope().step(_step(persona, old, said))
+    told = templates.render(PROMPTS, "summary.j2", summary=text)
+    return [*messages[:kept], {"role": "user", "content": told, "name": REMINDER}]
+
+
+def _step(persona: Persona, old: list[Message], said: str) -> Step[str]:
+    async def act() -> str:
+        length = sum(len(_text(message)) for message in old)
+        for attempt in range(1, _TRIES + 1):
+            asked = [
+                {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)},
+                {"role": "user", "content": _transcript(old, length // 2**attempt)},
+            ]
+            reply = await ask(persona.llm, asked, agent=persona.role, may_overflow=True)
+            if reply.finish_reason != OVERFLOW:
+                return reply.text
+        raise ContextOverflow(persona.llm.model, None, said)
+
+    return Step(
+        kind=kinds.SUMMARY,
+        name=None,
+        work=act,
+        question=None,
+        chained=True,
+        voice=_Voice(persona.agent, persona.role, len(old)),
+        inherits=True,
+    )
+
+
+def _transcript(messages: Sequence[Message], length: int) -> str:
+    """The messages as text of about this length: each that is longer than its share is cut in the middle."""
+    plain = without_calls(messages)
+    share = max(length // len(plain), 200)
+    return "\n\n".join(f"{message['role']}: {_cut(_text(message), share)}" for message in plain)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length // 2]}\n[...]\n{text[-length // 2 :]}"
+
+
+def _text(message: Message) -> str:
+    content: Any = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: object
+    role: str
+    messages: int
+
+    def started(self, stamp: Stamp) -> events.ContextWindowSummarizationStartedEvent:
+        return events.ContextWindowSummarizationStartedEvent(**stamp, agent_role=self.role, messages=self.messages)
+
+    def completed(self, stamp: Stamp, value: str) -> events.ContextWindowSummarizationCompletedEvent:
+        return events.ContextWindowSummarizationCompletedEvent(**stamp, agent_role=self.role, summary=value)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.ContextWindowSummarizationFailedEvent:
+        return events.ContextWindowSummarizationFailedEvent(
+            **stamp, agent_role=self.role, error=error, error_type=error_type
+        )
