@@ -119,14 +119,16 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """Kick off a separate run with a store, inside a run without one. The outer run counts its usage."""
-    ended: list[Finished[T]] = []
+    ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:
         request = replace(request, auto_approve=True)
 
     async def work() -> T:
+        nonlocal address
         around = durable.scope()
         assert isinstance(around, StepScope)
-        around.run.separate[around.address] = lambda: request.progress.usage
+        address = around.address
+        around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
             ended.append(await _run(root, request, decided, around.inherited.budgets))
@@ -138,6 +140,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
     silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
+    scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)
 
 
