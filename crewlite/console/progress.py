@@ -195,6 +195,11 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
             return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(usage)}"
         case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
+        case events.LLMCallPacedEvent():
+            return (
+                "waits",
+                f"a model call waits for {event.seconds:.0f} s or more: max_rpm={event.max_rpm} of {event.owner}",
+            )
         case _ if event.type == "recovery_started":
             return "failed", _again(event)
         case events.AgentLogsExecutionEvent():

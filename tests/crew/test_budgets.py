@@ -20,7 +20,7 @@ from crewlite import (
     tool,
 )
 from crewlite.errors import BudgetExceeded, CrewliteError, Suspended, TimeBudgetExceeded
-from crewlite.events import BudgetExceededEvent, LLMCallStartedEvent, RecoveryStartedEvent
+from crewlite.events import BudgetExceededEvent, LLMCallPacedEvent, LLMCallStartedEvent, RecoveryStartedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.pacing import paced_by
 from crewlite.recovery import Rule
@@ -218,9 +218,11 @@ def test_calls_of_a_crew_are_paced_together_and_those_of_an_agent_besides():
         for who in (quick, slow)
     ]
     desk = Crew(tasks=tasks, max_rpm=2)
-    with paced_by(clock):
+    with paced_by(clock), EventRecorder() as heard:
         desk.kickoff_for_each([{}, {}])
     assert len(begun) == 12
+    waits = {(event.owner, event.max_rpm) for event in heard.of(LLMCallPacedEvent) if 0 < event.seconds <= 60}
+    assert waits == {("crew 'crew'", 2), ("agent 'Slow'", 1)}
     assert most_within_a_minute([at for _, at in begun]) == 2
     assert most_within_a_minute([at for name, at in begun if name == "Slow"]) == 1
 
