@@ -55,7 +55,8 @@ from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
 
-progress_lines = lazy("crewlite.console.progress")  # a subscriber on the roof, which verbose runs alone attach
+progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
+log_files = lazy("crewlite.console.log_file")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -94,8 +95,12 @@ async def kickoff(definition: Runnable[R], request: Request) -> R:
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = definition.as_root(request)
     verbose = root.verbose or request.verbose
-    lines = partial(progress_lines.shown, lambda: progress.run_id, lambda: progress.address)
-    with lines() if verbose else contextlib.nullcontext():
+    which = (lambda: progress.run_id), (lambda: progress.address)
+    with contextlib.ExitStack() as heard:
+        if verbose:
+            heard.enter_context(progress_lines.shown(*which))
+        if root.log_file:
+            heard.enter_context(log_files.written(root.log_file, *which))
         return definition.as_result(await _finished(root, request))
 
 
