@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crewlite.crew.output import CrewOutput as CrewOutput
     from crewlite.durable import bound as bound, idempotency_key as idempotency_key
     from crewlite.events.event_bus import event_bus as event_bus
+    from crewlite.flow.classes.base import Flow as Flow
+    from crewlite.flow.classes.conditions import and_ as and_, or_ as or_
+    from crewlite.flow.classes.methods import listen as listen, router as router, start as start
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
     from crewlite.recovery import FailurePolicy as FailurePolicy
@@ -51,6 +54,7 @@ _HOMES = {
     "Crew": "crewlite.crew.crew",
     "CrewOutput": "crewlite.crew.output",
     "FailurePolicy": "crewlite.recovery",
+    "Flow": "crewlite.flow",
     "History": "crewlite.state.history",
     "LLM": "crewlite.llm.model",
     "LLMGuardrail": "crewlite.agent.guardrail",
@@ -62,11 +66,16 @@ _HOMES = {
     "TaskOutput": "crewlite.task.output",
     "ToolCall": "crewlite.llm.base",
     "Usage": "crewlite.usage",
+    "and_": "crewlite.flow",
     "around": "crewlite.attempt_hooks",
     "bound": "crewlite.durable",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",
+    "listen": "crewlite.flow",
+    "or_": "crewlite.flow",
     "register": "crewlite.codec",
+    "router": "crewlite.flow",
+    "start": "crewlite.flow",
     "tool": "crewlite.tools.function",
 }
 

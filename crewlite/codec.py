@@ -25,13 +25,13 @@ from enum import Enum
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, get_args, get_type_hints, is_typeddict
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite import homes
 from crewlite.errors import JournalCorrupt, NotCodable
 from crewlite.homes import is_named_tuple
+from crewlite.plain_texts import plain_url, url_of, zone
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
@@ -192,6 +192,8 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
         return {"$": "namedtuple", "c": class_name(kind), "v": _encode_dict(value._asdict(), path, depth)}
     if kind in (type(Path()), PurePosixPath, PureWindowsPath):
         return {"$": "path" if kind is type(Path()) else kind.__name__, "v": str(value)}
+    if url := plain_url(value):
+        return {"$": "url", "v": url}
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
     raise NotCodable(path, value)
@@ -256,29 +258,20 @@ _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     SecretBytes: lambda v, path, depth: {"$": "secret", "v": "bytes"},
 }
 
-_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(/[A-Za-z0-9_+-]{1,40}){0,3}")
-
-
-def _zone(name: str) -> ZoneInfo:
-    """Return the time zone of this name. Checks the name first, as ZoneInfo opens files and imports modules by it."""
-    if not _ZONE.fullmatch(name):
-        raise ValueError(f"{name!r} is not a time zone")
-    return ZoneInfo(name)
-
-
 _READERS: dict[str, Callable[[Any], Any]] = {
     "str": "".join,
     "int": lambda v: int(v, 16),
     "float": float,
     "bytes": lambda v: base64.b64decode(v, validate=True),
     "datetime": datetime.fromisoformat,
-    "zoned datetime": lambda v: datetime.fromisoformat(v[0]).replace(tzinfo=_zone(v[1]), fold=v[2]),
-    "zoned time": lambda v: time.fromisoformat(v[0]).replace(tzinfo=_zone(v[1]), fold=v[2]),
+    "zoned datetime": lambda v: datetime.fromisoformat(v[0]).replace(tzinfo=zone(v[1]), fold=v[2]),
+    "zoned time": lambda v: time.fromisoformat(v[0]).replace(tzinfo=zone(v[1]), fold=v[2]),
     "date": date.fromisoformat,
     "time": time.fromisoformat,
     "timedelta": lambda v: timedelta(*v),
     "decimal": Decimal,
     "uuid": UUID,
+    "url": url_of,
     "path": Path,
     "PurePosixPath": PurePosixPath,
     "PureWindowsPath": PureWindowsPath,

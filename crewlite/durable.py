@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from crewlite import codec
 from crewlite.budget import Budget
@@ -21,6 +21,7 @@ from crewlite.errors import ConfigError
 from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
+from crewlite.step_parts import Cached, Call, Effect, Intent, Limit, Recorded
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Json = Any
-
-Effect = Literal["none", "idempotent", "once"]
-"""The effect of repeating a call. none: the call has no side effect. idempotent: a repetition with the same idempotency
-key does no harm. once: a repetition does harm."""
 
 Drift = Literal["diverge", "keep", "rerun", "configured"]
 """The reaction if the recorded outcome of a step answers a different question. diverge: from here on, no step is
@@ -63,42 +60,6 @@ class StepEvents(Protocol):
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> Any:
         """Build the event of a final failure, after which there is no retry."""
-
-
-class Cached(NamedTuple):
-    """The entry of the result cache from which a step may take its outcome, and in which it leaves it."""
-
-    key: str
-    """A digest of the question, and of who answers it and how. Steps with equal keys have interchangeable outcomes."""
-    age: float | None
-    """The seconds after which an entry is too old to reuse; None for no limit."""
-
-
-class Limit(NamedTuple):
-    """At most `width` steps with the same `key` run at once. A step counts as one together with all steps inside it."""
-
-    key: str
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """A call that is about to be made. It is recorded before the call.
-
-    So a resume can tell a call that may have been interrupted from a call that was never made.
-    """
-
-    address: str
-    effect: Effect
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A recorded step anywhere in the run, finished or not."""
-
-    address: str
-    outcome: Json = None
-    """The outcome as recorded; None if there is none yet, or a prune has removed it."""
 
 
 def same(value: Any) -> Any:
@@ -176,6 +137,10 @@ class Step(Generic[T]):
     """Whether calls of tools inside it that require approval are approved; None inherits."""
     checkpoint_settings: tuple[Any, ...] = ()
     """The checkpoint settings for this step's events, innermost first; those of enclosing steps come after them."""
+    own_state: bool = False
+    """Whether the state inside it begins empty, and is no part of the state around it."""
+    after: int | None = None
+    """The number of the commit to which it is a reaction: an outcome that was recorded earlier does not count."""
 
     @property
     def title(self) -> str:
@@ -251,6 +216,9 @@ class Scope(Protocol):
         ended.
         """
 
+    def recorded(self, address: str) -> Recorded | None:
+        """Return where the outcome of a step is recorded; None if it is not."""
+
     def mask(self, text: str) -> str:
         """Return `text` with the secrets that the run knows replaced."""
 
@@ -301,6 +269,9 @@ class _Plain:
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
         return ()
+
+    def recorded(self, address: str) -> None:
+        return None
 
     def mask(self, text: str) -> str:
         return text

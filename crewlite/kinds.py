@@ -48,6 +48,8 @@ class Kind:
     """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
     """Whether its outcome becomes part of the question of later model calls of the same parent."""
+    is_ordered: bool = False
+    """Whether what follows from its outcome depends on the order in which such steps were committed."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
 
@@ -65,6 +67,7 @@ GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
+METHOD = Kind("method", "method", holds_value=True, is_ordered=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
 STEP = Kind("step", "step", holds_value=True)
 SUMMARY = Kind("summary", "summary")
@@ -76,7 +79,7 @@ TURN = Kind("turn", "turn")
 
 _ALL = (
     *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
-    *(LLM, MESSAGE, PLAN, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
+    *(LLM, MESSAGE, METHOD, PLAN, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}
 

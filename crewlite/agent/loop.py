@@ -20,11 +20,11 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.agent.summary import summarised
-from crewlite.durable import Intent
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import OVERFLOW, REMINDER, LLMReply, Message
 from crewlite.llm.call import ask
 from crewlite.runtime.callbacks import call_back
+from crewlite.step_parts import Intent
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.plan import plan_calls
@@ -46,8 +46,6 @@ class Work:
     shape: Shape | None = None
     title: str = ""
     """What errors and logs call it."""
-    task: object | None = None
-    """The Task, for models that want to know; None without one."""
 
     @property
     def role(self) -> str:
@@ -182,8 +180,6 @@ async def _ask(
             template=_version(job.source),
             may_overflow=job.source.respect_context_window,
             intends=intends,
-            source=job.source,
-            task=job.task,
         )
         if reply.finish_reason != OVERFLOW:
             break

@@ -8,17 +8,10 @@ from __future__ import annotations
 PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
 _MODULE: dict[str, str] = {
-    "Flow": "a flow is a function here: from crewlite.flow import flow, step",
-    "start": "a flow is a function here, which calls its steps: from crewlite.flow import flow, step",
-    "listen": "a flow is a function here, which calls its steps: from crewlite.flow import flow, step",
-    "router": "a flow is a function here, which chooses with `if`: from crewlite.flow import flow, step",
-    "or_": "a flow is a function here: from crewlite.flow import flow, step",
-    "and_": "a flow is a function here: from crewlite.flow import flow, step",
-    "persist": "a flow is kept with @flow(checkpoint=True): from crewlite.flow import flow",
+    "persist": "a flow is kept with checkpoint=True: class MyFlow(Flow): checkpoint = True",
     "human_feedback": "a flow asks people with ask: from crewlite.flow import ask",
 }
 _FILES: dict[str, str] = {
-    "crewlite.flow.flow": "a flow is a function here: from crewlite.flow import flow, step",
     "crewlite.flow.persistence": _MODULE["persist"],
     "crewlite.flow.human_feedback": _MODULE["human_feedback"],
     "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
@@ -35,10 +28,6 @@ _TASK: dict[str, str] = {
     "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
 }
 _EVENTS: dict[str, str] = {
-    "method_execution_started": "step_started",
-    "method_execution_finished": "step_completed",
-    "method_execution_failed": "step_failed",
-    "method_execution_paused": "flow_paused",
     "flow_input_requested": "human_feedback_requested",
     "flow_input_received": "human_feedback_received",
 }

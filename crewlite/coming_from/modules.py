@@ -21,6 +21,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.listener"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
+    "crewlite.flow.flow": {"*": "crewlite.flow"},
     "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.llms": {"BaseLLM": "crewlite.llm.base"},

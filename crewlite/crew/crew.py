@@ -121,9 +121,6 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """Model calls of all its agents that begin within a minute, in all runs of the process; others wait."""
     verbose: bool = False
     """Show progress while it runs."""
-    output_log_file: bool | str | PathLike[str] | None = None
-    """A file that each kickoff appends its progress to: a line for each important event, or all events as JSON lines if
-    the name ends in `.json`. True is `logs.txt`."""
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
     failure_policy: Policy | None = None
@@ -223,7 +220,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         """The output, with how far it was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
 
-    def ended(self, result: CrewOutput) -> None:
+    def ended(self, result: CrewOutput, outcome: CrewOutput) -> None:
         """Lets `task.output` and `usage_metrics` tell of it."""
         outputs = result.tasks_output if len(result.tasks_output) == len(self.tasks) else ()
         keep({self: result.token_usage, **dict(zip(self.tasks, outputs, strict=False))})

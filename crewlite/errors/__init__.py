@@ -21,6 +21,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     │   ├── RecordingMissing (LookupError), RecordingDamaged (ValueError)
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
     │   └── LLMRejected ── LLMAuthError (PermissionError), ContextOverflow
+    ├── TooManyCalls (RecursionError)
     └── OutputInvalid, GuardrailFailed, AnswerRefused (ValueError)
 """
 
@@ -86,6 +87,7 @@ from crewlite.errors.run import (
     Suspended,
     TaskDrifted,
     TaskGone,
+    TooManyCalls,
 )
 from crewlite.errors.stops import (
     CONTROL_FLOW as CONTROL_FLOW,
@@ -150,6 +152,7 @@ __all__ = [
     "TaskDrifted",
     "TaskGone",
     "TimeBudgetExceeded",
+    "TooManyCalls",
     "UnknownProvider",
     "an",
     "ends_run",

@@ -270,6 +270,19 @@ class MaxIterations(CrewliteError, RuntimeError):
         self.agent, self.limit = agent, limit
 
 
+class TooManyCalls(CrewliteError, RecursionError):
+    """A method of a flow has started more often than `max_method_calls` allows."""
+
+    code = "too_many_calls"
+
+    def __init__(self, flow: str, method: str, limit: int) -> None:
+        super().__init__(
+            f"Method {method!r} of flow {flow!r} was to start more than {limit} times (max_method_calls). If its cycle "
+            f"has an end, raise max_method_calls and kick off the same run again: it goes on from there."
+        )
+        self.flow, self.method, self.limit = flow, method, limit
+
+
 class StepTimeout(CrewliteError, TimeoutError):
     """A step did not end within its limit (seconds). Work in a blocked thread is abandoned, not killed."""
 

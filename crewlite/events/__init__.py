@@ -53,12 +53,17 @@ if TYPE_CHECKING:
         CrewTrainStartedEvent as CrewTrainStartedEvent,
     )
     from crewlite.events.types.flow_events import (
+        FlowCreatedEvent as FlowCreatedEvent,
         FlowFailedEvent as FlowFailedEvent,
         FlowFinishedEvent as FlowFinishedEvent,
         FlowPausedEvent as FlowPausedEvent,
         FlowStartedEvent as FlowStartedEvent,
         HumanFeedbackReceivedEvent as HumanFeedbackReceivedEvent,
         HumanFeedbackRequestedEvent as HumanFeedbackRequestedEvent,
+        MethodExecutionFailedEvent as MethodExecutionFailedEvent,
+        MethodExecutionFinishedEvent as MethodExecutionFinishedEvent,
+        MethodExecutionPausedEvent as MethodExecutionPausedEvent,
+        MethodExecutionStartedEvent as MethodExecutionStartedEvent,
     )
     from crewlite.events.types.guardrail_events import (
         LLMGuardrailCompletedEvent as LLMGuardrailCompletedEvent,
@@ -68,7 +73,6 @@ if TYPE_CHECKING:
     from crewlite.events.types.llm_events import (
         LLMCallCompletedEvent as LLMCallCompletedEvent,
         LLMCallFailedEvent as LLMCallFailedEvent,
-        LLMCallPacedEvent as LLMCallPacedEvent,
         LLMCallStartedEvent as LLMCallStartedEvent,
         LLMStreamChunkEvent as LLMStreamChunkEvent,
         LLMThinkingChunkEvent as LLMThinkingChunkEvent,

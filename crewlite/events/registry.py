@@ -45,12 +45,15 @@ CheckpointEventType = Literal[
     "flow_finished",
     "flow_failed",
     "flow_paused",
+    "method_execution_started",
+    "method_execution_finished",
+    "method_execution_failed",
+    "method_execution_paused",
     "human_feedback_requested",
     "human_feedback_received",
     "llm_call_started",
     "llm_call_completed",
     "llm_call_failed",
-    "llm_call_paced",
     "llm_stream_chunk",
     "llm_thinking_chunk",
     "llm_guardrail_started",
@@ -80,6 +83,7 @@ CheckpointEventType = Literal[
 EventType = (
     CheckpointEventType
     | Literal[
+        "flow_created",
         "checkpoint_started",
         "checkpoint_completed",
         "checkpoint_failed",
@@ -92,7 +96,7 @@ EventType = (
         "checkpoint_restore_failed",
     ]
 )
-"""Every event. Those about checkpoints never name one themselves."""
+"""Every event. Those outside of runs and those about checkpoints never name one themselves."""
 
 _FAMILIES = {
     "AgentLogs": "logging",
@@ -106,6 +110,7 @@ _FAMILIES = {
     "HumanFeedback": "flow",
     "LLMGuardrail": "guardrail",
     "LLM": "llm",
+    "Method": "flow",
     "Recovery": "recovery",
     "Sig": "signal",
     "Step": "step",

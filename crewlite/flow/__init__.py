@@ -1,7 +1,13 @@
-"""Plain Python functions as durable runs: `@flow` for the run, `@step` for work that must not be done twice."""
+"""Plain Python functions and classes as durable runs: `@flow`, or `class MyFlow(Flow)`; `@step` for work in them."""
+
+import sys
+from types import ModuleType
 
 from crewlite.coming_from import missing_import
 from crewlite.durable import bound
+from crewlite.flow.classes.base import Flow
+from crewlite.flow.classes.conditions import and_, or_
+from crewlite.flow.classes.methods import listen, router, start
 from crewlite.flow.function import FlowFunction, flow
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
@@ -12,18 +18,34 @@ from crewlite.runtime.human import ask
 
 __all__ = [
     "Executor",
+    "Flow",
     "FlowFunction",
     "FlowHandle",
     "Job",
     "StepFunction",
     "StepFuture",
     "StepFutures",
+    "and_",
     "ask",
     "bound",
     "flow",
+    "listen",
+    "or_",
+    "router",
     "sleep_for",
+    "start",
     "step",
 ]
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        """Let a name of this package stay what it is when a module of the same name is imported, as in CrewAI."""
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> None:

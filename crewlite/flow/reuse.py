@@ -9,9 +9,9 @@ from typing import Any
 
 from crewlite import codec
 from crewlite.codec import Json
-from crewlite.durable import Cached
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.flow.code import NotYet, Version, code_of
+from crewlite.step_parts import Cached
 
 _FORMAT = 1
 """The version of the key's format. After a change, results cached before are not found any more."""

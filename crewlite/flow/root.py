@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from crewlite import codec, events, homes
 from crewlite.codec import JsonObject
-from crewlite.durable import Limit, Stamp, Step
+from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
+from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 
 Flow = FlowFunction[Any, Any]

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, get_args, overload
 
 from crewlite import codec, durable, homes, kinds
-from crewlite.durable import Effect, Limit, Scope, Step
+from crewlite.durable import Scope, Step
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.flow.code import Inside, code_of
 from crewlite.flow.options import (
@@ -34,6 +34,7 @@ from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Job, Runtime, executor_of
 from crewlite.runtime.future import Awaited, StepFuture, StepFutures, on, settled
 from crewlite.runtime.plain_voice import PlainVoice
+from crewlite.step_parts import Effect, Limit
 from crewlite.tools.base import is_async
 
 P = ParamSpec("P")

@@ -83,10 +83,12 @@ class Execution(Generic[T]):
             if address not in run.record.intents:
                 await run.journal.save({"intents": [(address, step.effect)]}, now=True)
             await run.journal.assured()
-        if (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
+        if step.own_state and address:
+            self.start = Start({})
+        elif (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
             self.start = around.newest_inside(beside)
         self.budgets = held(step.budgets, run, address)
-        await admit(step, self.outer.inherited.budgets, self.outer.announce)
+        await admit(step.kind, self.outer.inherited.budgets)
         return await self._tried()
 
     async def _tried(self) -> T:
@@ -134,7 +136,7 @@ class Execution(Generic[T]):
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
-            await admit(step, self.outer.inherited.budgets, self.outer.announce)
+            await admit(step.kind, self.outer.inherited.budgets)
             number = following(run.record.attempts[address][-1])
             if not address:
                 self.start = states.beginning
@@ -143,6 +145,8 @@ class Execution(Generic[T]):
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
         """Return an attempt's changes of the state, and the names that concurrent steps changed as well."""
         changes, around = view.changes(), self.outer.state
+        if self.step.own_state and self.address:
+            return (), ()
         return changes, around.conflicts(changes, self.start) if changes and around else ()
 
     def _frame(self, attempt: int) -> Frame:

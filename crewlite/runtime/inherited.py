@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crewlite.durable import Limit
 from crewlite.recovery import Policy
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.replay import Mode
 from crewlite.state.subscriber import Setting
+from crewlite.step_parts import Limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class Question:
     comes_late: bool = False
     """The earlier run may have requested this step without starting it (it had to wait, for example for a slot), so
     the step may be new although later steps are recorded."""
+    after: int | None = None
+    """The number of the commit to which the step is a reaction: an earlier outcome of it is outdated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ def decide(
     `unasked`: addresses of recorded sibling steps that were not requested yet. `alike`: those of all recorded siblings.
     """
     recorded = record.outcomes.get(question.address)
+    if recorded is not None and question.after is not None and recorded.seq < question.after:
+        return _RUN
     if recorded is not None and not mode.diverged:
         verdict = _answered(record, recorded, question, mode, alike)
         if not isinstance(verdict, Run):

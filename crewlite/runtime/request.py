@@ -83,6 +83,8 @@ class Progress:
     """The usage of the complete run, set when the run releases its branch."""
     durability: Durability = "off"
     """How reliably the result was saved."""
+    outcome: Any = None
+    """The outcome of the root step, once the run has finished."""
     answered: tuple[str, ...] = ()
     """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
     cancelled: bool = False

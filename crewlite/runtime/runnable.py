@@ -47,7 +47,7 @@ class Asked(Protocol[P, R_co]):
     def as_result(self, finished: Finished[Any]) -> R_co:
         """Build the value that a kickoff returns."""
 
-    def ended(self, result: Any) -> None:
+    def ended(self, result: Any, outcome: Any) -> None:
         """Called in the context of the caller after a kickoff has returned this result."""
 
 
@@ -90,8 +90,11 @@ class Runnable(ABC, Generic[R]):
     def as_result(self, finished: Finished[Any]) -> R:
         """Build the value that a kickoff returns from the outcome of its run."""
 
-    def ended(self, result: Any) -> None:
-        """Called in the context of the caller after a kickoff has returned; a crew keeps its outputs there."""
+    def ended(self, result: Any, outcome: Any) -> None:
+        """Called in the context of the caller after a kickoff has returned; a crew keeps its outputs there.
+
+        `outcome`: the outcome of the root step, of which `result` was made.
+        """
 
     @classmethod
     @abstractmethod
@@ -157,15 +160,17 @@ class Runnable(ABC, Generic[R]):
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():
-            result: R_co = engine.kickoff_here(self, self.as_request(*args, **kwargs))
-        self.ended(result)
+            request = self.as_request(*args, **kwargs)
+            result: R_co = engine.kickoff_here(self, request)
+        self.ended(result, request.progress.outcome)
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """`kickoff`, to await on a loop of your own."""
         with shortened():
-            result: R_co = await engine.kickoff(self, self.as_request(*args, **kwargs))
-        self.ended(result)
+            request = self.as_request(*args, **kwargs)
+            result: R_co = await engine.kickoff(self, request)
+        self.ended(result, request.progress.outcome)
         return result
 
     kickoff_async = akickoff

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from crewlite.durable import Limit
 from crewlite.errors import StepDeadlock
+from crewlite.step_parts import Limit
 
 
 class Pool:

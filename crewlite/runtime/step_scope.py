@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, durable, events, tracebacks
-from crewlite.durable import Call, Step
+from crewlite.durable import Step
 from crewlite.errors import CONTROL_FLOW, STOPS, CrewliteError, JournalCorrupt, NonDeterminism, TaskDrifted
 from crewlite.events.base import BaseEvent
 from crewlite.runtime import replay
@@ -25,6 +25,7 @@ from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
+from crewlite.step_parts import Call, Recorded
 
 T = TypeVar("T")
 
@@ -128,6 +129,11 @@ class StepScope(Frame):
         found = [Call(at, record.value(at)) for _, at in ended]
         return found + [Call(at) for at in begun if at not in record.outcomes]
 
+    def recorded(self, address: str) -> Recorded | None:
+        """Return where the outcome of a step is recorded; None if it is not."""
+        outcome = self.run.record.outcomes.get(address)
+        return None if outcome is None or self.inherited.mode.diverged else Recorded(outcome.seq, outcome.order)
+
     def hears(self, event: type[BaseEvent]) -> bool:
         """Return whether an event of this class has a handler or would name a checkpoint."""
         return self.run.hears(event, self.inherited.settings)
@@ -228,7 +234,7 @@ class StepScope(Frame):
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         question = Question(
-            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late
+            address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late, step.after
         )
         record, children = self.run.record, self.children
         beside = self.run.inside.get(children.numbering.prefix, ())

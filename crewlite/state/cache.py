@@ -14,13 +14,14 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from crewlite.codec import Json, JsonObject, digest
-from crewlite.durable import Cached, Step
+from crewlite.durable import Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
 from crewlite.state.format.entry import Unsound, parse
 from crewlite.state.format.operations import Operation, check_operations, items_moved
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import results_of
+from crewlite.step_parts import Cached
 
 T = TypeVar("T")
 SCHEMA = 1

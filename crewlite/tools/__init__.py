@@ -1,6 +1,7 @@
 """Tools: what agents can do besides talking."""
 
-from crewlite.durable import Effect, idempotency_key
+from crewlite.durable import idempotency_key
+from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool
 from crewlite.tools.foreign import adopt
 from crewlite.tools.function import FunctionTool, tool

@@ -22,10 +22,10 @@ from pydantic import (
 
 from crewlite import background
 from crewlite.definition import Described
-from crewlite.durable import Effect
 from crewlite.errors import ConfigError, OnLoopThread, ends_run
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.resources import Resource
+from crewlite.step_parts import Effect
 from crewlite.tools.naming import safe_name
 from crewlite.tools.schema import arguments_model
 

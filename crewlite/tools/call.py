@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
-from crewlite.durable import Effect, Intent, Step, StepEvents
+from crewlite.durable import Step, StepEvents
 from crewlite.errors import CONTROL_FLOW, InDoubt, StepTimeout, text_of
 from crewlite.llm.base import ToolCall
+from crewlite.step_parts import Effect, Intent
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.result import ToolResult, key_of

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from crewlite import background
-from crewlite.durable import Effect
 from crewlite.errors import ConfigError
 from crewlite.recovery.remedy import Policy
+from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool, is_async
 from crewlite.tools.schema import summary
 

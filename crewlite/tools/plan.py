@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from crewlite import events
-from crewlite.durable import Call, Intent, Scope, Step
+from crewlite.durable import Scope, Step
 from crewlite.errors import ends_run, text_of
 from crewlite.llm.base import UNREAD, ToolCall
+from crewlite.step_parts import Call, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.call import PlannedCall, call_step, use

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from crewlite.durable import Limit
 from crewlite.runtime.slots import Pools, Slots
+from crewlite.step_parts import Limit
 
 
 def test_many_that_hold_one_place_and_wait_for_another_cost_no_more_than_their_square():

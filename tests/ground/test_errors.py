@@ -56,6 +56,7 @@ MADE = [
     errors.LLMUnavailable("429", retry_after=7),
     errors.LLMTimeout("openai/gpt-4o", 30.0),
     errors.LLMRejected("openai/gpt-4o", 400, "bad request"),
+    errors.TooManyCalls("Plan", "draft", 1000),
     errors.LLMAuthError("openai/gpt-4o", 401, "bad key"),
     errors.ContextOverflow("openai/gpt-4o", 400, "too long"),
     errors.ContentRefused("openai/gpt-4o", "I cannot"),

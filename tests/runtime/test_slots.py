@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from crewlite.durable import Limit
 from crewlite.errors import StepDeadlock
 from crewlite.runtime.slots import Pools, Slots
+from crewlite.step_parts import Limit
 
 
 class House:

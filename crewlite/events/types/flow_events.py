@@ -14,6 +14,12 @@ class _FlowEvent(BaseEvent):
     flow_name: str
 
 
+class FlowCreatedEvent(_FlowEvent):
+    """A flow of methods was made; it has not been kicked off."""
+
+    type: Literal["flow_created"] = "flow_created"
+
+
 class FlowStartedEvent(_FlowEvent):
     """A flow begins, or is resumed (`resumed`)."""
 
@@ -26,6 +32,8 @@ class FlowFinishedEvent(_FlowEvent):
 
     type: Literal["flow_finished"] = "flow_finished"
     result: Any
+    state: dict[str, Any] | None = None
+    """The state that a flow of methods has left; None for a function."""
     usage: Usage = Field(default_factory=Usage)
     """The usage of everything inside the flow, including earlier kickoffs of the run."""
 
@@ -42,6 +50,41 @@ class FlowPausedEvent(_FlowEvent):
     """A flow waits for people and is suspended. `waiting` has the questions, by address."""
 
     type: Literal["flow_paused"] = "flow_paused"
+    waiting: dict[str, str]
+
+
+class _MethodEvent(_FlowEvent):
+    method_name: str
+    trigger: str | None = None
+    """The method or label that has started it; None at the beginning of the flow."""
+
+
+class MethodExecutionStartedEvent(_MethodEvent):
+    """A method of a flow begins, or is resumed (`resumed`). `params` are its arguments by name."""
+
+    type: Literal["method_execution_started"] = "method_execution_started"
+    params: dict[str, Any]
+
+
+class MethodExecutionFinishedEvent(_MethodEvent):
+    """The result of a method of a flow is recorded, with its changes of the state."""
+
+    type: Literal["method_execution_finished"] = "method_execution_finished"
+    result: Any
+
+
+class MethodExecutionFailedEvent(_MethodEvent):
+    """A method of a flow failed, and no retry is left; the run can be resumed."""
+
+    type: Literal["method_execution_failed"] = "method_execution_failed"
+    error: str
+    error_type: str
+
+
+class MethodExecutionPausedEvent(_MethodEvent):
+    """A method of a flow waits for people. `waiting` has the questions, by address."""
+
+    type: Literal["method_execution_paused"] = "method_execution_paused"
     waiting: dict[str, str]
 
 

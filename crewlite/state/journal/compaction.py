@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
+from crewlite import kinds
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import around
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, StepRecord, ValueChanges, invalidated
@@ -156,9 +157,14 @@ def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
     """Return the steps of an entry, each with its time `at` unless that is the time of the merged commit."""
     steps = entry.commit.get("steps", [])
     if entry is not last:
-        steps = [{"order": [entry.seq, n], **step} if "state" in step else step for n, step in enumerate(steps)]
+        steps = [{"order": [entry.seq, n], **step} if _is_ordered(step) else step for n, step in enumerate(steps)]
     at = entry.commit["at"]
     return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
+
+
+def _is_ordered(step: StepRecord) -> bool:
+    """Return whether the order of a step among others counts after its commit was merged with others."""
+    return "state" in step or kinds.of(step["kind"]).is_ordered
 
 
 def _late(entry: Entry, live: Record) -> list[LateChanges]:

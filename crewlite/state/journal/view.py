@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, Protocol
 
 from crewlite.codec import Json
 from crewlite.errors import ConfigError, NotCodable
@@ -39,6 +39,13 @@ class Shared:
     lock: RLock = field(default_factory=rlock)
 
 
+class Mirror(Protocol):
+    """An object that shows values in another form."""
+
+    def write(self, values: Values) -> None:
+        """Write what was changed in it to the values."""
+
+
 class View:
     """The state of one attempt of a step. Any thread may use it."""
 
@@ -51,6 +58,7 @@ class View:
         "address",
         "ended",
         "handed",
+        "mirror",
         "start",
         "unshown",
     )
@@ -68,6 +76,8 @@ class View:
         self.unshown = set[str]()
         """The names that the code of the step has changed since they were last committed."""
         self.ended = False
+        self.mirror: Mirror | None = None
+        """An object that shows these values, and is written back to them before their changes are collected."""
 
     @property
     def values(self) -> Values:
@@ -131,6 +141,7 @@ class View:
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return difference(self.start.values, self._opening)
+            self._write_back(self.values)
             return self.values.since(self.start.values, self._shared.refused)
 
     def commit(self, address: str, changes: Sequence[Change], *, late: bool = False) -> None:
@@ -197,6 +208,7 @@ class View:
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
         """Return the values, coded. What the code has written itself overrides earlier changes of steps inside."""
+        self._write_back(values)
         now = values.settle(self._shared.refused)
         if written := values.take_written():
             self._shared.moment += 1
@@ -206,6 +218,10 @@ class View:
                     self._inside.trails.pop(name, None)
                     self._inside.placed.pop(name, None)
         return now
+
+    def _write_back(self, values: Values) -> None:
+        if self.mirror:
+            self.mirror.write(values)
 
     def _check(self) -> None:
         if self.ended:

@@ -172,6 +172,7 @@ def _is_reply(value: Any) -> bool:
 
 _CODED: dict[Kind, Callable[[Outcome, Any], Any]] = {
     kinds.STEP: _value,
+    kinds.METHOD: _value,
     kinds.PLAN: _value,
     kinds.CONDITION: _verdict,
     kinds.GUARDRAIL: _passed,

@@ -1,0 +1,228 @@
+"""`class MyFlow(Flow)`: a flow of methods, each of which starts when others have finished."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
+
+from crewlite import durable, homes, kinds, last_kickoff
+from crewlite.errors import ConfigError, meant
+from crewlite.flow.classes.graph import Graph
+from crewlite.flow.classes.state import Outcome, StateKind
+from crewlite.flow.options import integers, named
+from crewlite.kinds import Kind
+from crewlite.lazy import lazy
+from crewlite.recovery.remedy import Policy, check_policy
+from crewlite.runtime.human import ask
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.runnable import Runnable
+from crewlite.state.config import CheckpointConfig
+from crewlite.state.journal.view import View
+
+if TYPE_CHECKING:
+    from crewlite.runtime.root import Root
+
+root = lazy("crewlite.flow.classes.root")  # imports the engine, which a program that only defines a flow does not need
+events = lazy("crewlite.events")
+event_bus = lazy("crewlite.events.event_bus")
+
+S = TypeVar("S")
+log = logging.getLogger("crewlite.flow")
+
+
+class Running(NamedTuple):
+    """A method at work, in the context of its code."""
+
+    flow: object
+    view: View
+    outer: Running | None
+    """The method around it, if its flow was kicked off inside one."""
+
+
+running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)
+
+
+class Flow(Runnable[Any], Generic[S]):
+    """A flow of methods with a state: `class Plan(Flow[PlanState])`, or `class Plan(Flow)` with a mapping as state.
+
+    The settings below are class attributes, or arguments of the constructor. Further arguments of the constructor set
+    fields of the state.
+    """
+
+    run_kind: ClassVar[Kind] = kinds.FLOW
+    name: str | None = None
+    """The name of its runs; by default that of the class."""
+    checkpoint: CheckpointConfig | bool | None = None
+    initial_state: Any = None
+    """The state before a kickoff: a pydantic class, an object of one, or a mapping."""
+    max_concurrency: int | None = None
+    """How many of its steps run at a time, at most."""
+    failure_policy: Policy | None = None
+    """Decides what follows a failure in it."""
+    max_method_calls: int = 1000
+    """How often each method may start in a run, so that a cycle without an end is an error."""
+    verbose: bool = False
+    """Whether to show the progress of its runs."""
+
+    graph: ClassVar[Graph] = Graph({}, {})
+    """Its methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
+    state_kind: ClassVar[StateKind] = StateKind.PLAIN
+    _bound: FromCheckpoint = None
+    _warned: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        homes.note(cls)
+        cls.graph = Graph.of(cls, Flow)
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):
+                cls.state_kind = StateKind.of(cls.__name__, get_args(base)[0])
+        if cls.initial_state is not None:
+            cls.state_kind = StateKind.of(cls.__name__, cls.initial_state)
+        if cls.graph.methods and not abstract:
+            cls.graph.check(cls.__name__)
+
+    def __init__(self, **settings: Any) -> None:
+        fields = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+        if "initial_state" in settings:
+            self.__dict__["state_kind"] = StateKind.of(type(self).__name__, self.initial_state)
+        self._check()
+        if fields:
+            self._set_fields(fields)
+        if event_bus.event_bus.hears(events.FlowCreatedEvent):
+            event_bus.event_bus.emit(self, events.FlowCreatedEvent(flow_name=self.run_name))
+
+    @property
+    def run_name(self) -> str:
+        """Its name, or that of its class."""
+        return self.name or type(self).__name__
+
+    @property
+    def state(self) -> S:
+        """The state: in a method, as its step sees it; after a kickoff, as that has left it; before, as one begins.
+
+        What is set before a kickoff is what every kickoff begins with. Set after one, it changes no later kickoff.
+        """
+        method, innermost = running.get(), True
+        while method is not None:
+            if method.flow is self:
+                view = durable.scope().state if innermost else method.view
+                return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
+            method, innermost = method.outer, False
+        found = last_kickoff.last(self)
+        return cast(S, self.first_state if found is None else found)
+
+    @property
+    def first_state(self) -> Any:
+        """The state that a kickoff begins with."""
+        if "_first" not in self.__dict__:
+            self.__dict__["_first"] = self.state_kind.initial(self.initial_state)
+        return self.__dict__["_first"]
+
+    def ask(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask a person, as `crewlite.flow.ask` does: `self.ask("Publish it?", bool)`. In a coroutine, await it."""
+        return ask(*args, **kwargs)
+
+    def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
+        """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the methods that begin."""
+        unknown = [name for name in options if name not in KickoffOptions.__annotations__]
+        if unknown:
+            hint = meant(unknown[0], ("inputs", *KickoffOptions.__annotations__))
+            raise TypeError(f"kickoff of a flow has no option {unknown[0]!r}; {hint or 'its state is set by inputs'}")
+        return Request(None if inputs is None else dict(inputs), **options)
+
+    def as_root(self, request: Request) -> Root[Any]:
+        """Build the Root that the engine runs. Raises ConfigError for a flow without methods."""
+        if not self.graph.methods:
+            raise ConfigError(f"flow {self.run_name!r} has no methods; mark one with @start()")
+        made: Root[Any] = root.ClassRoot(self)
+        return made
+
+    def as_result(self, finished: Finished[Outcome]) -> Any:
+        """Return the result of its last method."""
+        return finished.value.result
+
+    def ended(self, result: Any, outcome: Outcome) -> None:
+        """Let `state` show what the kickoff has left."""
+        last_kickoff.keep({self: outcome.made(self.state_kind)})
+
+    @classmethod
+    def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
+        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for live parts: it has none to bind."""
+        if bind:
+            raise ConfigError(f"{cls.__name__}.from_checkpoint takes no bind: the class has all that a run needs")
+        return cls().bound_to(source)
+
+    def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return inputs as runs record them. Raises ConfigError for one that is no field of the state."""
+        self.check_inputs(inputs)
+        return dict(inputs)
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Raise ConfigError for inputs that are neither fields of the state nor arguments of a method that begins."""
+        arguments = {one.name for name in self.graph.entries for one in self.graph.methods[name].parameters}
+        self.state_kind.check(self.run_name, {name: inputs[name] for name in inputs if name not in arguments})
+
+    def input_names(self) -> Iterable[str]:
+        """Return the names of the fields of its state, as far as they are known."""
+        return self.state_kind.fields
+
+    def required_inputs(self) -> Iterable[str]:
+        """Return the arguments of methods that begin, if they have no default."""
+        entries = (self.graph.methods[name] for name in self.graph.entries)
+        return [one.name for entry in entries for one in entry.parameters if one.default is inspect.Parameter.empty]
+
+    def with_model(self, llm: object) -> Self:
+        """Raise ConfigError: the flow's code chooses its models."""
+        raise ConfigError(
+            f"--model is for crews and agents: the code of flow {self.run_name!r} chooses its models. Leave --model out"
+        )
+
+    def secret_sources(self) -> tuple[object, ...]:
+        """Return the live objects whose fields are searched for secrets: only the flow itself."""
+        return (self,)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        method = running.get()
+        if method is not None and method.flow is self and name not in type(self)._warned:
+            type(self)._warned |= {name}
+            log.warning(
+                "flow %s: a method has set self.%s, which is not recorded and lost where the run is resumed: use "
+                "self.state",
+                self.run_name,
+                name,
+            )
+        super().__setattr__(name, value)
+
+    def _check(self) -> None:
+        """Raise ConfigError for a setting that cannot work."""
+        name = named("flow", self.run_name)
+        integers("flow", name, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
+        check_policy(self.failure_policy, f"flow {name!r}")
+        if not isinstance(self.checkpoint, CheckpointConfig | bool | None):
+            raise ConfigError(
+                f"flow {name!r}: checkpoint is {self.checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
+            )
+
+    def _set_fields(self, fields: Mapping[str, Any]) -> None:
+        unknown = [name for name in fields if not self.state_kind.is_open and name not in self.state_kind.fields]
+        if unknown:
+            hint = meant(unknown[0], [*_SETTINGS, *self.state_kind.fields]) or f"it takes {', '.join(_SETTINGS)}"
+            raise ConfigError(f"{type(self).__name__} has no setting and no field of its state {unknown[0]!r}; {hint}")
+        self.__dict__["_first"] = self.state_kind.made(self.state_kind.merged(self.run_name, self.first_state, fields))
+
+
+_SETTINGS = (
+    "name",
+    "checkpoint",
+    "initial_state",
+    "max_concurrency",
+    "failure_policy",
+    "max_method_calls",
+    "verbose",
+)

@@ -1,0 +1,76 @@
+"""When a method starts: after a method, after a label of a router, or after several, joined by `or_` and `and_`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from crewlite.codec import digest
+from crewlite.errors import ConfigError
+
+_LONGEST = 48  # characters of a condition that an address shows
+_TOLD_APART = 8  # hexadecimal digits of a digest in place of the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A name, or conditions joined by `or_` or `and_`."""
+
+    how: Literal["name", "or", "and"]
+    name: str = ""
+    parts: tuple[Condition, ...] = ()
+
+    def __str__(self) -> str:
+        """The condition in one line: `a|b`, `a&(b|c)`."""
+        if self.how == "name":
+            return self.name
+        mark = "|" if self.how == "or" else "&"
+        return mark.join(str(part) if part.how == "name" else f"({part})" for part in self.parts)
+
+    def names(self) -> Iterator[str]:
+        """Yield the names in it, in their order; one may occur twice."""
+        if self.how == "name":
+            yield self.name
+        for part in self.parts:
+            yield from part.names()
+
+
+def or_(*conditions: Any) -> Condition:
+    """Return the condition that holds once any of these holds: methods, names of methods, labels, or conditions."""
+    return _joined("or", conditions)
+
+
+def and_(*conditions: Any) -> Condition:
+    """Return the condition that holds once all of these hold: methods, names of methods, labels, or conditions."""
+    return _joined("and", conditions)
+
+
+def condition_of(given: Any) -> Condition:
+    """Return a method, a name or a condition as a condition. Raises ConfigError for anything else."""
+    if isinstance(given, Condition):
+        return given
+    name = given if isinstance(given, str) else getattr(given, "__name__", None)
+    if not isinstance(name, str) or not name or isinstance(given, type):
+        raise ConfigError(
+            f"{given!r} is no condition; wanted a method of the flow, its name, a label of a router, or several of "
+            f"these in or_(...) or and_(...)"
+        )
+    return Condition("name", name)
+
+
+def address_name(method: str, condition: Condition | None) -> str:
+    """Return the name of a method's step in addresses: `draft@plan`; without a condition, `draft`."""
+    if condition is None:
+        return method
+    text = "".join("_" if mark in "/#!" else mark for mark in str(condition))
+    if text != str(condition) or len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}~{digest(str(condition))[:_TOLD_APART]}"
+    return f"{method}@{text}"
+
+
+def _joined(how: Literal["or", "and"], given: tuple[Any, ...]) -> Condition:
+    if not given:
+        raise ConfigError(f"{how}_() has no conditions; wanted methods, names of methods or labels")
+    parts = tuple(map(condition_of, given))
+    return parts[0] if len(parts) == 1 else Condition(how, parts=parts)

@@ -1,0 +1,273 @@
+"""Run the methods of a flow: each is a step, and the machine says which comes next.
+
+A resumed run takes the recorded methods in the order in which they were committed, before any that is not recorded. So
+each of them has the cause and the argument that it had, and no decision is made twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any
+
+from crewlite import codec, durable, events, kinds
+from crewlite.durable import Scope, Stamp, Step
+from crewlite.errors import Suspended, TooManyCalls
+from crewlite.flow.classes.base import Flow, Running, running
+from crewlite.flow.classes.conditions import address_name
+from crewlite.flow.classes.labels import label_of
+from crewlite.flow.classes.machine import Firing, Machine
+from crewlite.flow.classes.methods import FlowMethod
+from crewlite.flow.classes.results import encoded
+from crewlite.flow.classes.state import Outcome, coded
+from crewlite.runtime.executors import Job
+from crewlite.state.format.kept import Order
+from crewlite.state.values.current import StepState
+
+_BEGINNING = "initial_state"
+
+
+@dataclass(slots=True)
+class _Ended:
+    """A method that has finished."""
+
+    firing: Firing
+    count: int
+    """How often its method had started by then."""
+    argument: Any
+    """What it was given: of a router, what the methods after it are given."""
+    result: Any
+    seq: int | None
+    """The commit of its outcome; None if that could not be recorded."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A method that is to start, or runs."""
+
+    firing: Firing
+    count: int
+    step: Step[Any]
+    argument: Any
+    task: asyncio.Task[Any] | None = None
+
+
+@dataclass(slots=True)
+class Drive:
+    """One kickoff: asks for the methods as steps, until none is left."""
+
+    flow: Flow[Any]
+    inputs: Mapping[str, Any]
+    scope: Scope = field(default_factory=durable.scope)
+    recorded: list[_Asked] = field(default_factory=list)
+    """Methods to start whose outcomes are recorded."""
+    new: list[_Asked] = field(default_factory=list)
+    at_work: list[_Asked] = field(default_factory=list)
+    failed: list[_Asked] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    too_many: str | None = None
+    last: _Ended | None = None
+
+    async def done(self) -> Outcome:
+        """Run the methods. Returns the outcome; raises the first failure once everything has ended."""
+        beginning = self._beginning()
+        await self.scope.step(beginning)
+        machine, begun = Machine(self.flow.graph), self.scope.recorded(beginning.address or "")
+        self._start(machine.begin(), None, begun.seq if begun else None)
+        while self.recorded or self.new or self.at_work:
+            for asked in await self._next():
+                self._take(machine, asked)
+        self._raise()
+        result = self._result()
+        return Outcome(result, coded(self.scope.state))
+
+    async def _next(self) -> Sequence[_Asked]:
+        """Wait for the methods that end next. Returns them in the order of their commits."""
+        if self.recorded:
+            first = min(self.recorded, key=self._order)
+            self.recorded.remove(first)
+            first.task = self.scope.spawn(first.step)
+            await asyncio.wait({first.task})
+            return [first]
+        for asked in self.new:
+            asked.task = self.scope.spawn(asked.step)
+        self.at_work += self.new
+        self.new = []
+        await asyncio.wait([one.task for one in self.at_work if one.task], return_when=asyncio.FIRST_COMPLETED)
+        ended = [one for one in self.at_work if one.task and one.task.done()]
+        latest = max(map(self._order, ended))
+        late = [one for one in self.at_work if one not in ended and self._order(one) < latest]
+        if late:  # committed earlier, and about to end
+            await asyncio.wait([one.task for one in late if one.task])
+        found = sorted([*ended, *late], key=self._order)
+        self.at_work = [one for one in self.at_work if one not in found]
+        return found
+
+    def _order(self, asked: _Asked) -> Order:
+        recorded = self.scope.recorded(asked.step.address or "")
+        return recorded.order if recorded else (_NEVER,)
+
+    def _take(self, machine: Machine, asked: _Asked) -> None:
+        """Let the flow see that a method has ended, and start what follows."""
+        assert asked.task
+        self.scope.hand_over(asked.task)
+        if asked.task.cancelled() or asked.task.exception():
+            self.failed.append(asked)
+            return
+        result, method = asked.task.result(), self.flow.graph.methods[asked.firing.method]
+        recorded = self.scope.recorded(asked.step.address or "")
+        ended = _Ended(asked.firing, asked.count, asked.argument, result, recorded.seq if recorded else None)
+        label = label_of(result, method.name, method.emit) if method.routes else None
+        following = machine.ended(asked.firing, label)
+        if self.last is None or self._place(ended) >= self._place(self.last):
+            self.last = ended
+        self._start(following, ended, ended.seq)
+
+    def _start(self, firings: Sequence[Firing], cause: _Ended | None, after: int | None) -> None:
+        """Ask for the methods that a cause starts, which was recorded as commit `after`."""
+        for firing in firings:
+            self.counts[firing.method] += 1
+            if self.counts[firing.method] > self.flow.max_method_calls:
+                self.too_many = self.too_many or firing.method
+            if self.too_many:
+                continue
+            asked = self._asked(firing, cause, after)
+            recorded = self.scope.recorded(asked.step.address or "")
+            current = recorded and (after is None or recorded.seq >= after)
+            (self.recorded if current else self.new).append(asked)
+
+    def _asked(self, firing: Firing, cause: _Ended | None, after: int | None) -> _Asked:
+        flow, method = self.flow, self.flow.graph.methods[firing.method]
+        argument = None
+        if cause:
+            argument = cause.result if firing.label is None or cause.firing.cause is None else cause.argument
+        arguments = _arguments(method, cause is None, argument, self.inputs)
+        name = address_name(firing.method, method.condition if cause else None)
+        address = self.scope.reserve_address(kinds.METHOD.name, name)
+        trigger = None if cause is None else firing.label or cause.firing.method
+        how = method.execution
+        call = MethodType(method.func, flow)
+        by_place, by_name = ((), arguments) if cause is None else (tuple(arguments.values()), {})
+        job = Job(method.name, call, method.is_async, by_place, by_name)
+        step = Step(
+            kind=kinds.METHOD,
+            name=name,
+            address=address,
+            work=lambda: _work(flow, method, job),
+            question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
+            voice=_MethodVoice(flow, method.name, trigger, arguments),
+            encode=encoded,
+            decode=codec.decode,
+            provenance={"by": trigger} if trigger else {},
+            effect="idempotent",
+            timeout=how.timeout,
+            failure_policy=how.remedies,
+            inherits=True,
+            child_policy=how.policy,
+            strict_replay=True,
+            round_trip=True,
+            after=after,
+        )
+        return _Asked(firing, self.counts[firing.method], step, argument)
+
+    def _beginning(self) -> Step[None]:
+        """Build the step that sets the state with which the flow begins. It is recorded, as defaults may be chance."""
+        flow, kind = self.flow, self.flow.state_kind
+        arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
+        fields = {name: value for name, value in self.inputs.items() if name not in arguments or name in kind.fields}
+
+        async def begin() -> None:
+            scope = durable.scope()
+            values = kind.begun(flow.run_name, flow.first_state, fields, scope.idempotency_key)
+            StepState(scope.state).update(values)
+
+        address = self.scope.reserve_address(kinds.STEP.name, _BEGINNING)
+        return Step(kinds.STEP, _BEGINNING, begin, codec.known(fields), _Silent(flow), address=address)
+
+    def _place(self, ended: _Ended) -> tuple[Any, int]:
+        return self.flow.graph.place(ended.firing.method, ended.firing.round), ended.count
+
+    def _result(self) -> Any:
+        return self.last.result if self.last else None
+
+    def _raise(self) -> None:
+        """Raise the failure of the method that stands first in the class; then the error of too many calls."""
+        order = [*self.flow.graph.methods]
+        if self.failed:
+            first = min(self.failed, key=lambda one: (order.index(one.firing.method), one.count))
+            assert first.task
+            self.scope.mark_awaited(first.task)
+            first.task.result()
+        if self.too_many:
+            raise TooManyCalls(self.flow.run_name, self.too_many, self.flow.max_method_calls)
+
+
+_NEVER = 1 << 62
+"""Stands for the commit of what is not recorded."""
+
+
+def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call: at the beginning inputs of the same names, else what the cause gives."""
+    if begins:
+        return {one.name: inputs[one.name] for one in method.parameters if one.name in inputs}
+    spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    first = next((one for one in method.parameters if one.kind not in spread), None)
+    return {first.name: given} if first else {}
+
+
+async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> Any:
+    """Call a method, in whose context the flow's state is that of this step."""
+    scope = durable.scope()
+    token = running.set(Running(flow, scope.state, running.get()))
+    try:
+        value = await method.execution.executor.run(job)
+    except Suspended as waits:
+        waiting = dict(waits.waiting)
+        about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
+        await scope.announce(flow, lambda stamp: events.MethodExecutionPausedEvent(**stamp, **about))
+        raise
+    finally:
+        running.reset(token)
+    if method.routes:
+        label_of(value, method.name, method.emit)  # an error of this method, if it is no label
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _MethodVoice:
+    source: Flow[Any]
+    method: str
+    trigger: str | None
+    arguments: Mapping[str, Any]
+
+    def _about(self) -> dict[str, Any]:
+        return {"flow_name": self.source.run_name, "method_name": self.method, "trigger": self.trigger}
+
+    def started(self, stamp: Stamp) -> events.MethodExecutionStartedEvent:
+        return events.MethodExecutionStartedEvent(**stamp, **self._about(), params=dict(self.arguments))
+
+    def completed(self, stamp: Stamp, value: Any) -> events.MethodExecutionFinishedEvent:
+        return events.MethodExecutionFinishedEvent(**stamp, **self._about(), result=value)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.MethodExecutionFailedEvent:
+        return events.MethodExecutionFailedEvent(**stamp, **self._about(), error=error, error_type=error_type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """Emits nothing: no code of the user's runs in this step."""
+
+    source: object
+
+    def started(self, stamp: Stamp) -> None:
+        return None
+
+    def completed(self, stamp: Stamp, value: None) -> None:
+        return None
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
+        return None

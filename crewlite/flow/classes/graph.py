@@ -1,0 +1,163 @@
+"""The graph of a flow: its methods, what starts them, and whether all of it fits together.
+
+It is made once, with the class, so that a wrong name is an error before anything is paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from crewlite.errors import ConfigError, meant
+from crewlite.flow.classes.conditions import Condition
+from crewlite.flow.classes.labels import known_labels
+from crewlite.flow.classes.methods import Decorator, FlowMethod
+from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
+
+_MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "preview", "stream", "submit"})
+"""Verbs of a flow that only its users call, so that a method may have such a name."""
+
+
+class Edge(NamedTuple):
+    """A method that may start another."""
+
+    source: str
+    target: str
+    label: str | None = None
+    """The label by which it does; None if its end does."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The methods of a flow and their conditions, in the order of the class."""
+
+    methods: Mapping[str, FlowMethod[Any, Any]]
+    labels: Mapping[str, frozenset[str] | None]
+    """The labels of each router; None if they cannot be known."""
+    entries: Sequence[str] = field(init=False)
+    """The methods with which the flow begins: the starts without a condition, or all starts if each has one."""
+    conditions: Mapping[str, Condition] = field(init=False)
+    """The conditions of the methods that have one."""
+    edges: Sequence[Edge] = field(init=False)
+    paths: Mapping[str, Path] = field(init=False)
+    """The cycles around each method that can be reached."""
+    places: Mapping[str, tuple[int, int]] = field(init=False)
+    """How far each of them is from the beginning, and its place in the class."""
+
+    def __post_init__(self) -> None:
+        starts = [name for name, method in self.methods.items() if method.begins]
+        free = [name for name in starts if self.methods[name].condition is None]
+        conditions = {name: method.condition for name, method in self.methods.items() if method.condition}
+        values = {"entries": free or starts, "conditions": conditions}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "edges", list(self._edges()))
+        following: dict[str, list[str]] = {}
+        for edge in self.edges:
+            following.setdefault(edge.source, []).append(edge.target)
+        paths = cycles(following, self.entries)
+        object.__setattr__(self, "paths", paths)
+        far = ranks(following, paths)
+        places = {name: (far[name], at) for at, name in enumerate(self.methods) if name in paths}
+        object.__setattr__(self, "places", places)
+
+    @classmethod
+    def of(cls, flow: type, base: type) -> Graph:
+        """Collect the methods of a flow, with those that it inherits. Raises ConfigError for what cannot be one."""
+        methods: dict[str, FlowMethod[Any, Any]] = {}
+        for ancestor in reversed(flow.__mro__):
+            for name, value in vars(ancestor).items():
+                if isinstance(value, Decorator):
+                    raise ConfigError(f"{flow.__name__}.{name}: write @{value.of}(), with parentheses")
+                if isinstance(value, FlowMethod):
+                    methods[name] = value
+                elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator
+                    was = methods[name]
+                    methods[name] = FlowMethod(value, was.execution, was.begins, was.condition, was.routes, was.emit)
+        for name, method in methods.items():
+            if hasattr(base, name) and name not in _MAY_BE_REPLACED:
+                raise ConfigError(f"{flow.__name__}.{name}: every flow has a {name!r} of its own; rename the method")
+            if method.name != name:
+                raise ConfigError(
+                    f"{flow.__name__}.{name} is the method {method.name!r} under another name; wanted one name"
+                )
+        labels = {
+            name: known_labels(method.func) if method.emit is None else method.emit
+            for name, method in methods.items()
+            if method.routes
+        }
+        return cls(methods, labels)
+
+    def emitters(self, name: str) -> Sequence[str]:
+        """Return the methods by which a name may occur: the method of this name, or the routers with this label."""
+        if name in self.methods:
+            return [name, *(router for router, labels in self.labels.items() if labels and name in labels)]
+        return [router for router, labels in self.labels.items() if labels is None or name in labels]
+
+    def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
+        """Return by what the last of several methods is found: the furthest one; in a cycle, in its last round."""
+        found: list[tuple[int, ...]] = []
+        for first, turn in zip(self.paths[method], round_, strict=True):
+            found += [self.places[first], (turn,)]
+        return (*found, self.places[method])
+
+    def check(self, flow: str) -> None:
+        """Raise ConfigError that lists everything by which the flow could not work."""
+        if problems := list(self._problems()):
+            raise ConfigError(
+                f"flow {flow!r} cannot work: {'; '.join(problems)}. (A class that only its subclasses complete: "
+                f"class {flow}(Flow, abstract=True))"
+            )
+
+    def _edges(self) -> Iterator[Edge]:
+        for listener, condition in self.conditions.items():
+            for name in dict.fromkeys(condition.names()):
+                for source in self.emitters(name):
+                    yield Edge(source, listener, None if source == name else name)
+
+    def _problems(self) -> Iterator[str]:
+        if not self.entries:
+            yield "no method begins it; mark one with @start()"
+            return
+        known = [*self.methods, *(label for labels in self.labels.values() for label in sorted(labels or ()))]
+        unknown = set()
+        for listener, condition in self.conditions.items():
+            for name in dict.fromkeys(condition.names()):
+                if not self.emitters(name):
+                    unknown.add(name)
+                    hint = meant(name, known) or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
+                    yield f"{listener!r} waits for {name!r}, which is no method, and no router returns it; {hint}"
+        reached = self._reached(unknown)
+        for name, method in self.methods.items():
+            if name in reached:
+                continue
+            if method.condition is None:
+                yield f"nothing starts {name!r}; give it a condition, or mark it with @start() too"
+                continue
+            missing = [part for part in dict.fromkeys(method.condition.names()) if part not in reached]
+            yield f"{name!r} never starts, as {_listed(missing)} can never occur"
+
+    def _reached(self, also: set[str]) -> set[str]:
+        """Return the methods and labels that can occur, if those in `also` can."""
+        found, before = {*also, *self.entries}, -1
+        while len(found) != before:
+            before = len(found)
+            routers = [name for name in self.labels if name in found]
+            found |= {label for name in routers for label in self.labels[name] or ()}
+            if any(self.labels[name] is None for name in routers):
+                found |= {name for one in self.conditions.values() for name in one.names()} - self.methods.keys()
+            found |= {name for name, condition in self.conditions.items() if _can_hold(condition, found)}
+        return found
+
+
+def _can_hold(condition: Condition, found: set[str]) -> bool:
+    if condition.how == "name":
+        return condition.name in found
+    held = (_can_hold(part, found) for part in condition.parts)
+    return any(held) if condition.how == "or" else all(held)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names))

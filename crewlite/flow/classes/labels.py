@@ -1,0 +1,132 @@
+"""The labels that a router may return, as far as its annotations and its source tell."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from crewlite.errors import ConfigError, meant
+
+
+def label_of(result: object, router: str, declared: frozenset[str] | None = None) -> str | None:
+    """Return the label that a router's result stands for: a text, the value of an Enum, True or False; None for None.
+
+    Raises ConfigError for anything else, and for a label that is not `declared`.
+    """
+    value = result.value if isinstance(result, Enum) else result
+    if value is None:
+        return None
+    if not isinstance(value, str | bool | int):
+        raise ConfigError(
+            f"Router {router!r} returned {result!r}; wanted a label: a text, a member of an Enum, True or False, or "
+            f"None for no label"
+        )
+    label = str(value)
+    if declared is not None and label not in declared:
+        hint = meant(label, declared) or f"it declares emit={sorted(declared)}"
+        raise ConfigError(f"Router {router!r} returned the label {label!r}; {hint}")
+    return label
+
+
+def known_labels(func: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the labels that a router returns, by its return annotation or its source; None if they cannot be known."""
+    try:
+        hint = get_type_hints(func).get("return", inspect.Parameter.empty)
+    except (NameError, TypeError):
+        hint = inspect.Parameter.empty
+    annotated = _of_hint(hint)
+    return _of_source(func) if annotated is None else annotated
+
+
+def _of_hint(hint: Any) -> frozenset[str] | None:
+    if hint is None or hint is type(None):
+        return frozenset()
+    if get_origin(hint) is Literal:
+        return _labels(get_args(hint))
+    if get_origin(hint) in (Union, UnionType):
+        parts = [_of_hint(part) for part in get_args(hint)]
+        return None if None in parts else frozenset().union(*(part for part in parts if part))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _labels(hint)
+    return frozenset(("True", "False")) if hint is bool else None
+
+
+def _labels(values: Iterable[object]) -> frozenset[str]:
+    return frozenset(label for value in values if (label := label_of(value, "")) is not None)
+
+
+def _of_source(func: Callable[..., Any]) -> frozenset[str] | None:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(func)))
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+        return None
+    own = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
+    if own is None:
+        return None
+    found: set[object] = set()
+    local = _constants(own, func)
+    for node in _own_nodes(own):
+        if isinstance(node, ast.Return) and node.value is not None:
+            values = _values(node.value, local, func)
+            if values is None:
+                return None
+            found |= values
+    return _labels(found)
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function, without those of functions inside it."""
+    for child in ast.iter_child_nodes(function):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _constants(function: ast.AST, func: Callable[..., Any]) -> dict[str, set[object] | None]:
+    """Return the values of the names that a function assigns; None for a name that may have any value."""
+    found: dict[str, set[object] | None] = {}
+    for node in _own_nodes(function):
+        if isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets):
+            values = _values(node.value, {}, func)
+            for target in node.targets:
+                assert isinstance(target, ast.Name)
+                before = found.get(target.id, set())
+                found[target.id] = None if values is None or before is None else before | values
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id not in found:
+            found.setdefault(node.id, set())
+        if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr | ast.For | ast.AsyncFor | ast.withitem):
+            for name in ast.walk(node):
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                    found[name.id] = None
+    return {name: values or None for name, values in found.items()}
+
+
+def _values(node: ast.AST, local: dict[str, set[object] | None], func: Callable[..., Any]) -> set[object] | None:
+    """Return the values that an expression may have; None if they cannot be known."""
+    match node:
+        case ast.Constant(value=None | str() | bool() | int() as value):
+            return {value}
+        case ast.IfExp(body=one, orelse=other):
+            first, second = _values(one, local, func), _values(other, local, func)
+            return None if first is None or second is None else first | second
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            return {True, False}
+        case ast.Name(id=name) if name in local:
+            return local[name]
+        case ast.Name(id=name):
+            value = getattr(func, "__globals__", {}).get(name)
+            return {value} if isinstance(value, str) else None
+        case (
+            ast.Attribute(value=ast.Name(id=name), attr=member)
+            | ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr=member), attr="value")
+        ):
+            kind = getattr(func, "__globals__", {}).get(name)
+            if isinstance(kind, type) and issubclass(kind, Enum) and member in kind.__members__:
+                return {kind[member].value}
+    return None

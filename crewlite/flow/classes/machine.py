@@ -1,0 +1,216 @@
+"""Which method starts when: a pure machine that is told of finished methods, one by one.
+
+It counts how often each method and each label has occurred in each round. A method starts as often as its condition
+has come true: a name each time it occurs; `or_` once a round, however many of its parts occur in it; `and_` when all of
+its parts have occurred. These counts only grow, so how often a method starts does not depend on the order in which
+methods finish.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from crewlite.flow.classes.conditions import Condition
+from crewlite.flow.classes.rounds import Path, Round, moved, shared
+
+
+class Plan(Protocol):
+    """The part of a flow's graph that the machine needs."""
+
+    @property
+    def entries(self) -> Sequence[str]:
+        """The methods with which the flow begins."""
+
+    @property
+    def conditions(self) -> Mapping[str, Condition]:
+        """The conditions of the methods that have one, in the order of the class."""
+
+    @property
+    def paths(self) -> Mapping[str, Path]:
+        """The cycles around each method."""
+
+    def emitters(self, name: str) -> Sequence[str]:
+        """Return the methods by which a name may occur: the method of this name, or the routers with this label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """One start of a method."""
+
+    method: str
+    round: Round
+    cause: Firing | None = None
+    """The method whose end has started it; None at the beginning of the flow."""
+    label: str | None = None
+    """The label by which the cause has started it; None if it was the end itself."""
+
+
+class Machine:
+    """The firings of one run of a flow."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._gates = {name: _gate(condition, plan, plan.paths[name], name) for name, condition in _reached(plan)}
+        self._listeners: dict[str, list[str]] = {}
+        for listener, condition in _reached(plan):
+            for name in dict.fromkeys(condition.names()):
+                self._listeners.setdefault(name, []).append(listener)
+        self._fired: dict[str, Counter[Round]] = {name: Counter() for name in self._gates}
+
+    def begin(self) -> list[Firing]:
+        """Return the methods with which the flow begins."""
+        return [Firing(name, (1,) * len(self._plan.paths[name])) for name in self._plan.entries]
+
+    def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
+        """Return what starts now that a method has finished; `label`: what it returned, if it is a router."""
+        labels = [label] if label is not None and label != firing.method else []
+        heard = {at for name in (firing.method, *labels) for at in self._listeners.get(name, ())}
+        found = []
+        for listener in (name for name in self._gates if name in heard):
+            gate, fired = self._gates[listener], self._fired[listener]
+            changed: dict[Round, None] = {}
+            for name in (firing.method, *labels):
+                changed |= dict.fromkeys(gate.occurred(name, firing))
+            by = label if label in gate.names else None
+            for round_ in sorted(changed):
+                times = gate.count(round_) - fired[round_]
+                fired[round_] += times
+                found += [Firing(listener, round_, firing, by)] * times
+        return found
+
+
+def _reached(plan: Plan) -> Iterator[tuple[str, Condition]]:
+    return ((name, condition) for name, condition in plan.conditions.items() if name in plan.paths)
+
+
+class _Gate(Protocol):
+    """A condition, or a part of one, that counts how often it has come true in each round."""
+
+    names: frozenset[str]
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        """Note that a method or label has occurred. Returns the rounds in which the count may have changed."""
+
+    def count(self, round_: Round) -> int:
+        """Return how often the condition has come true in a round."""
+
+
+def _gate(condition: Condition, plan: Plan, path: Path, listener: str | None) -> _Gate:
+    """Build the gate of a condition, which counts in the rounds of `path`."""
+    names = frozenset(condition.names())
+    if condition.how == "name":
+        return _Name(names, plan, path, listener)
+    inside = [plan.paths[at] for name in names for at in plan.emitters(name) if at in plan.paths]
+    if condition.how == "or" and inside:
+        common = inside[0][: min(shared(inside[0], other) for other in inside)]
+        if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
+            parts = [_gate(part, plan, common, None) for part in condition.parts]
+            return _OfOtherCycle(names, _Or(names, parts), common, path, listener)
+    parts = [_gate(part, plan, path, listener) for part in condition.parts]
+    return (
+        _Or(names, parts) if condition.how == "or" else _And(names, parts, [_depth(part, plan, path) for part in parts])
+    )
+
+
+def _depth(gate: _Gate, plan: Plan, path: Path) -> int:
+    """Return how many of the cycles in `path` are around any of the methods by which a condition may come true."""
+    around = (plan.paths[at] for name in gate.names for at in plan.emitters(name) if at in plan.paths)
+    return max((shared(one, path) for one in around), default=0)
+
+
+@dataclass(slots=True)
+class _Name:
+    names: frozenset[str]
+    plan: Plan
+    path: Path
+    listener: str | None
+    counts: Counter[Round] = field(default_factory=Counter)
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        if name not in self.names:
+            return []
+        round_ = moved(firing.round, self.plan.paths[firing.method], self.path, self.listener)
+        self.counts[round_] += 1
+        return [round_]
+
+    def count(self, round_: Round) -> int:
+        return self.counts[round_]
+
+
+@dataclass(slots=True)
+class _Or:
+    names: frozenset[str]
+    parts: Sequence[_Gate]
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        return [round_ for part in self.parts for round_ in part.occurred(name, firing)]
+
+    def count(self, round_: Round) -> int:
+        return max(part.count(round_) for part in self.parts)
+
+
+@dataclass(slots=True)
+class _OfOtherCycle:
+    """`or_` of methods in a cycle that the listener is not in: each round of that cycle counts by itself."""
+
+    names: frozenset[str]
+    inner: _Gate
+    path: Path
+    to: Path
+    listener: str | None
+    counts: Counter[Round] = field(default_factory=Counter)
+    seen: Counter[Round] = field(default_factory=Counter)
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        found = []
+        for round_ in self.inner.occurred(name, firing):
+            more = self.inner.count(round_) - self.seen[round_]
+            self.seen[round_] += more
+            found.append(moved(round_, self.path, self.to, self.listener))
+            self.counts[found[-1]] += more
+        return found
+
+    def count(self, round_: Round) -> int:
+        return self.counts[round_]
+
+
+@dataclass(slots=True)
+class _And:
+    """Its parts in the same cycles as the listener must occur in one round; a part from further outside, before."""
+
+    names: frozenset[str]
+    parts: Sequence[_Gate]
+    depths: Sequence[int]
+    """How many of the listener's cycles each part is in."""
+    rounds: set[Round] = field(default_factory=set)
+    outside: dict[int, set[Round]] = field(default_factory=dict)
+    """The rounds of the outer cycles in which parts from there have occurred, by the number of the part."""
+
+    def occurred(self, name: str, firing: Firing) -> list[Round]:
+        found: list[Round] = []
+        innermost = max(self.depths)
+        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
+            changed = part.occurred(name, firing)
+            if depth == innermost:
+                self.rounds |= set(changed)
+                found += changed
+                continue
+            before = {round_[:depth] for round_ in changed if part.count(round_)}
+            self.outside.setdefault(number, set()).update(before)
+            found += [round_ for round_ in self.rounds if round_[:depth] in before]
+        return found
+
+    def count(self, round_: Round) -> int:
+        innermost = max(self.depths)
+        found: int | None = None
+        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
+            if depth < innermost:
+                if round_[:depth] not in self.outside.get(number, ()):
+                    return 0
+            else:
+                count = part.count(round_)
+                found = count if found is None else min(found, count)
+        return found or 0

@@ -1,0 +1,182 @@
+"""The methods of a flow: `@start`, `@listen` and `@router` turn functions of a class into them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+
+from crewlite.errors import ConfigError
+from crewlite.flow.classes.conditions import Condition, condition_of
+from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.recovery import FailurePolicy, Policy
+from crewlite.recovery.remedy import check_policy
+from crewlite.runtime.executors import Executor, Runtime, executor_of
+from crewlite.tools.base import is_async
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class MethodOptions(TypedDict, total=False):
+    """The options of a method: those of `@step` that make sense for one."""
+
+    retries: int | None
+    retry_delay: float
+    timeout: float | timedelta | None
+    failure_policy: Policy | None
+    runtime: Runtime | Executor
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a method is executed, from its options."""
+
+    executor: Executor
+    timeout: float | None
+    remedies: FailurePolicy | None
+    policy: Policy | None
+
+    @classmethod
+    def of(cls, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
+        """Check the options. Raises ConfigError."""
+        unknown = [option for option in options if option not in MethodOptions.__annotations__]
+        if unknown:
+            raise ConfigError(
+                f"method {name!r} has no option {unknown[0]!r}; it takes {', '.join(MethodOptions.__annotations__)}"
+            )
+        retries, delay = options.get("retries"), options.get("retry_delay", 0.0)
+        integers("method", name, retries=(retries, 0))
+        seconds("method", name, retry_delay=delay)
+        executor = executor_of(name, options.get("runtime", "inline"))
+        executor.check(name, func)
+        return cls(
+            executor,
+            time_limit("method", name, options.get("timeout")),
+            None if retries is None else again(retries, delay) or FailurePolicy(),
+            check_policy(options.get("failure_policy"), f"method {name!r}"),
+        )
+
+
+@dataclass(frozen=True)
+class FlowMethod(Generic[P, R]):
+    """A method of a flow. Called on a flow, it is a plain call of its function."""
+
+    func: Callable[P, R]
+    execution: Execution
+    begins: bool = False
+    """Whether `@start` marks it."""
+    condition: Condition | None = None
+    """What starts it."""
+    routes: bool = False
+    """Whether its result is a label, which starts the methods that listen to it."""
+    emit: frozenset[str] | None = None
+    """The labels that it declares; None if it declares none."""
+
+    @classmethod
+    def of(cls, func: Any, options: MethodOptions) -> FlowMethod[Any, Any]:
+        """Make a method from a function, or from a method that another decorator has made."""
+        if isinstance(func, FlowMethod):
+            if options:
+                return replace(func, execution=Execution.of(func.name, func.func, options))
+            return func
+        returning("method", called(func), func)
+        name = named("method", called(func))
+        return cls(func, Execution.of(name, func, options))
+
+    def __post_init__(self) -> None:
+        about = ("__name__", "__qualname__", "__doc__", "__module__")
+        vars(self).update({name: getattr(self.func, name) for name in about if hasattr(self.func, name)})
+        vars(self)["__wrapped__"] = self.func
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return called(self.func)
+
+    @functools.cached_property
+    def is_async(self) -> bool:
+        """Whether it is a coroutine function."""
+        return is_async(self.func)
+
+    @functools.cached_property
+    def parameters(self) -> Sequence[inspect.Parameter]:
+        """Its parameters, without the flow itself."""
+        return list(inspect.signature(self.func).parameters.values())[1:]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call its function, without a step."""
+        return self.func(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self.func, instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Decorator:
+    """What `@start()` and its like return, which makes a method of a function."""
+
+    of: str
+    condition: Condition | None
+    emit: frozenset[str] | None
+    options: MethodOptions
+
+    def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:
+        """Make the method."""
+        method = FlowMethod.of(func, self.options)
+        condition = self.condition
+        if condition is not None and method.condition is not None:
+            raise ConfigError(f"method {method.name!r} has two conditions; join them with or_(...) or and_(...)")
+        return replace(
+            method,
+            begins=method.begins or self.of == "start",
+            condition=condition or method.condition,
+            routes=method.routes or self.of == "router",
+            emit=method.emit if self.emit is None else self.emit,
+        )
+
+
+def start(condition: Any = None, **options: Unpack[MethodOptions]) -> Decorator:
+    """Mark a method with which the flow begins: `@start()`.
+
+    With a condition, the method starts whenever that comes true; at the beginning only if no start of the flow is
+    without a condition.
+    """
+    return Decorator("start", None if condition is None else _condition("start", condition), None, options)
+
+
+def listen(condition: Any, **options: Unpack[MethodOptions]) -> Decorator:
+    """Have a method start when another has finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
+
+    A method that takes an argument gets the result of the method that has started it.
+    """
+    return Decorator("listen", _condition("listen", condition), None, options)
+
+
+def router(condition: Any = None, *, emit: Iterable[str] | None = None, **options: Unpack[MethodOptions]) -> Decorator:
+    """Have a method choose what comes next: it returns a label, which starts the methods that listen to that.
+
+    `emit`: all labels that it may return. Without it they are taken from its return annotation or its source.
+    """
+    found = None if condition is None else _condition("router", condition)
+    return Decorator("router", found, _declared(emit), options)
+
+
+def _condition(decorator: str, given: Any) -> Condition:
+    try:
+        return condition_of(given)
+    except ConfigError as error:
+        raise ConfigError(f"@{decorator}(...): {error}") from None
+
+
+def _declared(emit: Iterable[str] | None) -> frozenset[str] | None:
+    if emit is None:
+        return None
+    labels = [emit] if isinstance(emit, str) else list(emit)
+    if not labels or not all(isinstance(label, str) and label for label in labels):
+        raise ConfigError(f"@router(emit=...) is {emit!r}; wanted a list of labels, which are texts")
+    return frozenset(labels)

@@ -1,0 +1,55 @@
+"""The classes of what methods return, which need no annotations: they are found where the flow itself is defined.
+
+A file never causes an import. So a recorded object becomes one of its class again if the module of the flow has that
+class, defined there or imported, or if a method has returned such an object in this process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite import codec
+from crewlite.agent.output import LiteAgentOutput
+from crewlite.codec import Json
+from crewlite.crew.output import CrewOutput
+
+_known = set[str]()
+codec.declare(CrewOutput | LiteAgentOutput)
+
+
+def declare_results(method: Callable[..., Any]) -> None:
+    """Declare the classes that a method names in its annotations, or that its module has."""
+    codec.declare_hints(method)
+    module = getattr(method, "__module__", "")
+    if module in _known:
+        return
+    _known.add(module)
+    for value in list(getattr(method, "__globals__", {}).values()):
+        if isinstance(value, type) and _is_data(value) and not value.__module__.startswith("crewlite."):
+            codec.declare(value)
+
+
+def encoded(value: Any) -> Json:
+    """Encode what a method has returned, and declare its classes, so that it can be decoded here. Raises NotCodable."""
+    _declare(value)
+    return codec.encode(value)
+
+
+def _declare(value: Any) -> None:
+    if isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            _declare(item)
+    if isinstance(value, dict):
+        for item in value.values():
+            _declare(item)
+    elif type(value) not in codec.IMMUTABLE:
+        codec.declare(type(value))
+
+
+def _is_data(kind: type) -> bool:
+    return issubclass(kind, BaseModel | Enum) or dataclasses.is_dataclass(kind)

@@ -1,0 +1,91 @@
+"""A flow of methods as the engine sees it: what is recorded of it, what it is asked, and the step that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crewlite import codec, events, kinds
+from crewlite.codec import JsonObject
+from crewlite.durable import Stamp, Step
+from crewlite.errors import ConfigError
+from crewlite.flow.classes.base import Flow
+from crewlite.flow.classes.drive import Drive
+from crewlite.flow.classes.results import declare_results, encoded
+from crewlite.flow.classes.state import Outcome
+from crewlite.runtime.root import Root
+from crewlite.runtime.run import Run
+from crewlite.step_parts import Limit
+
+
+class ClassRoot(Root[Outcome]):
+    """A flow of methods in one kickoff."""
+
+    default_events = frozenset({"method_execution_finished", "step_completed", "task_completed"})
+    exact = True
+
+    def __init__(self, flow: Flow[Any]) -> None:
+        super().__init__(flow)
+        for method in flow.graph.methods.values():
+            declare_results(method.func)
+        self._flow = flow
+        self.verbose = flow.verbose
+
+    def facts(self) -> JsonObject:
+        """Return its kind, its name, its methods, and the fields of its state if they are known."""
+        flow = self._flow
+        found: JsonObject = {"kind": "flow", "name": self.name, "methods": [*flow.graph.methods]}
+        return found if flow.state_kind.is_open else {**found, "takes": [*flow.input_names()]}
+
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Raise ConfigError for inputs that are no fields of the state, and for arguments that are missing."""
+        self._flow.check_inputs(inputs)
+        if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
+            raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
+
+    def question(self, inputs: Mapping[str, Any]) -> Any:
+        """Return the inputs."""
+        return codec.known(dict(inputs))
+
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Outcome]:
+        """Build the step that runs the methods."""
+        flow = self._flow
+        return Step(
+            kind=kinds.FLOW,
+            name=self.name,
+            work=lambda: Drive(flow, inputs).done(),
+            question=self.question(inputs),
+            voice=_Voice(flow, self.name, inputs),
+            encode=lambda outcome: {"result": encoded(outcome.result), "state": outcome.state},
+            decode=lambda data: Outcome(codec.decode(data["result"]), data["state"]),
+            with_usage=lambda outcome, usage: outcome._replace(usage=usage),
+            inherited_limits=(Limit(f"flow:{self.name}", flow.max_concurrency),) if flow.max_concurrency else (),
+            strict_replay=True,
+            round_trip=True,
+            own_state=True,
+            drift="rerun",
+            child_policy=flow.failure_policy,
+        )
+
+    def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
+        """Return a function that builds the flow_paused event."""
+        return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    source: Flow[Any]
+    name: str
+    inputs: Mapping[str, Any]
+
+    def started(self, stamp: Stamp) -> events.FlowStartedEvent:
+        return events.FlowStartedEvent(**stamp, flow_name=self.name, inputs=dict(self.inputs))
+
+    def completed(self, stamp: Stamp, value: Outcome) -> events.FlowFinishedEvent:
+        state = {name: codec.decode(one) for name, one in value.state.items()}
+        about = {"flow_name": self.name, "result": value.result, "state": state, "usage": value.usage}
+        return events.FlowFinishedEvent(**stamp, **about)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
+        return events.FlowFailedEvent(**stamp, flow_name=self.name, error=error, error_type=error_type)

@@ -1,0 +1,99 @@
+"""The cycles of a flow, and the rounds in them: which turn of which cycle a method runs in.
+
+A cycle begins again wherever its first method starts anew. A round is a tuple with one number for each cycle around a
+method, the outermost first; outside of all cycles it is empty. Which round a method runs in follows from the graph and
+from what happened before it, never from which of two methods was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Path = tuple[str, ...]
+"""The cycles around a method, outermost first, each named by its first method."""
+Round = tuple[int, ...]
+
+
+def cycles(following: Mapping[str, Sequence[str]], entries: Sequence[str]) -> dict[str, Path]:
+    """Return the cycles around each method that can be reached from `entries`.
+
+    `following`: the methods that may start after each method. The cycles are those of a weak topological order
+    (Bourdoncle, Efficient chaotic iteration strategies with widenings, 1993): every way round passes the first method
+    of its innermost cycle.
+    """
+    return _Search(following).of(entries)
+
+
+def shared(one: Path, other: Path) -> int:
+    """Return the number of cycles that are around both."""
+    count = 0
+    for mine, its in zip(one, other, strict=False):
+        if mine != its:
+            break
+        count += 1
+    return count
+
+
+def moved(round_: Round, path: Path, to: Path, listener: str | None = None) -> Round:
+    """Return the round in `to` of what happened in a round of `path`: cycles it leaves end, those it enters begin.
+
+    `listener`: the method that starts because of it; if a cycle around both begins with that, it is a round further.
+    """
+    common = shared(path, to)
+    found = round_[:common]
+    if common == len(to) and to and to[-1] == listener:
+        found = (*found[:-1], found[-1] + 1)
+    return found + (1,) * (len(to) - common)
+
+
+def ranks(following: Mapping[str, Sequence[str]], paths: Mapping[str, Path]) -> dict[str, int]:
+    """Return how far each method is from the beginning: the length of the longest way to it within a round."""
+    found: dict[str, int] = {}
+    before: dict[str, list[str]] = {}
+    for name, others in following.items():
+        for other in others if name in paths else ():
+            if other not in paths[name]:  # else it begins the next round
+                before.setdefault(other, []).append(name)
+
+    def rank(name: str) -> int:
+        if name not in found:
+            found[name] = 1 + max((rank(one) for one in before.get(name, ())), default=0)
+        return found[name]
+
+    return {name: rank(name) for name in paths}
+
+
+class _Search:
+    def __init__(self, following: Mapping[str, Sequence[str]]) -> None:
+        self._following = following
+        self._number: dict[str, float] = {}
+        self._stack: list[str] = []
+        self._count = 0
+        self._found: dict[str, Path] = {}
+
+    def of(self, entries: Sequence[str]) -> dict[str, Path]:
+        for entry in entries:
+            if not self._number.get(entry):
+                self._visit(entry, ())
+        return self._found
+
+    def _visit(self, name: str, around: Path) -> float:
+        """Search from one method on. Returns the number of the earliest method that leads to it and follows it."""
+        self._stack.append(name)
+        self._count += 1
+        first = self._number[name] = float(self._count)
+        again = False
+        for other in self._following.get(name, ()):
+            found = self._number.get(other) or self._visit(other, around)
+            if found <= first:
+                first, again = found, True
+        if first == self._number[name]:
+            self._number[name] = float("inf")
+            while (element := self._stack.pop()) != name:
+                self._number[element] = 0  # searched again, inside the cycle that begins here
+            self._found[name] = (*around, name) if again else around
+            if again:
+                for other in self._following.get(name, ()):
+                    if not self._number.get(other):
+                        self._visit(other, (*around, name))
+        return first

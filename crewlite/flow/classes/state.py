@@ -1,0 +1,200 @@
+"""The state of a flow: a mapping, or an object of a pydantic class of the user's, with an `id`.
+
+In a run, the fields are named values of the state of its steps. A method that asks for a state of a pydantic class gets
+an object with the values that its step sees. What the method changes in it is written back before the step's changes
+are collected, so it is recorded, merged and dropped like any change of the state.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, MutableMapping
+from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from crewlite import codec
+from crewlite.codec import Json
+from crewlite.errors import ConfigError, meant
+from crewlite.state.format.operations import without_items
+from crewlite.state.journal.values import Values
+from crewlite.state.journal.view import View
+from crewlite.state.values.current import StepState
+from crewlite.usage import Usage
+
+ID = "id"
+
+
+class StateKind:
+    """The kind of a flow's state: a mapping, or the pydantic class `model`."""
+
+    PLAIN: ClassVar[StateKind]
+
+    def __init__(self, model: type[BaseModel] | None = None) -> None:
+        self.model = model
+        codec.declare(model)
+
+    @classmethod
+    def of(cls, flow: str, given: Any) -> StateKind:
+        """Return the kind that `Flow[given]`, or `initial_state = given`, asks for. Raises ConfigError."""
+        kind = get_origin(given) or given
+        if isinstance(kind, BaseModel):
+            kind = type(kind)
+        if given is None or given is Any or isinstance(given, TypeVar | Mapping):
+            return cls.PLAIN
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return cls(kind)
+        if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
+            return cls.PLAIN
+        raise ConfigError(f"flow {flow!r} has a state of {given!r}; wanted a pydantic class, or dict")
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of its fields; of a mapping none is known."""
+        return [*self.model.model_fields] if self.model else []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes fields of any name."""
+        return self.model is None or self.model.model_config.get("extra") == "allow"
+
+    def initial(self, given: Any) -> Any:
+        """Return a new object of the state before any kickoff. `given`: the `initial_state` of the flow."""
+        if isinstance(given, BaseModel | Mapping):
+            return copy.deepcopy(given if isinstance(given, BaseModel) else dict(given))
+        if self.model is None:
+            return {}
+        try:
+            return self.model()
+        except ValidationError:  # a field without a default, which inputs must give
+            return self.model.model_construct()
+
+    def check(self, flow: str, names: Mapping[str, Any]) -> None:
+        """Raise ConfigError for an input that is no field."""
+        for name in names:
+            if not self.is_open and name not in (*self.fields, ID):
+                hint = meant(name, self.fields) or f"it has {', '.join(self.fields)}"
+                raise ConfigError(f"flow {flow!r}: its state has no field {name!r}; {hint}")
+
+    def begun(self, flow: str, initial: Any, inputs: Mapping[str, Any], new_id: str) -> dict[str, Any]:
+        """Return the values that a run begins with. Raises ConfigError for a field that is missing or does not fit."""
+        values = self.merged(flow, initial, inputs)
+        wanted = self.model.model_fields.items() if self.model else ()
+        if missing := [name for name, field in wanted if field.is_required() and name not in values]:
+            raise ConfigError(f"flow {flow!r} is missing the input {', '.join(missing)}, a field of its state")
+        return {**values, ID: values.get(ID) or new_id}
+
+    def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a state with these inputs in it. Raises ConfigError for one that does not fit."""
+        values = values_of(initial)
+        if self.model is None:
+            return {**values, **inputs}
+        made = self.model.model_construct(**values)
+        for name, value in inputs.items():
+            known = name in self.model.model_fields
+            values[name] = self._fitting(flow, made, name, value) if known else value
+        return values
+
+    def made(self, values: Mapping[str, Any]) -> Any:
+        """Return an object with these values."""
+        if self.model is None:
+            return dict(values)
+        made = self.model.model_construct()
+        vars(made).clear()
+        _fill(made, values)
+        return made
+
+    def seen(self, view: View) -> Any:
+        """Return the state as a step sees it: the same object each time, whose changes are those of the step."""
+        if self.model is None:
+            return StepState(view)
+        mirror = view.mirror
+        if not isinstance(mirror, _Mirror):
+            mirror = view.mirror = _Mirror(self._with_defaults(view.values))
+        mirror.read(view.values)
+        return mirror.shown
+
+    def _with_defaults(self, values: Mapping[str, Any]) -> BaseModel:
+        """Return an object with the fields that have no value yet, such as one that the class has only had since."""
+        assert self.model
+        made = self.model.model_construct()
+        defaults = {name: value for name, value in vars(made).items() if name not in values}
+        vars(made).clear()
+        _fill(made, defaults)
+        return made
+
+    def _fitting(self, flow: str, made: BaseModel, name: str, value: Any) -> Any:
+        try:
+            made.__pydantic_validator__.validate_assignment(made, name, value)
+        except ValidationError as error:
+            problem = next(
+                (item["msg"] for item in error.errors(include_url=False) if item["loc"][:1] == (name,)), None
+            )
+            if problem:
+                raise ConfigError(f"flow {flow!r}: the input {name} does not fit its state: {problem}") from None
+        return vars(made).get(name, value)
+
+
+StateKind.PLAIN = StateKind()
+
+
+def values_of(state: Any) -> dict[str, Any]:
+    """Return the fields of a state."""
+    if isinstance(state, BaseModel):
+        return {**vars(state), **(state.__pydantic_extra__ or {})}
+    return dict(state)
+
+
+class Outcome(NamedTuple):
+    """What a kickoff has come to: the result of its last method, its state, coded, and the usage inside it."""
+
+    result: Any
+    state: Mapping[str, Json]
+    usage: Usage = Usage()
+
+    def made(self, kind: StateKind) -> Any:
+        """Return the state as an object for programs."""
+        return kind.made({name: codec.decode(value) for name, value in self.state.items()})
+
+
+def coded(view: View) -> dict[str, Any]:
+    """Return the values that a step sees, as they are recorded."""
+    now = view.now()
+    return {name: now[name] for name in without_items(now)}
+
+
+def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
+    """Set fields as they are, without validation: recorded values are as the program has left them."""
+    extra = state.__pydantic_extra__
+    for name, value in values.items():
+        if name in type(state).model_fields or extra is None:
+            vars(state)[name] = value
+        else:
+            extra[name] = value
+    state.__pydantic_fields_set__.update(name for name in values if name in type(state).model_fields)
+
+
+class _Mirror:
+    """An object of the user's class that shows the values of one step, and is written back to them."""
+
+    def __init__(self, shown: BaseModel) -> None:
+        self.shown = shown
+        self._known: dict[str, Any] = {}
+        """The values as they were last read or written."""
+
+    def read(self, values: Values) -> None:
+        """Show the values that others than this object have changed."""
+        self.write(values)
+        fresh = {name: values[name] for name in values if values[name] is not self._known.get(name, _NONE)}
+        if fresh:
+            _fill(self.shown, fresh)
+            self._known |= fresh
+
+    def write(self, values: Values) -> None:
+        """Write the fields that have become other objects to the values."""
+        for name, value in values_of(self.shown).items():
+            if value is not self._known.get(name, _NONE):
+                values[name] = self._known[name] = value
+
+
+_NONE = object()

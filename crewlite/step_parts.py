@@ -1,0 +1,57 @@
+"""What a step is made of besides its work: the limits and cache entry it has, the calls it leads to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Json = Any
+
+Effect = Literal["none", "idempotent", "once"]
+"""The effect of repeating a call. none: the call has no side effect. idempotent: a repetition with the same idempotency
+key does no harm. once: a repetition does harm."""
+
+
+class Cached(NamedTuple):
+    """The entry of the result cache from which a step may take its outcome, and in which it leaves it."""
+
+    key: str
+    """A digest of the question, and of who answers it and how. Steps with equal keys have interchangeable outcomes."""
+    age: float | None
+    """The seconds after which an entry is too old to reuse; None for no limit."""
+
+
+class Limit(NamedTuple):
+    """At most `width` steps with the same `key` run at once. A step counts as one together with all steps inside it."""
+
+    key: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A call that is about to be made. It is recorded before the call.
+
+    So a resume can tell a call that may have been interrupted from a call that was never made.
+    """
+
+    address: str
+    effect: Effect
+
+
+class Recorded(NamedTuple):
+    """Where the outcome of a step stands in the record."""
+
+    seq: int
+    """The number of its commit."""
+    order: tuple[int, ...]
+    """Its place among all outcomes, which stays the same when commits are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A recorded step anywhere in the run, finished or not."""
+
+    address: str
+    outcome: Json = None
+    """The outcome as recorded; None if there is none yet, or a prune has removed it."""

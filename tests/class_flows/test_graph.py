@@ -1,0 +1,157 @@
+"""A flow that cannot work is an error when its class is made, which says what is wrong with it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import pytest
+
+from crewlite.errors import ConfigError
+from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow.classes.labels import known_labels
+
+
+def act(self):
+    return None
+
+
+def flow(**methods):
+    """A class with these methods, each given as its decorator."""
+    made = {}
+    for name, mark in methods.items():
+
+        def work(self):
+            return None
+
+        work.__name__ = name
+        made[name] = mark(work)
+    return type("Plan", (Flow,), made)
+
+
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ({"a": start(), "b": listen("plam"), "plan": listen("a")}, "'b' waits for 'plam', which is no method"),
+        ({"plan": start(), "b": listen("plam")}, "did you mean 'plan'?"),
+        ({"a": start(), "r": router("a", emit=["go"]), "b": listen("gone")}, "'b' waits for 'gone'"),
+        ({"a": listen("b"), "b": listen("a")}, "no method begins it; mark one with @start()"),
+        ({"a": start(), "b": listen("c"), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
+        ({"a": start(), "b": listen(and_("a", "c")), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
+        ({"a": start(), "r": router(emit=["x"])}, "nothing starts 'r'; give it a condition"),
+        ({"a": start(), "kickoff": listen("a")}, "Plan.kickoff: every flow has a 'kickoff' of its own"),
+    ],
+)
+def test_a_graph_that_cannot_work_says_why(methods, told):
+    with pytest.raises(ConfigError) as caught:
+        flow(**methods)
+    assert told in str(caught.value)
+
+
+def test_a_decorator_that_is_misused_says_so():
+    for make, told in [
+        (lambda: type("Plan", (Flow,), {"a": start(act)}), "write @start(), with parentheses"),
+        (lambda: listen(3), "@listen(...): 3 is no condition"),
+        (lambda: or_(), "or_() has no conditions"),
+        (lambda: router("a", emit=[]), r"@router(emit=...) is []; wanted a list of labels"),
+        (lambda: start(retries=-1)(act), "retries is -1"),
+        (lambda: start(retry=1)(act), "method 'act' has no option 'retry'"),
+        (lambda: start(runtime="isolated")(lambda self: 1), "is a lambda, which has no name"),
+        (lambda: listen("a")(listen("b")(act)), "method 'act' has two conditions"),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            make()
+        assert told in str(caught.value)
+
+
+def test_a_class_that_its_subclasses_complete_is_checked_with_them():
+    class Base(Flow, abstract=True):
+        @listen("begin")
+        def end(self):
+            return "ended"
+
+    class Whole(Base):
+        @start()
+        def begin(self):
+            return 1
+
+    class Other(Whole):
+        def end(self):  # an override keeps its place in the graph
+            return "otherwise"
+
+    assert (Whole().kickoff(), Other().kickoff()) == ("ended", "otherwise")
+    with pytest.raises(ConfigError, match="waits for 'begin'"):
+        type("Part", (Base,), {"act": start()(act)})
+
+
+class Way(Enum):
+    LEFT = "left"
+    RIGHT = "right"
+
+
+STRAIGHT = "straight"
+
+
+def test_the_labels_of_a_router_are_read_from_its_annotation_or_its_source():
+    def literal(self) -> Literal["a", "b"]: ...
+    def maybe(self) -> Literal["a"] | None: ...
+    def enum(self) -> Way: ...
+    def both(self) -> bool: ...
+
+    def source(self):
+        def inner():
+            return "not this one"
+
+        if self.state:
+            return "one" if inner() else "two"
+        elif self.other:
+            return Way.LEFT
+        label = "three"
+        if self.last:
+            return STRAIGHT
+        return label
+
+    def unknown(self):
+        return self.state["label"]
+
+    def looped(self):
+        for label in self.labels:
+            return label
+
+    assert known_labels(literal) == {"a", "b"}
+    assert known_labels(maybe) == {"a"}
+    assert known_labels(enum) == {"left", "right"}
+    assert known_labels(both) == {"True", "False"}
+    assert known_labels(source) == {"one", "two", "left", "three", "straight"}
+    assert known_labels(unknown) is None
+    assert known_labels(looped) is None
+
+
+def test_where_labels_cannot_be_known_nothing_is_complained_of():
+    class Plan(Flow):
+        @start()
+        def begin(self):
+            return "later"
+
+        @router(begin)
+        def choose(self, given):
+            return given
+
+        @listen("later")
+        def end(self, given):
+            return given
+
+    assert Plan().kickoff() == "later"
+
+
+def test_the_graph_is_plain_data():
+    class Plan(Flow):
+        @start()
+        def begin(self): ...
+
+        @router(or_(begin, "again"))
+        def choose(self):
+            return "again"
+
+    assert [tuple(edge) for edge in Plan.graph.edges] == [("begin", "choose", None), ("choose", "choose", "again")]
+    assert (list(Plan.graph.methods), Plan.graph.entries) == (["begin", "choose"], ["begin"])

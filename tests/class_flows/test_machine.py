@@ -1,0 +1,122 @@
+"""Which method starts when, method by method: what is told to the machine, and what it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow.classes.machine import Machine
+
+S, R = start(), lambda *given: router(*given, emit=["x", "y"])
+LOOP = {"begin": S, "draft": listen(or_("begin", "x")), "check": R("draft"), "end": listen("y")}
+TURNS = {"ask": R(or_("hello", "one", "two")), "hello": S, "one": listen("x"), "two": listen("y")}
+INNER = {**LOOP, "other": S, "join": listen(and_("y", "other"))}
+
+CASES = {
+    "a listener starts each time": ({"a": S, "b": listen("a")}, "a", "a> b>a"),
+    "or_ starts once": ({"a": S, "b": S, "c": listen(or_("a", "b"))}, "a b", "a> b> c>a"),
+    "and_ starts when both have ended": ({"a": S, "b": S, "c": listen(and_("a", "b"))}, "a b", "a> b> c>b"),
+    "nested": (
+        {"a": S, "b": S, "c": S, "d": listen(or_(and_("a", "b"), "c"))},
+        "a c b",
+        "a> b> c> d>c",
+    ),
+    "or_ of the way in and the way back": (
+        LOOP,
+        "begin draft check:x draft check:y end",
+        "draft>begin draft>check end>check",
+    ),
+    "alternating ways back": (
+        TURNS,
+        "hello ask:x one ask:y two ask:x one",
+        "hello> ask>hello one>ask ask>one two>ask ask>two one>ask ask>one",
+    ),
+    "a listener outside hears each round": (
+        {**TURNS, "log": listen(or_("one", "two"))},
+        "hello ask:x one ask:y two",
+        "log>one log>two",
+    ),
+    "and_ of a cycle that has ended and another branch": (
+        INNER,
+        "begin other draft check:x draft check:x draft check:y",
+        "join>check",
+    ),
+    "or_ of a cycle that has ended and another branch starts once": (
+        {**LOOP, "other": S, "join": listen(or_("y", "other"))},
+        "begin other draft check:x draft check:y",
+        "join>other",
+    ),
+    "and_ in a cycle holds anew each round": (
+        {
+            "begin": S,
+            "a": listen(or_("begin", "x")),
+            "b": listen("a"),
+            "c": listen("a"),
+            "check": R(and_("b", "c")),
+        },
+        "begin a b c check:x a c b check:y",
+        "check>c check>b",
+    ),
+    "what was there before a cycle counts in each round": (
+        {"docs": S, "begin": S, "a": listen(or_("begin", "x")), "check": R(and_("a", "docs"))},
+        "begin a docs check:x a check:y",
+        "check>docs check>a",
+    ),
+    "the end of a branch in an inner cycle is joined in the round of the outer one": (
+        {
+            "begin": S,
+            "plan": listen(or_("begin", "next")),
+            "side": listen("plan"),
+            "draft": listen(or_("plan", "again")),
+            "check": router("draft", emit=["again", "fine"]),
+            "publish": router(and_("fine", "side"), emit=["next", "stop"]),
+        },
+        "begin plan side draft check:again draft check:fine publish:next plan draft check:fine side publish:stop",
+        "publish>check publish>side",
+    ),
+}
+
+
+def graph(methods):
+    made = {}
+    for name, mark in methods.items():
+
+        def work(self):
+            return None
+
+        work.__name__ = name
+        made[name] = mark(work)
+    return type("Plan", (Flow,), made).graph
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_starts(case):
+    methods, told, expected = CASES[case]
+    machine = Machine(graph(methods))
+    at_work = machine.begin()
+    started = [f"{one.method}>" for one in at_work]
+    for each in told.split():
+        name, _, label = each.partition(":")
+        ended = next(one for one in at_work if one.method == name)
+        at_work.remove(ended)
+        found = machine.ended(ended, label or None)
+        started += [f"{one.method}>{ended.method}" for one in found]
+        at_work += found
+    wanted = {each.partition(">")[0] for each in expected.split()}
+    assert [each for each in started if each.partition(">")[0] in wanted] == expected.split()
+
+
+def test_a_start_with_a_condition_begins_the_flow_if_there_is_no_other():
+    both = graph({"a": S, "b": start("a")})
+    alone = graph({"b": start("x"), "check": R("b")})
+    assert [one.method for one in Machine(both).begin()] == ["a"]
+    assert [one.method for one in Machine(alone).begin()] == ["b"]
+
+
+def test_a_long_cycle_takes_the_same_time_each_round():
+    machine = Machine(graph(LOOP))
+    (ended,) = machine.ended(machine.begin()[0])
+    for turn in range(1, 20_000):
+        (check,) = machine.ended(ended)
+        (ended,) = machine.ended(check, "x")
+        assert ended.round == (turn + 1,)
