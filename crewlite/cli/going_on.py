@@ -212,9 +212,7 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
     """
     recorded = run.definition["kind"], run.definition["name"]
     if kinds.of(recorded[0]) is kinds.TRIAL:
-        raise Failed(
-            f"{_named(run)} goes on where it was begun: call test or train of the crew again with run_id={run.run_id!r}"
-        )
+        raise Failed(f"{_named(run)} goes on where it was begun: {hints.trial_on(run)}")
     if target is not None:
         definition = find(target)
         if definition.run_kind is not kinds.of(recorded[0]):

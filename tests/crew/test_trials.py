@@ -4,8 +4,10 @@ import json
 import os
 
 import pytest
+from click.testing import CliRunner
 
-from crewlite import Agent, ConditionalTask, Crew, Process, Task, event_bus
+from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Process, Task, event_bus
+from crewlite.cli.main import main
 from crewlite.errors import ConfigError, OutputInvalid, QuestionsChanged, Suspended
 from crewlite.events import BaseEvent
 from crewlite.testing import ScriptedLLM
@@ -203,3 +205,18 @@ def test_what_cannot_be_is_told_before_anything_is_paid(ask, said):
         ask(crew)
     assert said in str(refused.value)
     assert not crew.tasks[0].agent.llm.calls
+
+
+def test_the_command_says_how_a_test_goes_on_and_a_fork_of_it_does(tmp_path):
+    crew = crew_of(checkpoint=CheckpointConfig(location=tmp_path / "here"))
+    with pytest.raises(PermissionError):
+        crew.test(1, ScriptedLLM([PermissionError("key expired")]), TOPIC, run_id="r")
+    for words in (["show", "r"], ["resume", "r"]):
+        said = CliRunner().invoke(main, ["checkpoint", *words, "--location", str(tmp_path / "here")])
+        assert "call test or train of the crew again, with run_id='r'" in " ".join(said.output.split())
+    with History(tmp_path / "here") as history:
+        history.fork("r", branch="other")
+    said = CliRunner().invoke(main, ["checkpoint", "show", "r/other", "--location", str(tmp_path / "here")])
+    assert "from_checkpoint='r/other'" in said.output
+    assert crew.test(1, ScriptedLLM(says), TOPIC, from_checkpoint="r/other").quality == 6.5
+    assert len(crew.tasks[0].agent.llm.calls) == 2

@@ -38,9 +38,17 @@ def tell(screen: Screen, opened: Opened, run: RunHistory, head: str = "to go on 
 
 def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
     """The line that goes on with a run; the one that opens it, if it is a state."""
+    if kinds.of(run.definition["kind"]) is kinds.TRIAL:
+        return trial_on(run)
     if run.definition["kind"] == STATE:
         return f"RuntimeState.open({ref_of(run)!r}, {opened.location!r})"
     return (lines or again(opened, run)).line("resume", ref_of(run))
+
+
+def trial_on(run: RunHistory) -> str:
+    """What to do to go on with a test or a training, which no command begins."""
+    where = f"run_id={run.run_id!r}" if run.branch == "main" else f"from_checkpoint={ref_of(run)!r}"
+    return f"call test or train of the crew again, with {where}"
 
 
 def fork(opened: Opened, run: RunHistory, checkpoint: Checkpoint) -> str:
