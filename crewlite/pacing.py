@@ -100,18 +100,28 @@ class Pace:
         with self._lock:
             self._reserved -= 1
 
+    def due(self, per_minute: int) -> float:
+        """Return the seconds that a call which comes now waits at least; 0 if it need not wait."""
+        with self._lock:
+            return self._due(len(self._waiting), per_minute, _clock.get().now())
+
     def _wait(self, me: object, per_minute: int, now: float) -> float:
         """Return the seconds after which to ask again; 0 if the turn is reserved."""
         with self._lock:
-            while self._begun and self._begun[0] <= now - WINDOW:
-                self._begun.popleft()
-            free = per_minute - len(self._begun) - self._reserved
-            behind = list(self._waiting).index(me) - free
-            if behind < 0:
+            due = self._due(list(self._waiting).index(me), per_minute, now)
+            if not due:
                 del self._waiting[me]
                 self._reserved += 1
-                return 0.0
-            return (self._begun[behind] if behind < len(self._begun) else now) + WINDOW - now
+            return due
+
+    def _due(self, ahead: int, per_minute: int, now: float) -> float:
+        """Return the seconds after which it may be the turn of a call that so many others are ahead of."""
+        while self._begun and self._begun[0] <= now - WINDOW:
+            self._begun.popleft()
+        behind = ahead - (per_minute - len(self._begun) - self._reserved)
+        if behind < 0:
+            return 0.0
+        return (self._begun[behind] if behind < len(self._begun) else now) + WINDOW - now
 
     def __reduce__(self) -> Any:
         return Pace, ()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import codec
 
 
-class UsageRecord(TypedDict, total=False):
-    """A usage as it is recorded: the fields that are neither zero nor unknown."""
+class Counts(TypedDict, total=False):
+    """The counts of a usage as they are recorded: those that are neither zero nor unknown."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -19,6 +20,15 @@ class UsageRecord(TypedDict, total=False):
     reasoning_tokens: int
     requests: int
     cost: float | None
+
+
+class UsageRecord(Counts, total=False):
+    """A usage as it is recorded."""
+
+    agent: str
+    """The role of the agent that all of it is of: a model call."""
+    by_agent: dict[str, Counts]
+    """The part of each agent, by its role: a sum of calls."""
 
 
 @codec.register
@@ -33,6 +43,16 @@ class Usage(BaseModel):
     reasoning_tokens: int = 0
     requests: int = 0
     cost: float | None = None
+    by_agent: dict[str, Usage] = Field(default_factory=dict, repr=False)
+    """The part of each agent, by its role. Calls of models that nobody's role was given to are in none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_agent(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or "agent" not in data:
+            return data
+        counts = {name: count for name, count in data.items() if name != "agent"}
+        return {**counts, "by_agent": {data["agent"]: counts}}
 
     @property
     def total_tokens(self) -> int:
@@ -59,9 +79,19 @@ class Usage(BaseModel):
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             requests=self.requests + other.requests,
             cost=sum(costs) if costs else None,
+            by_agent=_together(self.by_agent, other.by_agent),
         )
 
     def to_record(self) -> UsageRecord:
         """Return the usage as it is recorded: without counts of zero and an unknown cost."""
-        fields = self.__dict__.items()
-        return cast(UsageRecord, {name: n for name, n in fields if n or (name == "cost" and n is not None)})
+        counts = {name: n for name, n in self.__dict__.items() if name != "by_agent"}
+        record = cast(UsageRecord, {name: n for name, n in counts.items() if n or (name == "cost" and n is not None)})
+        if self.by_agent:
+            record["by_agent"] = {role: cast(Counts, usage.to_record()) for role, usage in self.by_agent.items()}
+        return record
+
+
+def _together(one: dict[str, Usage], other: dict[str, Usage]) -> dict[str, Usage]:
+    if not one or not other:
+        return one or other
+    return one | {role: one[role] + usage if role in one else usage for role, usage in other.items()}

@@ -83,8 +83,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     response_template: str | None = None
     """What stands before `{{ .Response }}` ends the prompt, for models that are to go on with a text."""
     max_execution_time: float | None = Field(default=None, gt=0)
-    """Seconds at work on one task or kickoff, in all lives of its run. What becomes of a run that reaches a budget: see
-    Task.max_tokens."""
+    """Seconds at work on one task, kickoff or turn of a conversation, in all lives of its run. What becomes of a
+    run that reaches a budget is said at Task.max_tokens."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens for one task or kickoff, with what coworkers use for it. Of a single reply: LLM(max_tokens=...)."""
     max_cost_usd: float | None = Field(default=None, gt=0)

@@ -6,6 +6,8 @@ question (`message#2`) and takes the result back. So a kill leaves a run that ha
 
 from __future__ import annotations
 
+import logging
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +17,16 @@ from crewlite.agent.shape import Shape
 from crewlite.codec import Json
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, RunMismatch
+from crewlite.forked import lock
 from crewlite.llm.base import Message
 from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.record import Record
+
+log = logging.getLogger("crewlite")
+_KNOWN = 10_000  # conversations of which a process knows where it is
+_turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
+_lock = lock()
 
 WHO = "agent"
 """The entry in the provenance of an answer that tells who gave it, and in which shape."""
@@ -53,8 +61,10 @@ class Conversation:
     def number_of(self, messages: Json, turn: int | None) -> int:
         """The number of the turn that a kickoff is about; one more than there are for a further one.
 
-        `messages` are coded; None for a kickoff without any. Raises ConfigError and RunMismatch for a `turn` that
-        cannot be.
+        Words that were asked before are that question again, unless this process has had a later turn: who says "yes"
+        a second time asks a second question. The words of the first turn begin the conversation again, so a program
+        that is run again hears what is recorded. `messages` are coded; None for a kickoff without any. Raises
+        ConfigError and RunMismatch for a `turn` that cannot be.
         """
         questions, run_id = self.questions, self.record.run["run_id"]
         last = len(questions)
@@ -69,8 +79,26 @@ class Conversation:
                 f"Turn {turn} of conversation {run_id!r} has another question. To ask a further one, pass "
                 f"turn={last + 1}, or leave turn out"
             )
+        if turn is not None:
+            return turn
+        reached = _reached(self.record)
         same = [number for number, asked in enumerate(questions, 1) if asked == messages]
-        return turn or (same[-1] if same else last + 1)
+        same = [number for number in same if number >= reached] or [number for number in same if number == 1]
+        if same and same[0] != reached + 1:
+            log.warning(
+                "%s: these words are the question of turn %s of %s, so its recorded answer counts. To ask them as a "
+                "further question, pass turn=%s",
+                *(run_id, same[0], last, last + 1),
+            )
+        return same[0] if same else last + 1
+
+    def reach(self, number: int) -> None:
+        """Note that this process is at this turn."""
+        with _lock:
+            _turns[_key(self.record)] = number
+            _turns.move_to_end(_key(self.record))
+            while len(_turns) > _KNOWN:
+                _turns.popitem(last=False)
 
     def answered(self, number: int) -> bool:
         """Whether a turn has its answer."""
@@ -109,6 +137,16 @@ class Conversation:
         last = len(self.questions)
         inside = retold(self.record, shape, limit, turn_at(last) if last > 1 else "")
         return [*self.before(last, shape, limit), *codec.decode(self.questions[-1]), *inside]
+
+
+def _reached(record: Record) -> int:
+    """The turn that this process has asked for last; 0 for none."""
+    with _lock:
+        return _turns.get(_key(record), 0)
+
+
+def _key(record: Record) -> tuple[str, ...]:
+    return record.run["run_id"], record.run["branch"], record.started_at
 
 
 def message_step(source: object, number: int) -> Step[Any]:

@@ -46,6 +46,8 @@ class Work:
     shape: Shape | None = None
     title: str = ""
     """What errors and logs call it."""
+    task: object | None = None
+    """The Task, for models that want to know; None without one."""
 
     @property
     def role(self) -> str:
@@ -180,6 +182,8 @@ async def _ask(
             template=_version(job.source),
             may_overflow=job.source.respect_context_window,
             intends=intends,
+            source=job.source,
+            task=job.task,
         )
         if reply.finish_reason != OVERFLOW:
             break

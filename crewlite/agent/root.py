@@ -109,6 +109,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         """The answer to the messages, or to those of the turn that is asked for."""
         more: dict[str, Any] = {}
         if run:
+            Conversation.of(run.record).reach(self._number)
             self._began = datetime.fromisoformat(run.record.started_at)
             more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
         asked = self._messages or as_conversation(inputs["messages"])

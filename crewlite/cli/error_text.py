@@ -12,6 +12,7 @@ from crewlite.errors import (
     BindMissing,
     BranchConflictError,
     BranchExists,
+    BudgetExceeded,
     CheckpointIsBehind,
     CrewliteError,
     InDoubt,
@@ -35,6 +36,8 @@ def said(error: BaseException, ref: str | None, again: Again) -> str:
         return Secrets.of().mask(f"{type(error).__name__}: {text_of(error)}{culprit(error)}")
     if isinstance(error, RunCancelled):
         return f"Run {error.run_id!r} was cancelled on branch {error.branch!r}. Its record is kept."
+    if isinstance(error, BudgetExceeded):
+        return f"{error.found}. Raise {error.setting} in the definition of the {error.of}."
     if isinstance(error, QuestionsChanged):
         return _changed(error, again)
     return _with_advice(error, ref or "RUN", again) or text_of(error)

@@ -19,7 +19,16 @@ from crewlite.cli.kinds import Definition
 from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
-from crewlite.errors import AnswerRefused, ChangeUnused, ConfigError, CrewliteError, InDoubt, MissingInput, Suspended
+from crewlite.errors import (
+    AnswerRefused,
+    BudgetExceeded,
+    ChangeUnused,
+    ConfigError,
+    CrewliteError,
+    InDoubt,
+    MissingInput,
+    Suspended,
+)
 from crewlite.flow import FlowFunction
 from crewlite.lazy import lazy
 from crewlite.runtime.engine import kickoff_here
@@ -160,7 +169,13 @@ class Runner:
                 if (answered := self.progress.answered) and not isinstance(error, CrewliteError):
                     again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
                     text = f"{text} - to run a recorded step again: {again}"
-        kind = Waits if isinstance(error, InDoubt) else Misses if isinstance(error, MissingInput) else Failed
+        kind = (
+            Waits
+            if isinstance(error, InDoubt | BudgetExceeded)
+            else Misses
+            if isinstance(error, MissingInput)
+            else Failed
+        )
         failed = kind(text)
         if self.options.as_json:
             self._tell_error(code if isinstance(code, str) else "failed", text)

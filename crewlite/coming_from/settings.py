@@ -93,7 +93,6 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Crew", "share_crew", None, "nothing is sent to anybody"),
     Setting("Crew", "tracing", None, "nothing is sent to anybody", "event_bus.on(BaseEvent, ...)"),
     Setting("Crew", "stream", None, "kickoff returns the result", "crew.stream(...)"),
-    Setting("Crew", "output_log_file", None, "the run is recorded", 'logging.FileHandler on the logger "crewlite"'),
     Setting("Crew", "prompt_file", None, "prompts are crewlite's", "say it in the texts of tasks and agents"),
     Setting("Crew", "chat_llm", ANY, "there is no chat with a crew"),
     Setting("Crew", "full_output", ANY, "the result has every task's output"),

@@ -45,7 +45,7 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
     another run, else "".
     """
     console, run = rich.Console(highlight=False), Underway()
-    around, own = _shows.get(), partial(_is_of, run_id, address)
+    around, own = _shows.get(), partial(is_of, run_id, address)
     before = _shows.set(lambda event: around(event) or own(event))
     with status_lines_of(console, run) as status_lines:
 
@@ -55,7 +55,7 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             run.base = address()
             usage = state.usage_of(run.base) if state is not None else None
             run.hear(event, usage)
-            if said := _line(event, usage):
+            if said := line_of(event, usage):
                 depth, whole = depth_of(event.address or "", run.base), isinstance(event, events.ToolUsageErrorEvent)
                 with status_lines.above() if status_lines else contextlib.nullcontext():
                     say(status_lines.console if status_lines else console, *said, depth=depth, whole=whole)
@@ -67,12 +67,13 @@ def shown(run_id: Callable[[], str | None], address: Callable[[], str] = lambda:
             _shows.reset(before)
 
 
-def _is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: BaseEvent) -> bool:
+def is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: BaseEvent) -> bool:
     """Return whether an event belongs to this kickoff."""
     return event.run_id is not None and event.run_id == run_id() and is_part_of(event.address or "", address())
 
 
-def _line(event: BaseEvent, usage: Usage | None) -> _Line:
+def line_of(event: BaseEvent, usage: Usage | None) -> _Line:
+    """Return the line for an event, as the name of its mark and a text; None if it is not shown."""
     for said in (_of_run, _of_trial, _of_flow, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
         if line := said(event, usage):
             return line
@@ -195,6 +196,11 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
             return "done", f"model {event.model}: {used:,} tokens, so far {_tokens(usage)}"
         case events.LLMCallFailedEvent():
             return "failed", f"model {event.model} failed: {_error(event)}"
+        case events.LLMCallPacedEvent():
+            return (
+                "waits",
+                f"a model call waits for {event.seconds:.0f} s or more: max_rpm={event.max_rpm} of {event.owner}",
+            )
         case _ if event.type == "recovery_started":
             return "failed", _again(event)
         case events.AgentLogsExecutionEvent():

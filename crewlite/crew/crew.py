@@ -121,6 +121,9 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """Model calls of all its agents that begin within a minute, in all runs of the process; others wait."""
     verbose: bool = False
     """Show progress while it runs."""
+    output_log_file: bool | str | PathLike[str] | None = None
+    """A file that each kickoff appends its progress to: a line for each important event, or all events as JSON lines if
+    the name ends in `.json`. True is `logs.txt`."""
     checkpoint: CheckpointConfig | bool | None = None
     """True takes the defaults: JSON files in ./.checkpoints, one per finished task."""
     failure_policy: Policy | None = None

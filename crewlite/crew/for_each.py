@@ -19,6 +19,7 @@ class EachOptions(TypedDict, total=False):
 
     run_id: str | UUID | None
     max_concurrency: int | None
+    auto_approve: bool | None
 
 
 _OPTIONS = (*EachOptions.__annotations__, "return_exceptions")
@@ -46,6 +47,7 @@ class ForEach:
         return_exceptions: bool = False,
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
+        auto_approve: bool | None = None,
         **unknown: Any,
     ) -> Any:
         """Run the crew once for each set of inputs, side by side. Results come in the order of the inputs.
@@ -58,7 +60,8 @@ class ForEach:
         to a run, and what `kickoff` raises.
         """
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
-        how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
+        how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
+        how["return_exceptions"] = return_exceptions
         with shortened():
             return many.kickoff_for_each(self, inputs, **how)
 
@@ -81,11 +84,13 @@ class ForEach:
         return_exceptions: bool = False,
         run_id: str | UUID | None = None,
         max_concurrency: int | None = None,
+        auto_approve: bool | None = None,
         **unknown: Any,
     ) -> Any:
         """`kickoff_for_each`, to await on a loop of your own."""
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
-        how = {"run_id": run_id, "max_concurrency": max_concurrency, "return_exceptions": return_exceptions}
+        how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
+        how["return_exceptions"] = return_exceptions
         with shortened():
             return await many.akickoff_for_each(self, inputs, **how)
 

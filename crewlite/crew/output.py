@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from crewlite import codec
 from crewlite.durable import Durability
@@ -28,6 +28,8 @@ class CrewOutput(BaseModel):
     token_usage: Usage
     """Of all that this kickoff led to, also of what earlier lives of the run paid for it. Inside another run it is that
     part of the run's, whose total counts it once."""
+    own_usage: Usage = Field(default_factory=Usage)
+    """Of a fork, the usage without what had been paid when it was forked; else the same as `token_usage`."""
     run_id: str | None = None
     drifted: tuple[str, ...] = ()
     """Addresses of the tasks whose recorded answers were kept, though they are asked something else now. The

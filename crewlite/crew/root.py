@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 from crewlite import codec
@@ -48,6 +49,7 @@ class CrewRoot(Root[CrewOutput]):
         tools = [agent.tools for agent in people] + [task.tools for task in crew.tasks]
         self.asks_approval = any(tool.requires_approval for given in tools for tool in given)
         self.asks_people = any(task.human_input for task in crew.tasks)
+        self.log_file = _log_file(crew.output_log_file)
         self.verbose = crew.verbose or any(agent.verbose for agent in people)
         if any(one.coworkers for one in self._assignments):
             self.never_emitted = frozenset()
@@ -94,6 +96,10 @@ class CrewRoot(Root[CrewOutput]):
         if self._filled is None or not _is_same(self._filled[0], inputs):
             self._filled = inputs, [one.filled(inputs) for one in self._assignments]
         return self._filled[1]
+
+
+def _log_file(setting: bool | str | PathLike[str] | None) -> str | None:
+    return "logs.txt" if setting is True else fspath(setting) if setting else None
 
 
 def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> JsonObject:

@@ -50,10 +50,14 @@ class Kickoff:
             voice=_Voice(self.crew, self.inputs),
             encode=self._encode,
             decode=self._decode,
-            with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
+            with_usage=self._with_usage,
             child_policy=self.crew.failure_policy,
             budgets=(self.crew.budget,),
         )
+
+    def _with_usage(self, result: CrewOutput, usage: Usage) -> CrewOutput:
+        own = self.run.record.paid.own if self.run else usage
+        return result.model_copy(update={"token_usage": usage, "own_usage": own})
 
     async def _work(self) -> CrewOutput:
         """All tasks. What a fork's inputs have changed, and what builds on it, does not answer as before."""

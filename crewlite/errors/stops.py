@@ -36,20 +36,27 @@ class BudgetExceeded(CrewliteError, RuntimeError):
         branch: str = "main",
     ) -> None:
         again = f"run_id={run_id!r}" if branch == "main" else f"from_checkpoint='{run_id}/{branch}'"
-        what = owner.partition(" ")[0]
+        self.owner, self.setting, self.limit, self.used = owner, setting, limit, used
+        self.run_id, self.location, self.branch = run_id, location, branch
         if location is None:
             way_on = f"Nothing was saved: to be able to go on, give what you kick off checkpoint=True. Raise {setting}."
         else:
             way_on = (
-                f"Its record is kept: raise {setting} of the {what} and kick off again with {again} to go on. Nothing "
-                f"that is recorded is paid again."
+                f"Its record is kept: raise {setting} of the {self.of} and kick off again with {again} to go on. "
+                f"Nothing that is recorded is paid again."
             )
-        super().__init__(
-            f"{owner} has used {_number(used)} {_UNITS[setting]}, and its {setting} is {_number(limit)}, so the run "
-            f"has stopped. {way_on}"
-        )
-        self.owner, self.setting, self.limit, self.used = owner, setting, limit, used
-        self.run_id, self.location, self.branch = run_id, location, branch
+        super().__init__(f"{self.found}, so the run has stopped. {way_on}")
+
+    @property
+    def of(self) -> str:
+        """What has the budget: crew, task or agent."""
+        return self.owner.partition(" ")[0]
+
+    @property
+    def found(self) -> str:
+        """What was used, and the limit, in words."""
+        used, limit = _number(self.used), _number(self.limit)
+        return f"{self.owner} has used {used} {_UNITS[self.setting]}, and its {self.setting} is {limit}"
 
 
 class TimeBudgetExceeded(BudgetExceeded, TimeoutError):

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from crewlite.events.types.llm_events import (
         LLMCallCompletedEvent as LLMCallCompletedEvent,
         LLMCallFailedEvent as LLMCallFailedEvent,
+        LLMCallPacedEvent as LLMCallPacedEvent,
         LLMCallStartedEvent as LLMCallStartedEvent,
         LLMStreamChunkEvent as LLMStreamChunkEvent,
         LLMThinkingChunkEvent as LLMThinkingChunkEvent,

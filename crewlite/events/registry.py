@@ -54,6 +54,7 @@ CheckpointEventType = Literal[
     "llm_call_started",
     "llm_call_completed",
     "llm_call_failed",
+    "llm_call_paced",
     "llm_stream_chunk",
     "llm_thinking_chunk",
     "llm_guardrail_started",

@@ -161,9 +161,10 @@ class BaseLLM(Resource):
     ```
 
     `context` holds the rest of the request; only arguments that the signature takes are passed: `tools` (schemas of the
-    available tools, as `{"type": "function", "function": {...}}`), `agent` (its role), `response_schema` (JSON schema
-    of the wanted answer, or None), `on_chunk` (to be called, or by `acall` awaited, with each piece of a streamed
-    reply), `stop` (texts at which the reply should end). Return text, a ToolCall or several, or an LLMReply with usage.
+    available tools, as `{"type": "function", "function": {...}}`), `agent` (its role), `from_agent` and `from_task`
+    (the Agent, and its Task or None), `response_schema` (JSON schema of the wanted answer, or None), `on_chunk` (to be
+    called, or by `acall` awaited, with each piece of a streamed reply), `stop` (texts at which the reply should end).
+    Return text, a ToolCall or several, or an LLMReply with usage.
 
     Raise LLMUnavailable for failures that a later try may not have (rate limits, server errors), and any other error
     for the rest.

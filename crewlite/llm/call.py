@@ -68,12 +68,15 @@ def ask(
     template: str = "",
     may_overflow: bool = False,
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
+    source: object | None = None,
+    task: object | None = None,
 ) -> Awaitable[LLMReply]:
     """Ask a model, or a fallback where a policy chooses one, for a complete reply, as the next step of the caller.
 
     A recorded call is answered from the record. `template` names the prompt template, `intends` the calls to record as
     about to be made because of the reply. With `may_overflow`, a conversation that does not fit the last model is no
     ContextOverflow, but a reply with the finish_reason OVERFLOW, which is recorded like any.
+    `source` is the Agent that asks, `task` its Task, for models that take them.
     """
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
@@ -84,7 +87,8 @@ def ask(
             await resources.ready(model)
         check_sees(asked, snapshot)
         chunks = _Chunks(asked, agent)
-        context = {"agent": agent, "response_schema": response_schema, "on_chunk": chunks}
+        who: dict[str, Any] = {"agent": agent, "from_agent": source, "from_task": task}
+        context = {**who, "response_schema": response_schema, "on_chunk": chunks}
         try:
             reply = await ask_once(asked, snapshot, tools, context)
         except ContextOverflow as error:
@@ -105,7 +109,7 @@ def ask(
         voice=voice,
         encode=recorded,
         decode=read_back,
-        usage=_usage,
+        usage=lambda reply: _usage(reply, agent),
         provenance={"model": llm.model, "template": template},
         inherits=True,
         child_policy=check_policy(llm.failure_policy, f"model {llm.model!r}"),
@@ -186,6 +190,7 @@ def read_back(data: Any) -> LLMReply:
     )
 
 
-def _usage(reply: LLMReply) -> Any:
+def _usage(reply: LLMReply, agent: str) -> Any:
     counted = reply.usage.to_record()
-    return {**counted, "requests": counted.get("requests", 1)}
+    by = {"agent": durable.scope().mask(agent)} if agent else {}
+    return {**counted, "requests": counted.get("requests", 1), **by}

@@ -8,22 +8,25 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from crewlite import kinds
+from crewlite import events, kinds
 from crewlite.background import while_left
 from crewlite.budget import Budget
+from crewlite.durable import Stamp, Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
-from crewlite.kinds import Kind
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import around, outers
 from crewlite.state.format.record import Record
 
 T = TypeVar("T")
+Announce = Callable[[object, Callable[[Stamp], Any]], Awaitable[str]]
+"""Emits an event of the step around a model call, given the live object that handlers get."""
+
 _GLANCE = 0.1  # seconds after which a time limit is looked at again while its clock stands
 
 
@@ -98,12 +101,12 @@ def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coro
     return work
 
 
-async def admit(kind: Kind, budgets: Sequence[HeldBudget]) -> None:
-    """Wait until a step of this kind may begin, if it asks a model. `budgets` are those around it, outermost first.
+async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announce) -> None:
+    """Wait until a step may begin, if it asks a model. `budgets` are those around it, outermost first.
 
     Raises BudgetExceeded if one of them is used up.
     """
-    if not kind.asks_model:
+    if not step.kind.asks_model:
         return
     for one in budgets:
         one.check()
@@ -112,14 +115,20 @@ async def admit(kind: Kind, budgets: Sequence[HeldBudget]) -> None:
         return
     with contextlib.ExitStack() as undo:
         with paused(budgets):
-            for pace, per_minute in sorted(limits.items(), key=lambda item: item[0].number):
-                await pace.reserve(per_minute)
+            for pace, budget in sorted(limits.items(), key=lambda item: item[0].number):
+                if seconds := pace.due(budget.max_rpm or 0):
+                    await announce(step.voice.source, partial(_paced, budget, seconds))
+                await pace.reserve(budget.max_rpm or 0)
                 undo.callback(pace.give_back)
         for one in budgets:  # calls beside this one may have ended meanwhile
             one.check()
         undo.pop_all()
     for pace in limits:
         pace.begin()
+
+
+def _paced(budget: Budget, seconds: float, stamp: Stamp) -> events.LLMCallPacedEvent:
+    return events.LLMCallPacedEvent(**stamp, owner=budget.owner, max_rpm=budget.max_rpm or 0, seconds=seconds)
 
 
 @contextlib.contextmanager
@@ -131,14 +140,12 @@ def paused(budgets: Iterable[HeldBudget]) -> Iterator[None]:
         yield
 
 
-def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, int]:
-    """Return the paces that hold, each with its calls in a minute. Of agents, only the one that calls is paced."""
+def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, Budget]:
+    """Return the paces that hold, each with its strictest budget. Of agents, only the one that calls is paced."""
     agents = [one.budget for one in budgets if one.budget.kind == kinds.AGENT.name]
-    limits: dict[Pace, int] = {}
-    for budget in (one.budget for one in budgets):
-        if budget.max_rpm is not None and (budget.kind != kinds.AGENT.name or budget is agents[-1]):
-            limits[budget.pace] = min(budget.max_rpm, limits.get(budget.pace, budget.max_rpm))
-    return limits
+    paced = [one.budget for one in budgets if one.budget.kind != kinds.AGENT.name] + agents[-1:]
+    strictest_last = sorted((one for one in paced if one.max_rpm), key=lambda one: -(one.max_rpm or 0))
+    return {budget.pace: budget for budget in strictest_last}
 
 
 class _ActiveClock:

@@ -55,7 +55,8 @@ from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
 from crewlite.state.verbs.copy_run import copy_if_elsewhere
 
-progress_lines = lazy("crewlite.console.progress")  # a subscriber on the roof, which verbose runs alone attach
+progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
+log_files = lazy("crewlite.console.log_file")
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -94,8 +95,12 @@ async def kickoff(definition: Runnable[R], request: Request) -> R:
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = definition.as_root(request)
     verbose = root.verbose or request.verbose
-    lines = partial(progress_lines.shown, lambda: progress.run_id, lambda: progress.address)
-    with lines() if verbose else contextlib.nullcontext():
+    which = (lambda: progress.run_id), (lambda: progress.address)
+    with contextlib.ExitStack() as heard:
+        if verbose:
+            heard.enter_context(progress_lines.shown(*which))
+        if root.log_file:
+            heard.enter_context(log_files.written(root.log_file, *which))
         finished = await _finished(root, request)
     progress.outcome = finished.value
     return definition.as_result(finished)
@@ -121,14 +126,16 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
     """Kick off a separate run with a store, inside a run without one. The outer run counts its usage."""
-    ended: list[Finished[T]] = []
+    ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:
         request = replace(request, auto_approve=True)
 
     async def work() -> T:
+        nonlocal address
         around = durable.scope()
         assert isinstance(around, StepScope)
-        around.run.separate[around.address] = lambda: request.progress.usage
+        address = around.address
+        around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
             ended.append(await _run(root, request, decided, around.inherited.budgets))
@@ -140,6 +147,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
     silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
+    scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)
 
 

@@ -88,7 +88,7 @@ class Execution(Generic[T]):
         elif (around := self.outer.state) and (beside := beside_conflict(run.record, address)):
             self.start = around.newest_inside(beside)
         self.budgets = held(step.budgets, run, address)
-        await admit(step.kind, self.outer.inherited.budgets)
+        await admit(step, self.outer.inherited.budgets, self.outer.announce)
         return await self._tried()
 
     async def _tried(self) -> T:
@@ -136,7 +136,7 @@ class Execution(Generic[T]):
             self.slots.leave()
             await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
             await self.slots.take()
-            await admit(step.kind, self.outer.inherited.budgets)
+            await admit(step, self.outer.inherited.budgets, self.outer.announce)
             number = following(run.record.attempts[address][-1])
             if not address:
                 self.start = states.beginning

@@ -34,6 +34,7 @@ async def akickoff_for_each(
     *,
     run_id: str | UUID | None,
     max_concurrency: int | None,
+    auto_approve: bool | None,
     return_exceptions: bool,
 ) -> list[R | Exception]:
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
@@ -51,7 +52,9 @@ async def akickoff_for_each(
         found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
         raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")
     name = None if run_id is None else as_run_id(run_id)
-    requests = [Request(each, f"{name}.{n}" if name else None) for n, each in enumerate(inputs)]
+    requests = [
+        Request(each, f"{name}.{n}" if name else None, auto_approve=auto_approve) for n, each in enumerate(inputs)
+    ]
     if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
     free = asyncio.Semaphore(max_concurrency or width())

@@ -76,9 +76,11 @@ def plan(root: Root[Any], request: Request) -> Plan:
         )
     asks = root.asks_people or (root.asks_approval and not request.auto_approve)
     if asks and config is None and not request.answers and not terminal():
+        instead = "" if root.asks_people else ", or kick off with auto_approve=True"
         raise ConfigError(
             f"{root.kind} {root.name!r} asks people (human_input, requires_approval), and nobody could answer: "
             f"there is no terminal, and the run has no store in which to wait for an answer. Give it checkpoint=True"
+            f"{instead}"
         )
     says_something = root.setting is not None or override is not None
     return Plan(config, own, False if root.setting is False else config if says_something else None)

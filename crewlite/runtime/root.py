@@ -66,6 +66,8 @@ class Root(ABC, Generic[T]):
     """Whether it has tools whose calls people have to approve."""
     verbose: bool = False
     """Whether any definition in it wants its progress shown."""
+    log_file: str | None = None
+    """The file that its progress is written to."""
 
     def __init__(self, definition: Definition) -> None:
         self.source: object = definition

@@ -150,6 +150,11 @@ class RunHistory:
         return self._record.usage
 
     @property
+    def own_usage(self) -> Usage:
+        """Of a fork, the usage without what had been paid when it was forked; else the same as `usage`."""
+        return self._record.paid.own
+
+    @property
     def waiting(self) -> list[Waiting]:
         """The questions to people that have no answer yet."""
         return [

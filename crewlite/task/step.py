@@ -125,6 +125,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
     title = f"task {task.title!r}"
     asked: list[Message] = [{"role": "user", "content": with_pictures(prompt, input_files.pictures(files))}]
     job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
+    job = dataclasses.replace(job, task=task)
     talk, names = list(job.messages), tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(

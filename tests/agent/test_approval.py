@@ -156,6 +156,7 @@ def test_a_kickoff_may_approve_every_call_and_nobody_is_asked():
     assert [event.automatic for event in heard.of(HumanFeedbackReceivedEvent)] == [True, True]
     cashier = Agent(role="Cashier", goal="pay", llm=ScriptedLLM(wanting), tools=[payer()])
     assert cashier.kickoff("go", auto_approve=True).raw == "paid 900 to Ada"
+    assert [each.raw for each in desk().kickoff_for_each([{}, {}], auto_approve=True)] == ["paid 900 to Ada"] * 2
     with pytest.raises(ConfigError, match="auto_approve is 'yes'"):
         desk().kickoff(auto_approve="yes")
 
@@ -180,6 +181,11 @@ def test_a_resume_approves_as_the_kickoff_did_until_it_is_told_otherwise(on_disk
     steps = History(on_disk().location).run("b").steps
     assert [step.address for step in steps if step.kind == "human"] == ["task:t/human:pay", "task:t/human:pay#2"]
     assert PAID == [(1, "Ada"), (1, "Ada"), (2, "Ada")]
+
+
+def test_a_killed_run_goes_on_approving_though_nobody_says_it_again():
+    for whole, again in lives(lambda checkpoint: desk(checkpoint, script=twice), auto_approve=True):
+        assert again == whole
 
 
 def test_it_is_kept_when_the_record_is_compacted(on_disk):

@@ -1,6 +1,9 @@
-"""A run of an agent takes further questions: each is a turn, known by its place and its text."""
+"""A run of an agent takes further questions: each is a turn, known by its text, from where the process is."""
 
 from __future__ import annotations
+
+import json
+import sys
 
 import pytest
 from pydantic import BaseModel
@@ -9,6 +12,7 @@ from crewlite import Agent, CheckpointConfig, History, ToolCall, tool
 from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RunMismatch
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 from tests.cuts import Kept
 
 
@@ -86,6 +90,35 @@ def test_the_same_words_are_another_question_where_the_turn_says_so(config):
         agent.kickoff("Hello", run_id="chat", turn=0)
 
 
+def test_the_same_words_are_another_question_once_there_was_a_later_turn(config, caplog):
+    said = ["Shall I?", "Yes", "And then?", "Yes"]
+    agent = pilot(["one", "two", "three", "four"], checkpoint=config())
+    assert [agent.kickoff(words, run_id="chat").raw for words in said] == ["one", "two", "three", "four"]
+    assert "the question of turn" not in caplog.text
+    assert agent.kickoff("Yes", run_id="chat").turn == 4
+    assert "the question of turn 4 of 4" in caplog.text and "pass turn=5" in caplog.text, "it may not be what is meant"
+
+
+def test_a_program_that_is_run_again_hears_each_recorded_answer_though_words_are_repeated(tmp_path):
+    program = tmp_path / "chat.py"
+    program.write_text(CHAT)
+    told = [
+        json.loads(children.run([sys.executable, program], capture_output=True, text=True).stdout) for _ in range(2)
+    ]
+    assert told == [[[1, "1"], [2, "2"], [3, "3"], [4, "4"]]] * 2
+
+
+CHAT = """
+import json
+from crewlite import Agent
+from crewlite.testing import ScriptedLLM
+
+pilot = Agent(role="Pilot", goal="g", llm=ScriptedLLM(lambda said: str(len(said) // 2)), checkpoint=True)
+said = [pilot.kickoff(words, run_id="chat") for words in ("Shall I?", "Yes", "And then?", "Yes")]
+print(json.dumps([[output.turn, output.raw] for output in said]))
+"""
+
+
 def test_a_question_that_was_cut_is_finished_before_another_is_asked(config):
     agent = pilot(["one", Stop(), "two", "three"], checkpoint=config())
     agent.kickoff("1?", run_id="chat")
@@ -120,7 +153,7 @@ def test_each_turn_may_want_its_own_shape(config):
     agent.kickoff("Hello", run_id="chat")
     assert agent.kickoff("How deep?", run_id="chat", response_format=Depth).pydantic == Depth(metres=4)
     assert agent.kickoff("Bye", run_id="chat").raw == "bye"
-    assert agent.kickoff("How deep?", run_id="chat", response_format=Depth).pydantic == Depth(metres=4)
+    assert agent.kickoff("How deep?", run_id="chat", turn=2, response_format=Depth).pydantic == Depth(metres=4)
 
 
 def test_a_conversation_is_forked_at_any_turn(config):

@@ -84,6 +84,7 @@ def pay(amount: str) -> str:
 
 cashier = Agent(role="Cashier", goal="pay", llm=Paying(), tools=[pay])
 bill = Crew(name="bill", tasks=[Task(name="pay", description="Pay", expected_output="text", agent=cashier)])
+frugal = bill.model_copy(update={"name": "frugal", "max_iter": 1})
 first, second, third = tasks("one", "two", "three")
 second = second.model_copy(update={"context": (first,)})
 third = third.model_copy(update={"context": ()})
@@ -275,6 +276,23 @@ def test_a_crew_that_asks_for_approval_waits_and_goes_on(flows):
     done = flows.do("checkpoint", "resume", "b", "--crew", "flows:bill")
     assert (done.returncode, done.stdout) == (0, "paid 5\n")
     assert flows.calls() == ["asked", "paid 5", "asked"]
+
+
+def test_a_call_is_answered_in_its_place_or_approved_by_nobody(flows):
+    assert flows.do("run", "flows:bill", "--run-id", "b").returncode == 3
+    answered(flows, "b", "task:pay/human:pay", '{"answer": "paid in cash"}')
+    assert flows.do("checkpoint", "resume", "b", "--crew", "flows:bill").stdout == "paid in cash\n"
+    done = flows.do("run", "flows:bill", "--run-id", "c", "--auto-approve")
+    assert (done.returncode, done.stdout) == (0, "paid 5\n")
+    assert flows.calls().count("paid 5") == 1
+
+
+def test_a_run_that_has_used_up_its_budget_waits_for_more(flows):
+    done = flows.do("run", "flows:frugal", "--run-id", "f", "--auto-approve")
+    assert done.returncode == 3, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "crew 'frugal' has used 1 replies of models, and its max_iter is 1. Raise max_iter in the" in told
+    assert "To go on: crewlite checkpoint resume f" in told
 
 
 def test_a_record_in_memory_cannot_wait(flows):

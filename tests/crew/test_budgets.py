@@ -20,7 +20,7 @@ from crewlite import (
     tool,
 )
 from crewlite.errors import BudgetExceeded, CrewliteError, Suspended, TimeBudgetExceeded
-from crewlite.events import BudgetExceededEvent, LLMCallStartedEvent, RecoveryStartedEvent
+from crewlite.events import BudgetExceededEvent, LLMCallPacedEvent, LLMCallStartedEvent, RecoveryStartedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.pacing import paced_by
 from crewlite.recovery import Rule
@@ -218,9 +218,11 @@ def test_calls_of_a_crew_are_paced_together_and_those_of_an_agent_besides():
         for who in (quick, slow)
     ]
     desk = Crew(tasks=tasks, max_rpm=2)
-    with paced_by(clock):
+    with paced_by(clock), EventRecorder() as heard:
         desk.kickoff_for_each([{}, {}])
     assert len(begun) == 12
+    waits = {(event.owner, event.max_rpm) for event in heard.of(LLMCallPacedEvent) if 0 < event.seconds <= 60}
+    assert waits == {("crew 'crew'", 2), ("agent 'Slow'", 1)}
     assert most_within_a_minute([at for _, at in begun]) == 2
     assert most_within_a_minute([at for name, at in begun if name == "Slow"]) == 1
 
@@ -252,17 +254,44 @@ def test_time_at_work_counts_over_resumes_and_without_the_time_that_people_take(
         who = Agent(role="Scout", goal="look", llm=llm, tools=[wonder], max_execution_time=limit)
         return Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=on_disk())
 
-    llm = ScriptedLLM([ToolCall("wonder"), KeyError("broke"), "done"], delay=0.15)
+    llm = ScriptedLLM([ToolCall("wonder"), KeyError("broke"), "done"], delay=0.1)
     with pytest.raises(Suspended):
-        desk(0.9).kickoff(run_id="r")
-    time.sleep(1)
+        desk(0.6).kickoff(run_id="r")
+    time.sleep(0.6)
     with pytest.raises(KeyError):
-        desk(0.9).kickoff(run_id="r", answers={"task:t/tool:wonder/human#1": "yes"})
+        desk(0.6).kickoff(run_id="r", answers={"task:t/tool:wonder/human#1": "yes"})
     with pytest.raises(TimeBudgetExceeded, match="seconds at work") as caught:
-        desk(0.29).kickoff(run_id="r")
-    assert 0.29 <= caught.value.used < 0.9
+        desk(0.19).kickoff(run_id="r")
+    assert 0.19 <= caught.value.used < 0.6
     assert len(llm.calls) == 2
     assert desk(60).kickoff(run_id="r").raw == "done"
+
+
+def test_time_in_which_calls_are_paced_is_not_time_at_work():
+    class Hurried(Turning):
+        """Really lets a third of a second pass for each sleep."""
+
+        async def sleep(self, seconds):
+            time.sleep(0.3)
+            await super().sleep(seconds)
+
+    with paced_by(Hurried()):
+        result = crew_of(looking(2), crew={"max_rpm": 1, "max_execution_time": 0.5}).kickoff()
+    assert result.raw == "done"
+
+
+def test_each_turn_of_a_conversation_has_the_budget_of_its_agent(on_disk):
+    def chat(limit):
+        return Agent(role="Scout", goal="g", llm=llm, max_tokens=limit, checkpoint=on_disk(), tools=[look])
+
+    llm = looking(1)
+    assert chat(250).kickoff("One?", run_id="chat").token_usage.total_tokens == 200
+    llm = looking(2)
+    assert chat(250).kickoff("Two?", run_id="chat").token_usage.total_tokens == 400
+    llm = looking(4)
+    with pytest.raises(BudgetExceeded, match="agent 'Scout' has used 100 tokens"):
+        chat(100).kickoff("Three?", run_id="chat")
+    assert chat(1000).kickoff("Three?", run_id="chat").raw == "done"
 
 
 def test_a_cost_that_nobody_knows_is_told(caplog):

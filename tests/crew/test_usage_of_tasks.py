@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, Crew, Task, ToolCall, Usage
+from crewlite import Agent, Crew, History, Task, ToolCall, Usage
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 
@@ -61,3 +61,41 @@ def test_and_so_it_is_inside_a_flow(on_disk):
     with pytest.raises(Stop):
         whole.kickoff(run_id="r")
     assert whole.kickoff(run_id="r") == [3, 1]
+
+
+def test_the_usage_of_each_agent_is_told_by_its_role_in_every_life(on_disk):
+    def parts(usage):
+        return {role: part.requests for role, part in usage.by_agent.items()}
+
+    crew = crew_of([ASK, "a", Stop(), "b"], checkpoint=on_disk(max_checkpoints=1))
+    with pytest.raises(Stop):
+        crew.kickoff(run_id="r")
+    result = crew.kickoff(run_id="r")
+    assert parts(result.token_usage) == {"W": 3, "Helper": 1}
+    assert [parts(output.token_usage) for output in result.tasks_output] == [{"W": 2, "Helper": 1}, {"W": 1}]
+    parts_added = sum(result.token_usage.by_agent.values(), Usage())
+    assert parts_added == result.token_usage.model_copy(update={"by_agent": {}})
+    with History(crew.checkpoint.location, crew.checkpoint.provider) as history:
+        history.prune(keep_last=1)
+        assert history.run("r").usage == history.run("r").own_usage == result.token_usage
+    assert crew.kickoff(run_id="r") == result
+
+    @flow
+    def twice():
+        return parts(crew_of([ASK, "a", "b"]).kickoff().token_usage)
+
+    assert twice.kickoff() == {"W": 3, "Helper": 1}
+
+
+def test_a_fork_tells_what_it_has_paid_itself(on_disk):
+    crew = crew_of([ASK, "a", "b", "c", "d"], checkpoint=on_disk())
+    first = crew.kickoff(run_id="r")
+    assert first.own_usage == first.token_usage
+    forked = crew.fork("r@task:one", branch="other").kickoff()
+    assert (forked.own_usage.requests, forked.token_usage.requests) == (1, 4)
+    assert {role: part.requests for role, part in forked.own_usage.by_agent.items()} == {"W": 1}
+    again = crew.fork("r/other@task:two", branch="third", rerun=["task:two"]).kickoff()
+    assert (again.own_usage.requests, again.token_usage.requests) == (1, 5)
+    with History(crew.checkpoint.location, crew.checkpoint.provider) as history:
+        assert history.run("r/third").own_usage == again.own_usage
+        assert history.run("r").own_usage == first.token_usage

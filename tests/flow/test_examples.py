@@ -20,7 +20,16 @@ def example(name, *arguments):
 
 
 @pytest.mark.parametrize(
-    "name", ["nightly_report.py", "long_etl.py", "chat.py", "budgeted.py", "research_and_write.py", "extract.py"]
+    "name",
+    [
+        "nightly_report.py",
+        "long_etl.py",
+        "chat.py",
+        "budgeted.py",
+        "research_and_write.py",
+        "extract.py",
+        "support_desk.py",
+    ],
 )
 def test_an_example_is_short(name):
     assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) < 60
@@ -99,3 +108,14 @@ def test_data_is_extracted_from_each_document_once():
     assert example("extract.py").stdout == first.stdout
     with History() as history:
         assert [run.digest for run in history.runs()] == entries, "the second time nothing runs"
+
+
+def test_the_support_desk_refunds_once_and_only_when_a_person_has_approved():
+    first = example("support_desk.py")
+    assert first.returncode == 1, first.stderr
+    assert 'Cashier wants to call refund with {"order": "A-17", "amount": 30}. Allow it?' in first.stderr
+    assert not Path("ledger.txt").exists()
+    second = example("support_desk.py", "yes")
+    assert second.stdout == "Dear customer, we are sorry. 30 euros are on their way\n", second.stderr
+    assert example("support_desk.py", "no").stdout == second.stdout, "it is settled"
+    assert Path("ledger.txt").read_text(encoding="utf-8") == "A-17 -30\n"

@@ -158,6 +158,7 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 
 AGAINST_THE_ORDER = {
     ("crewlite.runtime.engine", "crewlite.console.progress"): "verbose runs alone attach it",
+    ("crewlite.runtime.engine", "crewlite.console.log_file"): "only runs that write one attach it",
     ("crewlite.runtime.runnable", "crewlite.runtime.engine"): "a definition loads without the engine",
     ("crewlite.runtime.runnable", "crewlite.runtime.fork"): "a definition loads without the engine",
     ("crewlite.agent.agent", "crewlite.agent.root"): "a definition loads without the engine",

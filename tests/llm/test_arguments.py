@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import LLM, Agent, BaseLLM, FailurePolicy
+from crewlite import LLM, Agent, BaseLLM, Crew, FailurePolicy, Task
 from crewlite.errors import ConfigError, LLMUnavailable
 from crewlite.recovery import Abort, Failure, Retry
 
@@ -75,3 +75,24 @@ def test_a_model_of_ones_own_takes_settings_as_attributes():
         Own(endpont="x")
     with pytest.raises(ConfigError, match="Own has no setting 'region'; name it in the class"):
         Own(region="x")
+
+
+def test_a_model_of_ones_own_is_told_who_asks_and_for_which_task_if_it_takes_that():
+    heard = []
+
+    class Curious(BaseLLM):
+        def call(self, messages, from_task=None, from_agent=None):
+            heard.append((from_agent, from_task))
+            return "done"
+
+    who = Agent(role="R", goal="g", llm=Curious())
+    task = Task(description="d", expected_output="x", agent=who)
+    Crew(tasks=[task]).kickoff()
+    who.kickoff("?")
+    assert heard == [(who, task), (who, None)]
+
+    class Plain(BaseLLM):
+        def call(self, messages):
+            return "done"
+
+    assert Agent(role="R", goal="g", llm=Plain()).kickoff("?").raw == "done"

@@ -18,7 +18,7 @@ from crewlite.events import (
     LLMGuardrailFailedEvent,
     LLMGuardrailStartedEvent,
 )
-from crewlite.flow import flow
+from crewlite.flow import ask, flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 
@@ -255,6 +255,35 @@ def _reply(messages):
     if "The rule:" in text:
         return says('"rude"' not in text, "be polite")
     return '{"word": "c"}' if "take the next" in text else '{"word": "b"}' if "polite" in text else '{"word": "rude"}'
+
+
+def test_so_does_an_agent_alone():
+    def reply(messages):
+        said = messages[-1]["content"]
+        if "The rule:" in said:
+            return says("<answer>\nb" in said, "more")
+        return "b" if "not accepted" in said else "a"
+
+    def make(**fields):
+        return Agent(role="W", goal="g", llm=ScriptedLLM(reply), guardrail="It is b", **fields)
+
+    for whole, again in lives(make, messages="q"):
+        assert (again.raw, again.token_usage) == (whole.raw, whole.token_usage)
+        assert whole.raw == "b"
+
+
+def test_a_function_may_ask_a_person_whose_answer_counts_once(memory):
+    async def check(output):
+        return await ask(f"Is {output.raw} good?", bool, name="good"), "not good"
+
+    crew = crew_of(["a", "b"], guardrail=check, crew={"checkpoint": memory()})
+    for number, answer in ((1, False), (2, True)):
+        with pytest.raises(Suspended, match=f"task:t/guardrail#{number}/human:good"):
+            crew.kickoff(run_id="r")
+        with History("memory", memory().provider) as history:
+            history.answer("r", f"task:t/guardrail#{number}/human:good", answer)
+    assert crew.kickoff(run_id="r").raw == "not good", "what comes with a yes is the answer"
+    assert len(asked(crew)) == 2
 
 
 def test_a_guardrail_of_an_agent_holds_alone_in_a_crew_and_for_coworkers():

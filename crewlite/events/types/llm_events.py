@@ -58,3 +58,16 @@ class LLMThinkingChunkEvent(_ChunkEvent):
     """A piece of a model's thoughts before its reply. It is not recorded."""
 
     type: Literal["llm_thinking_chunk"] = "llm_thinking_chunk"
+
+
+class LLMCallPacedEvent(BaseEvent):
+    """A model call waits for its turn, as `max_rpm` allows no more calls now. It is not recorded."""
+
+    type: Literal["llm_call_paced"] = "llm_call_paced"
+    fleeting: ClassVar[bool] = True
+
+    owner: str
+    """Whose `max_rpm` it is, such as "crew 'desk'"."""
+    max_rpm: int
+    seconds: float
+    """How long it waits at least."""

@@ -18,11 +18,17 @@ class Paid:
 
     def __init__(self) -> None:
         self.total = Usage()
+        self.own = Usage()
+        """The usage of this branch alone, without what the branch that it is forked from had paid."""
         self._inside: dict[str, Usage] = {}
 
     def inside(self, address: str) -> Usage:
         """Return the usage of a step and all steps inside it, in all attempts; for "" that of the run."""
         return self._inside.get(address, Usage()) if address else self.total
+
+    def fork(self) -> None:
+        """Note that a fork begins here: what has been paid so far is inherited."""
+        self.own = Usage()
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
@@ -32,7 +38,7 @@ class Paid:
     def take_totals(self, commit: CommitParts) -> None:
         """Add the usage in a commit that belongs to no step in it."""
         if usage := commit.get("usage"):
-            self.total += Usage(**usage)
+            self._add(Usage(**usage))
         for address, usage in commit.get("usage_inside", {}).items():  # `usage` includes it already
             self._count(address, Usage(**usage))
 
@@ -41,7 +47,7 @@ class Paid:
         for step in steps:
             if usage := step.get("usage"):
                 paid = Usage(**usage)
-                self.total += paid
+                self._add(paid)
                 for address in (step["address"], *outers(step["address"])):
                     self._count(address, paid)
 
@@ -54,6 +60,9 @@ class Paid:
         inside = {address: usage.to_record() for address, usage in self._inside.items() if not left_out(address)}
         parts: CommitParts = {"usage": total} if total else {}
         return {**parts, "usage_inside": inside} if inside else parts
+
+    def _add(self, usage: Usage) -> None:
+        self.total, self.own = self.total + usage, self.own + usage
 
     def _count(self, address: str, usage: Usage) -> None:
         if address:

@@ -289,6 +289,7 @@ class Record:
             self.run = run
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
+        self.paid.fork()
         self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
         if checkpoint := base["place"]:
             self._add_checkpoint(self.checkpoints.get(checkpoint["id"], checkpoint))

@@ -40,6 +40,8 @@ def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usag
 
 
 def _less(before: Usage, after: Usage) -> Usage:
-    counts = {name: count - getattr(before, name) for name, count in after.__dict__.items() if name != "cost"}
+    counts = {name: n - getattr(before, name) for name, n in after.__dict__.items() if name not in ("cost", "by_agent")}
+    roles = before.by_agent.keys() | after.by_agent.keys()
+    each = {role: _less(before.by_agent.get(role, Usage()), after.by_agent.get(role, Usage())) for role in roles}
     known = (before.cost, after.cost) != (None, None)
-    return Usage(**counts, cost=(after.cost or 0.0) - (before.cost or 0.0) if known else None)
+    return Usage(**counts, cost=(after.cost or 0.0) - (before.cost or 0.0) if known else None, by_agent=each)

@@ -110,7 +110,7 @@ class Bag(MutableMapping[str, Any]):
             "requests": requests,
             "cost": cost,
         }
-        for given in (more, usage.__dict__ if usage else {}):
+        for given in (more, *(dict(one) for one in ((usage, *usage.by_agent.values()) if usage else ()))):
             _check_counts(given)
         paid = Usage(**more) + (usage or Usage())
         self._open().states.pay(paid)
@@ -253,6 +253,8 @@ def _id(checkpoint: CheckpointRecord) -> str:
 
 def _check_counts(usage: Mapping[str, Any]) -> None:
     for name, value in usage.items():
+        if name == "by_agent":
+            continue
         if name == "cost":
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and 0 <= value < math.inf):
