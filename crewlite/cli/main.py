@@ -14,7 +14,7 @@ from crewlite.cli.lazy_group import LazyGroup
     late={
         "checkpoint": ("crewlite.cli.checkpoint.group:checkpoint", "Look at what is recorded, and care for it."),
         "completion": ("crewlite.cli.completion:completion", "Print the script that completes crewlite in a shell."),
-        "create": ("crewlite.cli.create:create", "Write a small project that runs and passes its tests at once."),
+        "create": ("crewlite.cli.create:create", "Write a small project into a new folder NAME."),
         "demo": ("crewlite.cli.demo:demo", "Run a crew, kill it half way, let it go on: nothing recorded runs again."),
         "run": ("crewlite.cli.run:run", "Kick off a crew, an agent or a flow, and print its answer."),
     },

@@ -45,7 +45,14 @@ def test_every_verb_shows_what_it_takes():
     for verb in (Crew.kickoff, Crew.akickoff, Crew.submit, Crew.preview, Crew.apreview):
         assert list(inspect.signature(verb).parameters) == ["self", "inputs", *OPTIONS]
     for verb in (Agent.kickoff, Agent.submit):
-        assert list(inspect.signature(verb).parameters) == ["self", "messages", "response_format", "turn", *OPTIONS]
+        assert list(inspect.signature(verb).parameters) == [
+            "self",
+            "messages",
+            "response_format",
+            "turn",
+            "input_files",
+            *OPTIONS,
+        ]
     assert "edits" in inspect.signature(Crew.fork).parameters
     assert "Outcomes that replace recorded ones" in inspect.getdoc(Crew.fork)
     assert "Name of the run" in inspect.getdoc(Agent.kickoff)
