@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crewlite.agent.agent import Agent as Agent
     from crewlite.agent.guardrail import LLMGuardrail as LLMGuardrail
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
+    from crewlite.agent.planning import PlanningConfig as PlanningConfig
     from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
     from crewlite.codec import register as register
     from crewlite.crew.crew import Crew as Crew, Process as Process
@@ -58,6 +59,7 @@ _HOMES = {
     "History": "crewlite.state.history",
     "LLM": "crewlite.llm.model",
     "LLMGuardrail": "crewlite.agent.guardrail",
+    "PlanningConfig": "crewlite.agent.planning",
     "LLMReply": "crewlite.llm.base",
     "LiteAgentOutput": "crewlite.agent.output",
     "Process": "crewlite.crew.crew",

@@ -68,7 +68,9 @@ HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
 METHOD = Kind("method", "method", holds_value=True, is_ordered=True)
+OBSERVATION = Kind("observation", "observation")
 PLAN = Kind("plan", "plan", holds_value=True, heard=False)
+REASONING = Kind("reasoning", "reasoning")
 STEP = Kind("step", "step", holds_value=True)
 SUMMARY = Kind("summary", "summary")
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
@@ -79,7 +81,7 @@ TURN = Kind("turn", "turn")
 
 _ALL = (
     *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
-    *(LLM, MESSAGE, METHOD, PLAN, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
+    *(LLM, MESSAGE, METHOD, OBSERVATION, PLAN, REASONING, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}
 

@@ -13,6 +13,7 @@ from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
 from crewlite.agent.input_files import showing
 from crewlite.agent.output import LiteAgentOutput
+from crewlite.agent.planning import PlanningConfig
 from crewlite.budget import Budget
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
@@ -63,6 +64,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     recorded either way."""
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
+    reasoning: bool = Field(default=False, strict=True)
+    """Its model makes a plan first, and makes it again until it is ready."""
+    max_reasoning_attempts: int | None = Field(default=None, ge=1)
+    """Plans at most; None for 3."""
+    planning: bool = Field(default=False, strict=True)
+    """It plans, carries the plan out step by step, and looks at what each step came to; as `planning_config` says."""
+    planning_config: Mapping[str, Any] | None = None
+    """A PlanningConfig, or its fields by name; it turns planning on."""
     max_retry_limit: int = Field(default=0, ge=0)
     """How often its work goes on after a failure: where a step in it failed, so nothing recorded is done again, or else
     anew. Timeouts and budgets end it."""
@@ -154,6 +163,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
             raise ConfigError(f"{info.field_name} does not use {{{{ .{name} }}}}, so its text would be lost; add it")
         return value
 
+    @field_validator("planning_config", mode="before")
+    @classmethod
+    def _plans(cls, value: object) -> object:
+        if not value:
+            return {} if isinstance(value, Mapping) else None
+        made = value if isinstance(value, PlanningConfig) else PlanningConfig(**dict(value))  # type: ignore[call-overload]
+        return made.model_dump(exclude_unset=True)
+
     @field_validator("date_format")
     @classmethod
     def _date_format(cls, value: str) -> str:
@@ -161,6 +178,13 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         if not written or "%" in written:
             raise ConfigError(f"date_format is {value!r}; wanted a format of dates, such as '%Y-%m-%d'")
         return value
+
+    @property
+    def planner(self) -> PlanningConfig | None:
+        """How it plans and carries its plans out; None if it does not."""
+        if not self.planning and self.planning_config is None:
+            return None
+        return PlanningConfig(**(self.planning_config or {}))
 
     @property
     def retries(self) -> Policy | None:

@@ -14,6 +14,7 @@ from crewlite.agent.loop import Answer, Work
 from crewlite.agent.opening import opened
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
+from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.llm.base import Message
@@ -42,7 +43,9 @@ def answering(
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
-        return output(await accepted(job, list(job.messages), chain, output))
+        talk = list(job.messages)
+        await prepare(job, talk)
+        return output(await accepted(job, talk, chain, output))
 
     def decode(data: Any) -> LiteAgentOutput:
         raw = data["raw"]

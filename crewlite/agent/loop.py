@@ -48,6 +48,8 @@ class Work:
     """What errors and logs call it."""
     task: object | None = None
     """The Task, for models that want to know; None without one."""
+    max_iter: int | None = None
+    """Replies it may take; None for as many as the agent may."""
 
     @property
     def role(self) -> str:
@@ -77,7 +79,8 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     tools, misfits = Toolbox(job.tools, job.source.allowed_tools), 0
     messages = list(job.messages) if talk is None else talk
     await _log_start(job)
-    for _ in range(job.source.max_iter):
+    limit = job.max_iter or job.source.max_iter
+    for _ in range(limit):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
         results = await durable.together([make(call, job.role) for call in calls]) if calls else []
@@ -100,7 +103,7 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
             messages.append(mending(problem, job.shape))
     reply = await _ask(job, [*messages, last_call(job.shape)])
     if reply.tool_calls:
-        raise MaxIterations(job.role, job.source.max_iter)
+        raise MaxIterations(job.role, limit)
     messages.append(reply.as_message())
     try:
         return await _accept(job, reply.text, reply)

@@ -82,6 +82,17 @@ if TYPE_CHECKING:
         AgentLogsExecutionEvent as AgentLogsExecutionEvent,
         AgentLogsStartedEvent as AgentLogsStartedEvent,
     )
+    from crewlite.events.types.reasoning_events import (
+        AgentReasoningCompletedEvent as AgentReasoningCompletedEvent,
+        AgentReasoningFailedEvent as AgentReasoningFailedEvent,
+        AgentReasoningStartedEvent as AgentReasoningStartedEvent,
+        GoalAchievedEarlyEvent as GoalAchievedEarlyEvent,
+        PlanRefinementEvent as PlanRefinementEvent,
+        PlanReplanTriggeredEvent as PlanReplanTriggeredEvent,
+        StepObservationCompletedEvent as StepObservationCompletedEvent,
+        StepObservationFailedEvent as StepObservationFailedEvent,
+        StepObservationStartedEvent as StepObservationStartedEvent,
+    )
     from crewlite.events.types.recovery_events import RecoveryStartedEvent as RecoveryStartedEvent
     from crewlite.events.types.signal_events import (
         SigContEvent as SigContEvent,

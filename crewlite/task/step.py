@@ -14,6 +14,7 @@ from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened
+from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
@@ -132,6 +133,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
         agent, lambda stamp: events.AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
     )
     try:
+        await prepare(job, talk)
         answer = await accepted(job, talk, filled.guards, filled.output)
         while task.human_input and (wish := await feedback(answer.text, f"{filled.role} ({title})")):
             talk.append({"role": "user", "content": wish})

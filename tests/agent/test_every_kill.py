@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
@@ -44,7 +46,28 @@ def fails_once():
     return ScriptedLLM(reply)
 
 
+def plans(messages, tools):
+    """Plans, looks at each step, refines after the first, plans again after the second, and ends early."""
+    said = messages[-1]["content"]
+    count = sum(message["role"] == "user" and message["content"].startswith("Step ") for message in messages)
+    if "First make a plan" in said:
+        return json.dumps({"steps": ["a", "b", "c"], "ready": "not ready" in said or count > 0})
+    if "Look at the step" in said:
+        looks = [{"refined_steps": ["d", "e"]}, {"needs_full_replan": True}, {"goal_already_achieved": True}]
+        return json.dumps(looks[count - 1])
+    if messages[-1]["role"] == "user" and "Step " in said:
+        return ToolCall("look", {"where": said.splitlines()[0]})
+    return "; ".join(str(message["content"]) for message in messages if message["role"] == "tool")
+
+
 AGENTS = {
+    "a plan, its steps and looks at them": lambda: Agent(
+        role="Pilot",
+        goal="look",
+        llm=ScriptedLLM(plans),
+        tools=[look],
+        planning_config={"reasoning_effort": "high", "max_attempts": 2},
+    ),
     "going on after a failure": lambda: Agent(
         role="Pilot", goal="look", llm=fails_once(), tools=[look], max_retry_limit=2
     ),

@@ -1,0 +1,234 @@
+"""An agent that plans: before its work, and, step by step, with a look at what each step came to.
+
+Each plan and each look is a recorded step, and what follows from them follows from the record: a resume goes on in the
+middle of the plan that was made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from crewlite import codec, durable, events, kinds, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import Work, work
+from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.planning import PlanningConfig
+from crewlite.agent.shape import PROMPTS, Shape, wanted
+from crewlite.durable import Stamp, Step
+from crewlite.kinds import Kind
+from crewlite.llm.base import REMINDER, Message
+
+_REPLIES = 5  # that a plan or a look may take
+_ATTEMPTS = 3  # plans, until one is ready, where no setting says
+
+
+class Plan(BaseModel):
+    """A plan, as a model makes it."""
+
+    steps: list[str] = Field(min_length=1, description="What to do, one step after the other")
+    ready: bool = Field(
+        default=True, description="Whether the work can begin with this plan; false: it must be refined"
+    )
+
+
+class Observation(BaseModel):
+    """What a model says of a step that was carried out."""
+
+    step_completed_successfully: bool = Field(default=True, description="Whether the step came to what it should")
+    key_information_learned: str = Field(default="", description="What was learned")
+    goal_already_achieved: bool = Field(default=False, description="Whether all that was asked for is known by now")
+    needs_full_replan: bool = Field(default=False, description="Whether what is left of the plan leads nowhere")
+    replan_reason: str = Field(default="", description="Why, if so")
+    refined_steps: list[str] = Field(
+        default_factory=list, description="What is left of the plan in better words; empty: it stays as it is"
+    )
+
+
+async def prepare(job: Work, talk: list[Message]) -> None:
+    """Plan the work if its agent does, and carry the plan out if it is to be. All that is said is added to `talk`."""
+    agent = job.source
+    if agent.planner:
+        await _carry_out(_Planning(job, talk, agent.planner.max_attempts or 1, agent.planner.max_steps), agent.planner)
+    elif agent.reasoning:
+        planning = _Planning(job, talk, agent.max_reasoning_attempts or _ATTEMPTS, None)
+        _say(talk, "plan_made.j2", steps=await planning.steps())
+
+
+async def _carry_out(planning: _Planning, config: PlanningConfig) -> None:
+    job, talk, replans = planning.job, planning.talk, 0
+    left, done = await planning.steps(), 0
+    observes = config.observe_steps and config.reasoning_effort != "low"
+    while left and done < config.max_steps:
+        step, left, done = left[0], left[1:], done + 1
+        _say(talk, "plan_step.j2", step=step, number=done)
+        await work(dataclasses.replace(job, shape=None, max_iter=config.max_step_iterations), talk)
+        if not observes:
+            continue
+        look = _Look(planning, done, step, left, replans if replans < config.max_replans else None, config)
+        seen = await durable.scope().step(look.step())
+        if seen.goal_already_achieved:
+            break
+        if seen.needs_full_replan and look.replans is not None:
+            replans += 1
+            left = await planning.steps(seen.replan_reason, left)
+        elif seen.refined_steps and left and look.refines:
+            left = list(seen.refined_steps)
+    _say(talk, "plan_done.j2")
+
+
+def _say(talk: list[Message], prompt: str, **values: Any) -> None:
+    talk.append({"role": "user", "content": templates.render(PROMPTS, prompt, **values), "name": REMINDER})
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """Who makes plans, in which conversation."""
+
+    job: Work
+    talk: list[Message]
+    attempts: int
+    most: int | None
+    """Steps that a plan may have."""
+
+    async def steps(self, reason: str = "", left: Sequence[str] = ()) -> list[str]:
+        """The steps of the first plan that is ready, or of the last one.
+
+        `reason` says why what is `left` of the plan so far leads nowhere.
+        """
+        steps = list(left)
+        for attempt in range(1, self.attempts + 1):
+            plan = await durable.scope().step(self._step(attempt, reason if attempt == 1 else "", steps))
+            steps = plan.steps[: self.most]
+            if plan.ready:
+                break
+        return steps
+
+    def _step(self, attempt: int, reason: str, refine: Sequence[str]) -> Step[Plan]:
+        async def act() -> Plan:
+            tools = [tool.name for tool in self.job.tools]
+            more = {"reason": reason, "refine": refine, "tools": tools, "most": self.most}
+            plan: Plan = await self.ask("plan.j2", Plan, **more)
+            return plan
+
+        return _step(kinds.REASONING, act, Plan, _PlanVoice(self.job, attempt))
+
+    async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
+        """What the agent's model says, in the shape of a class."""
+        job, shape = self.job, Shape(model)
+        title = f"plan of {job.title}"
+        asked = templates.render(PROMPTS, prompt, shape=wanted(shape), **values)
+        agent = Agent(role=job.role, goal=title, max_iter=_REPLIES, verbose=job.source.verbose)
+        persona = Persona(Worker(agent, job.persona.llm), agent.role, agent.goal, agent.backstory)
+        messages = (*self.talk, {"role": "user", "content": asked, "name": REMINDER})
+        return (await work(Work(persona, messages, shape=shape, title=title))).value
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at what a step came to."""
+
+    planning: _Planning
+    number: int
+    step_text: str
+    left: Sequence[str]
+    replans: int | None
+    """How often there was another plan; None if there may be no more."""
+    config: PlanningConfig
+
+    @property
+    def refines(self) -> bool:
+        """Whether the steps that are left may be put into other words."""
+        return self.config.reasoning_effort == "high"
+
+    def step(self) -> Step[Observation]:
+        """The step."""
+        return _step(kinds.OBSERVATION, self._seen, Observation, _LookVoice(self))
+
+    async def _seen(self) -> Observation:
+        seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
+        about = {"agent_role": self.planning.job.role, "step_number": self.number}
+        make: Callable[[Stamp], Any] | None = None
+        if seen.goal_already_achieved:
+            left = len(self.left)
+            make = lambda stamp: events.GoalAchievedEarlyEvent(  # noqa: E731
+                **stamp, **about, steps_completed=self.number, steps_remaining=left
+            )
+        elif seen.needs_full_replan and self.replans is not None:
+            count = self.replans + 1
+            make = lambda stamp: events.PlanReplanTriggeredEvent(  # noqa: E731
+                **stamp, **about, replan_reason=seen.replan_reason, replan_count=count
+            )
+        elif seen.refined_steps and self.left and self.refines:
+            make = lambda stamp: events.PlanRefinementEvent(  # noqa: E731
+                **stamp, **about, refinements=tuple(seen.refined_steps)
+            )
+        if make:
+            await durable.scope().announce(self.planning.job.source, make)
+        return seen
+
+
+def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Any) -> Step[Any]:
+    return Step(
+        kind=kind,
+        name=None,
+        work=act,
+        question=None,
+        chained=True,
+        voice=voice,
+        encode=lambda value: codec.encode(value.model_dump(mode="json")),
+        decode=lambda data: model.model_validate(codec.decode(data)),
+        inherits=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanVoice:
+    job: Work
+    attempt: int
+
+    @property
+    def source(self) -> object:
+        return self.job.source
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"agent_role": self.job.role, "attempt": self.attempt}
+
+    def started(self, stamp: Stamp) -> events.AgentReasoningStartedEvent:
+        return events.AgentReasoningStartedEvent(**stamp, **self._about)
+
+    def completed(self, stamp: Stamp, value: Plan) -> events.AgentReasoningCompletedEvent:
+        plan = "\n".join(f"{number}. {step}" for number, step in enumerate(value.steps, 1))
+        return events.AgentReasoningCompletedEvent(**stamp, **self._about, plan=plan, ready=value.ready)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentReasoningFailedEvent:
+        return events.AgentReasoningFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+
+
+@dataclass(frozen=True, slots=True)
+class _LookVoice:
+    look: _Look
+
+    @property
+    def source(self) -> object:
+        return self.look.planning.job.source
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        look = self.look
+        return {"agent_role": look.planning.job.role, "step_number": look.number, "step_description": look.step_text}
+
+    def started(self, stamp: Stamp) -> events.StepObservationStartedEvent:
+        return events.StepObservationStartedEvent(**stamp, **self._about)
+
+    def completed(self, stamp: Stamp, value: Observation) -> events.StepObservationCompletedEvent:
+        said = value.model_dump(exclude={"refined_steps"})
+        return events.StepObservationCompletedEvent(**stamp, **self._about, **said)
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepObservationFailedEvent:
+        return events.StepObservationFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
