@@ -28,6 +28,7 @@ from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOpti
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
+from crewlite.tools.pictures import AddImage
 from crewlite.tools.toolbox import as_names, as_tools, permitted
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     recorded either way."""
     max_iter: int = Field(default=25, ge=1)
     """Replies it may take to come to its answer."""
+    multimodal: bool = Field(default=False, strict=True)
+    """It has the tool "Add image to content", with which its model looks at pictures on the web. Messages may hold
+    pictures either way, if the model takes them."""
     reasoning: bool = Field(default=False, strict=True)
     """Its model makes a plan first, and makes it again until it is ready."""
     max_reasoning_attempts: int | None = Field(default=None, ge=1)
@@ -257,8 +261,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         return agent
 
     def may_use(self, tools: Iterable[BaseTool]) -> tuple[BaseTool, ...]:
-        """Those of these tools that it is allowed to call."""
-        return permitted(tools, self.allowed_tools)
+        """Those of these tools that it is allowed to call, with those that its settings give it."""
+        return permitted((*tools, AddImage()) if self.multimodal else tools, self.allowed_tools)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raises ConfigError for other than `messages`."""

@@ -27,6 +27,7 @@ from crewlite.runtime.callbacks import call_back
 from crewlite.step_parts import Intent
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
+from crewlite.tools.pictures import AddImage, picture_message
 from crewlite.tools.plan import plan_calls
 from crewlite.tools.result import ToolResult
 from crewlite.tools.shorten import shortened
@@ -87,6 +88,11 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
         messages += [
             told(call.id, call.name, result.told, call.address, job.source.max_tool_output)
             for call, result in zip(calls, results, strict=True)
+        ]
+        messages += [
+            picture_message(call.arguments)
+            for call, result in zip(calls, results, strict=True)
+            if isinstance(call.tool, AddImage) and not result.error
         ]
         for call, result in zip(calls, results, strict=True):
             await _tell(job, _action(reply, call, result))

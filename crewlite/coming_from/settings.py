@@ -74,7 +74,6 @@ SETTINGS: tuple[Setting, ...] = (
         "Agent(llm=...)",
         told=True,
     ),
-    Setting("Agent", "multimodal", None, "messages are texts", "give the agent a tool that looks at pictures"),
     Setting("Agent Crew", "skills", None, "agents have tools", "tools=[...]"),
     Setting("Agent", "mcps", None, "agents have tools", "tools=[...], which takes tools of LangChain too"),
     Setting("Agent", "apps", None, "agents have tools", "tools=[...]"),

@@ -60,7 +60,19 @@ def plans(messages, tools):
     return "; ".join(str(message["content"]) for message in messages if message["role"] == "tool")
 
 
+class Seeing(ScriptedLLM):
+    def supports_multimodal(self):
+        return True
+
+
+def looks_at_a_picture(messages, tools):
+    if messages[-1]["role"] == "user" and isinstance(messages[-1]["content"], str):
+        return ToolCall("Add_image_to_content", {"image_url": "https://example.org/harbour.png"})
+    return str(messages[-1]["content"])
+
+
 AGENTS = {
+    "a picture": lambda: Agent(role="Pilot", goal="look", llm=Seeing(looks_at_a_picture), multimodal=True),
     "a plan, its steps and looks at them": lambda: Agent(
         role="Pilot",
         goal="look",
