@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlite.durable import Effect
 from crewlite.llm.base import Message
+from crewlite.step_parts import Effect
 from crewlite.tools.base import BaseTool
 
 _ADDRESSES = ("https://", "http://", "data:image/")
