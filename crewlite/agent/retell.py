@@ -67,7 +67,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
     prefix = _last_attempt(record, inside)
     numbering, replies = Numbering(prefix), _counted(record, prefix, kinds.LLM)
     verdicts = _counted(record, prefix, kinds.GUARDRAIL)
-    for address, following in zip(replies, [*replies[1:], None], strict=True):
+    for address, following in zip(replies, [*replies[1:], None], strict=False):
         if record.inputs_of(address) != record.run["inputs"]:
             return
         reply, results = read_back(record.value(address)), list[Message]()
@@ -94,6 +94,8 @@ def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
 
 def _last_attempt(record: Record, inside: str) -> str:
     """What the addresses of the steps of the last attempt at a step begin with."""
+    if inside and (finished := record.outcomes.get(inside)):  # without a look at all steps, as there may be many turns
+        return f"{inside}!{finished.attempt}/" if finished.attempt > 1 else f"{inside}/"
     asked = [at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM]
     replies = [at for at in asked if outer(at) == inside]  # not those of the models that guardrails and tools ask
     last = max(replies, key=lambda at: record.outcomes[at].seq, default="")
