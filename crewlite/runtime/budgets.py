@@ -18,9 +18,11 @@ from crewlite.background import while_left
 from crewlite.budget import Budget
 from crewlite.durable import Stamp, Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
+from crewlite.ids import now
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import around, outers
+from crewlite.state.format.commit import TimeAtWork
 from crewlite.state.format.record import Record
 
 T = TypeVar("T")
@@ -79,6 +81,15 @@ class HeldBudget:
         """Do not count the time of the block."""
         return self._clock.standing() if self._clock else contextlib.nullcontext()
 
+    async def noting(self, work: Awaitable[T]) -> T:
+        """Await work on the step. If it is cut, note for how long the step has been at work, to be recorded."""
+        try:
+            return await work
+        except BaseException:
+            if self._clock:
+                self._run.worked[self._address] = self._clock.seconds()
+            raise
+
     def _exceeded(self, cls: type[BudgetExceeded], setting: str, limit: float, used: float) -> BudgetExceeded:
         journal = self._run.journal
         made = partial(cls, self.budget.owner, setting, limit=limit, used=used)
@@ -97,7 +108,7 @@ def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coro
     """Return the work of a step, to be cut with TimeBudgetExceeded when its own budgets allow no more time."""
     for one in budgets:
         if one.timed:
-            work = while_left(work, one.left, one.too_long)
+            work = one.noting(while_left(work, one.left, one.too_long))
     return work
 
 
@@ -125,6 +136,16 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
         undo.pop_all()
     for pace in limits:
         pace.begin()
+
+
+def worked(run: Run) -> list[TimeAtWork]:
+    """Return for how long the steps that are cut now had been at work. No outcome tells of it."""
+    at = now().isoformat()
+    return [
+        {"address": address, "seconds": seconds, "at": at}
+        for address, seconds in run.worked.items()
+        if not run.record.settled(address)
+    ]
 
 
 def _paced(budget: Budget, seconds: float, stamp: Stamp) -> events.LLMCallPacedEvent:
@@ -173,8 +194,11 @@ class _ActiveClock:
 def _recorded_seconds(record: Record, address: str) -> float:
     """Return for how long earlier lives of the run were at work on a step, as far as their work is recorded.
 
-    Steps side by side count once. Questions to people and timers count as nothing.
+    Steps side by side count once. Questions to people and timers count as nothing. Where a budget has stopped the run,
+    the time until then is recorded as such, with that of what was cut.
     """
+    stopped = record.worked.get(address)
+    until = datetime.fromisoformat(stopped["at"]) if stopped else None
     inside = {at for at in (*record.outcomes, *record.attempts) if at and (not address or address in outers(at))}
     spans: list[tuple[datetime, datetime]] = []
     for at in inside - around(inside):
@@ -184,7 +208,7 @@ def _recorded_seconds(record: Record, address: str) -> float:
         if outcome := record.outcomes.get(at):
             ended = datetime.fromisoformat(outcome.at)
             spans.append((ended - timedelta(milliseconds=outcome.milliseconds), ended))
-    total, until = timedelta(), None
+    total = timedelta(seconds=stopped["seconds"] if stopped else 0.0)
     for began, ended in sorted(spans):
         total += max(timedelta(), ended - (began if until is None else max(began, until)))
         until = ended if until is None else max(until, ended)

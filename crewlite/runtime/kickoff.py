@@ -14,6 +14,7 @@ from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
 from crewlite.runtime.advice import answered_before, note_answered, warn_unused
+from crewlite.runtime.budgets import worked
 from crewlite.runtime.request import Progress, Request
 from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
@@ -93,7 +94,7 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
     """Announce that a budget is used up, with which the run stops. The event and its checkpoint are recorded."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
     frame = StepScope(run, "", root.name, settings=(setting,))
-    committed: CommitParts = {"events": []}  # the event itself is added
+    committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     await frame.announce(root.source, lambda stamp: events.BudgetExceededEvent(**stamp, **about), parts=committed)
     await run.journal.flush()
 

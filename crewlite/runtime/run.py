@@ -80,6 +80,8 @@ class Run:
     """The budgets of another run, inside which this one was kicked off."""
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
     """The usage of the separate runs that were kicked off inside this one, by the address of the step that did it."""
+    worked: dict[str, float] = field(default_factory=dict)
+    """How long steps that have a limit for it had been at work when they ended otherwise than well, by address."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -315,3 +316,42 @@ def test_a_fork_has_used_what_its_base_had_used_and_a_rebuilt_crew_may_be_given_
     bind = {"max_tokens": 1000, "llm": llm, "look": look}
     assert Crew.from_checkpoint(on_disk(restore_from="r"), bind=bind).kickoff().raw == "done"
     assert len(llm.calls) == 4
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("cut", ["model", "tool"])
+def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_again(on_disk, owner, cut):
+    begun = []
+
+    @tool
+    async def dawdle() -> str:
+        """Take a while."""
+        begun.append("tool")
+        await asyncio.sleep(0.4)
+        return "ok"
+
+    def reply(messages):
+        begun.append("model")
+        return ToolCall("dawdle") if cut == "tool" and messages[-1]["role"] != "tool" else "done"
+
+    def desk(limit):
+        timed = {"max_execution_time": limit}
+        llm = ScriptedLLM(reply, delay=0.4 if cut == "model" else 0)
+        who = Agent(role="Scout", goal="look", llm=llm, tools=[dawdle], **(timed if owner == "agent" else {}))
+        task = Task(name="t", description="d", expected_output="x", agent=who, **(timed if owner == "task" else {}))
+        more = timed if owner == "crew" else {}
+        return Crew(tasks=[task], name="desk", checkpoint=on_disk(on_events=["*"]), **more)
+
+    with pytest.raises(TimeBudgetExceeded) as first:
+        desk(0.2).kickoff(run_id="r")
+    paid = list(begun)
+    for compacted in (False, True):
+        if compacted:
+            History(on_disk().location).prune(keep_last=1)
+        with pytest.raises(TimeBudgetExceeded) as again:
+            desk(0.2).kickoff(run_id="r")
+        assert begun == paid, "nothing was begun"
+        assert again.value.used == pytest.approx(first.value.used, abs=0.05)
+    with pytest.raises(TimeBudgetExceeded):
+        desk(0.55).kickoff(run_id="r")  # which would do for what is left, were the time not counted
+    assert desk(60).kickoff(run_id="r").raw == "done"

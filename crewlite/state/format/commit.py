@@ -111,6 +111,7 @@ class CommitParts(TypedDict, total=False):
     """Usage that belongs to no step in this commit."""
     usage_inside: dict[Text, UsageRecord]
     """The part of `usage` that counts for steps, by address."""
+    worked: list[TimeAtWork]
     values: ValueChanges
     late: list[LateChanges]
     """Changes that handlers made to the state of steps after their end."""
@@ -216,6 +217,14 @@ class LateChanges(TypedDict):
     address: Text
     ops: Operations
     order: NotRequired[list[int]]
+
+
+class TimeAtWork(TypedDict):
+    """For how long a step had been at work, in all lives, when a budget stopped the run."""
+
+    address: Text
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    at: Time
 
 
 class AskedQuestion(TypedDict):

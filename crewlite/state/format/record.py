@@ -22,6 +22,7 @@ from crewlite.state.format.commit import (
     GivenAnswer,
     RunStart,
     StepRecord,
+    TimeAtWork,
 )
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import Kept, Order, changes_values
@@ -67,6 +68,8 @@ class Record:
     """The id of the checkpoint whose values were restored, until the next snapshot."""
     events: list[LightEvent] = field(default_factory=list)
     paid: Paid = field(default_factory=Paid)
+    worked: dict[str, TimeAtWork] = field(default_factory=dict)
+    """How long steps had been at work when a budget last stopped the run, by address."""
     claim: Claim | None = None
     """The process that writes the branch; None if the run has ended or the branch was released."""
     cancelled: bool = False
@@ -177,7 +180,7 @@ class Record:
         left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
         then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
         then.checkpoints, then.dropped = self.checkpoints, self.dropped
-        then.named, then.cancelled = self.named, self.cancelled
+        then.named, then.cancelled, then.worked = self.named, self.cancelled, self.worked
         then.newest_checkpoint = then._newest()
         return then
 
@@ -186,6 +189,7 @@ class Record:
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
+        self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if not commit.keys().isdisjoint(_OF_THE_RUN):
             self._life(commit)
         steps = commit.get("steps", ())

@@ -149,6 +149,12 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> Commi
         "events": [event for commit in commits for event in commit.get("events", ())],
         "drops": [drop for commit in commits for drop in commit.get("drops", ())],
         "late": [late for entry in part for late in _late(entry, live)],
+        "worked": [
+            worked
+            for commit in commits
+            for worked in commit.get("worked", ())
+            if live.worked[worked["address"]] is worked and not live.settled(worked["address"])
+        ],
     }
     return cast(CommitParts, {name: items for name, items in lists.items() if items})
 
