@@ -1,7 +1,7 @@
-"""Flows: what a step costs beyond its own work, and how close many of them come to the clock.
+"""Flows: what a step or a method costs beyond its own work, and how close many of them come to the clock.
 
-Steps are coroutines that return a number. Bare is a flow without a store. With one, as for crews: see durable.py. The
-resumed flow fails behind 5,000 steps, and is kicked off again in the same process.
+Steps and methods are coroutines that do next to nothing. Bare is a flow without a store. With one, as for crews: see
+durable.py. The resumed flow fails behind 5,000 steps, and is kicked off again in the same process.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.durable import against_bare
 from benchmarks.measure import Row, in_turns, median_ms, scratch, seconds
 from benchmarks.scenes import KINDS, Kind, stored
 from crewlite import CheckpointConfig
-from crewlite.flow import FlowFunction, flow, step
+from crewlite.flow import Flow, FlowFunction, flow, listen, or_, router, start, step
 
-_STEPS, _MANY = 100, 5000
+_STEPS, _MANY, _TURNS = 100, 5000, 500
 _WIDTH, _MAPPED, _WAIT = 100, 1000, 0.010  # seconds
 _ROUNDS = 5
 
@@ -40,6 +41,7 @@ def measure() -> Iterator[Row]:
     (times,) = in_turns(_ROUNDS, counting.kickoff)
     yield Row("framework time per step, 5,000 steps", median_ms(times) / _MANY, "ms", 0.15)
     yield _flatness()
+    yield from _methods()
     (times,) = in_turns(_ROUNDS, _mapping().kickoff)
     ideal = _MAPPED / _WIDTH * _WAIT
     yield Row("1,000 mapped steps of 10 ms, 100 at a time", statistics.median(times) / ideal, "x", 1.5, "of ideal")
@@ -48,6 +50,32 @@ def measure() -> Iterator[Row]:
             bare, durable = _counting(_STEPS), _counting(_STEPS, stored(kind, directory, "runs", on_events=True))
             yield against_bare(kind, directory, bare.kickoff, durable.kickoff)
             yield _resume(kind, directory)
+
+
+class Turns(Flow[Any]):
+    """A cycle of two methods."""
+
+    max_method_calls = _MANY
+
+    @start()
+    async def begin(self) -> None:
+        self.state["left"] = self.initial_state["turns"]
+
+    @listen(or_(begin, "again"))
+    async def turn(self) -> None:
+        self.state["left"] -= 1
+
+    @router(turn, emit=["again", "done"])
+    async def check(self) -> str:
+        return "again" if self.state["left"] else "done"
+
+
+def _methods() -> Iterator[Row]:
+    short, long = (Turns(initial_state={"turns": turns}) for turns in (50, _TURNS))
+    few, many = in_turns(_ROUNDS, short.kickoff, long.kickoff)
+    per_method = median_ms(many) / (2 * _TURNS)
+    yield Row("framework time per method, a cycle of 1,000", per_method, "ms", 0.2)
+    yield Row("a method in a cycle of 1,000", per_method / (median_ms(few) / 100), "x", 1.3, "of one in a cycle of 100")
 
 
 def _counting(

@@ -25,13 +25,14 @@ import click
 from crewlite.cli.exits import Failed
 from crewlite.cli.kinds import KINDS, Definition
 from crewlite.errors import text_of
+from crewlite.flow import Flow
 from crewlite.runtime.plan import refused
 from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
 
 _WANTED = (
-    "a Crew, an Agent, a function with @flow, a function without required arguments that returns one, or a class with "
-    "a method crew() that does"
+    "a Crew, an Agent, a function with @flow, a class of flows, a function without required arguments that returns "
+    "one, or a class with a method crew() that does"
 )
 _NOT_OURS = tuple(
     os.path.join(os.path.abspath(path), "")
@@ -55,7 +56,8 @@ def find(target: str) -> Definition:
         raise click.UsageError(f"{target} is an async function; wanted {_WANTED}. Define it with `def`.")
     if not isinstance(found, Runnable) and callable(found) and _makes_one(found):
         with _of_the_user(target, called=True):
-            found = found().crew() if isinstance(found, type) else found()
+            found = found()
+            found = found if isinstance(found, Runnable) or not hasattr(found, "crew") else found.crew()
     if not isinstance(found, Runnable):
         raise click.UsageError(f"{target} is {_called(found)}; wanted {_WANTED}.{_what_there_is(module)}")
     return found
@@ -157,8 +159,10 @@ def _attribute(module: ModuleType, name: str, target: str) -> Any:
 
 
 def _makes_one(found: Any) -> bool:
-    """Return whether an object is a function without required arguments, or such a class with a method `crew`."""
-    return _is_ready(found) and (not isinstance(found, type) or callable(getattr(found, "crew", None)))
+    """Return whether an object is a function without required arguments, a class of flows, or one with `crew()`."""
+    if isinstance(found, type) and not issubclass(found, Flow) and not callable(getattr(found, "crew", None)):
+        return False
+    return _is_ready(found)
 
 
 def _is_ready(function: Any) -> bool:

@@ -175,7 +175,8 @@ def _answer(runner: Runner, run: RunHistory) -> bool:
     )
     about = {"run_id": run.run_id, "usage": run.usage.model_dump(), "durability": None}
     if flow:
-        runner.output.value(outcome, **about)
+        is_class = "methods" in run.definition
+        runner.output.value(outcome["result"] if is_class and outcome else outcome, **about)
     else:
         runner.output.answer(str(raw), **about)
     return True

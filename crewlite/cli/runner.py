@@ -29,7 +29,7 @@ from crewlite.errors import (
     MissingInput,
     Suspended,
 )
-from crewlite.flow import FlowFunction
+from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
 from crewlite.runtime.engine import kickoff_here
 from crewlite.runtime.request import Progress, Request
@@ -110,7 +110,7 @@ class Runner:
         if durability == "degraded":
             notice("Warning: not everything of this run could be saved.")
         about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
-        if isinstance(definition, FlowFunction):
+        if isinstance(definition, FlowFunction | Flow):
             self.output.value(result, **about)
         else:
             self.output.answer(result.raw, **about)

@@ -74,7 +74,7 @@ def is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: B
 
 def line_of(event: BaseEvent, usage: Usage | None) -> _Line:
     """Return the line for an event, as the name of its mark and a text; None if it is not shown."""
-    for said in (_of_run, _of_trial, _of_flow, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
+    for said in (_of_run, _of_trial, _of_flow, _of_method, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
         if line := said(event, usage):
             return line
     return None
@@ -144,6 +144,20 @@ def _of_flow(event: BaseEvent, usage: Usage | None) -> _Line:
         case events.HumanFeedbackReceivedEvent():
             answer = event.answer if isinstance(event.answer, str) else repr(decode(event.answer))
             return "done", f"{event.address} is answered: {_short(answer)}"
+    return None
+
+
+def _of_method(event: BaseEvent, usage: Usage | None) -> _Line:
+    match event:
+        case events.MethodExecutionStartedEvent():
+            by = f", by {event.trigger}" if event.trigger else ""
+            return "begun", f"method {event.method_name}{' goes on' if event.resumed else by}"
+        case events.MethodExecutionFinishedEvent():
+            return "done", f"method {event.method_name}"
+        case events.MethodExecutionFailedEvent():
+            return "failed", f"method {event.method_name} failed: {_error(event)}"
+        case events.MethodExecutionPausedEvent():
+            return "waits", f"method {event.method_name} waits for {', '.join(event.waiting)}"
     return None
 
 

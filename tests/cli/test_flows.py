@@ -20,7 +20,7 @@ import os, time
 from pathlib import Path
 from crews import Own, note, tasks
 from crewlite import Agent, Crew, Task, tool, BaseLLM, LLMReply, ToolCall
-from crewlite.flow import ask, flow, step
+from crewlite.flow import Flow, ask, flow, listen, start, step
 from crewlite.state import InMemoryProvider
 from crewlite import CheckpointConfig
 from pydantic import BaseModel
@@ -89,6 +89,22 @@ first, second, third = tasks("one", "two", "three")
 second = second.model_copy(update={"context": (first,)})
 third = third.model_copy(update={"context": ()})
 crew = Crew(name="report", tasks=[first, second, third])
+
+class Depth(BaseModel):
+    fathoms: int = 1
+
+class Sound(Flow[Depth]):
+    @start()
+    def lower(self):
+        note("lower")
+        return self.state.fathoms * 6
+
+    @listen(lower)
+    def read(self, feet):
+        note("read")
+        if os.path.exists("shoal"):
+            raise ConnectionError("aground")
+        return Report(title="feet", pages=feet)
 '''
 
 
@@ -114,6 +130,22 @@ def test_a_flow_takes_its_parameters_and_prints_what_it_returns(flows):
     assert told[:3] == ["▸ flow sums begins (run s)", "▸ step fetch (fetch)", "✓ step fetch (fetch)"]
     assert told[-3:] == ["▸ step add", "✓ step add", "✓ flow sums has finished"]
     assert flows.calls() == ["fetch 1", "fetch 2", "add 10 20"]
+
+
+def test_a_class_of_flows_is_run_and_gone_on_with(flows):
+    (flows.path / "shoal").write_text("")
+    done = flows.do("run", "flows:Sound", "--input", "fathoms=3", "--run-id", "deep")
+    assert (done.returncode, "✗ method read failed: ConnectionError: aground" in done.stderr) == (1, True), done.stderr
+    assert "▸ method read, by lower" in done.stderr
+    (flows.path / "shoal").unlink()
+    for _ in range(2):
+        done = flows.do("checkpoint", "resume", "deep", "--crew", "flows:Sound")
+        assert (done.returncode, done.stdout) == (0, '{"title": "feet", "pages": 18}\n'), done.stderr
+    assert flows.calls() == ["lower", "read", "read"]
+    stored = flows.do("checkpoint", "resume", "deep")
+    assert (stored.returncode, json.loads(stored.stdout)) == (0, {"title": "feet", "pages": 18}), stored.stderr
+    done = flows.do("run", "flows:Sound", "--input", "fathoms=many")
+    assert (done.returncode, "--input fathoms: Input should be a valid integer" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         ),
         (
             ["crews:number"],
-            "is of type int; wanted a Crew, an Agent, a function with @flow, a function without required arguments",
+            "is of type int; wanted a Crew, an Agent, a function with @flow, a class of flows, a function without required arguments",
         ),
         (["crews:wants"], "is a function with the arguments (topic)"),
         (["crews:Crew"], "is the class Crew"),

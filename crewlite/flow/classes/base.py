@@ -172,6 +172,11 @@ class Flow(Runnable[Any], Generic[S]):
         """Return the names of the fields of its state, as far as they are known."""
         return self.state_kind.fields
 
+    def input_types(self) -> Mapping[str, Any]:
+        """Return the types of the fields of its state, as far as they are known."""
+        model = self.state_kind.model
+        return {name: field.annotation for name, field in model.model_fields.items()} if model else {}
+
     def required_inputs(self) -> Iterable[str]:
         """Return the arguments of methods that begin, if they have no default."""
         entries = (self.graph.methods[name] for name in self.graph.entries)
