@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import Agent, ConditionalTask, Crew, Process, Task, TaskOutput, ToolCall, tool
+from crewlite.errors import ContextOverflow
 from crewlite.testing import ScriptedLLM
 
 INPUTS = {"topic": "tides"}
@@ -193,6 +194,46 @@ def filed(**fields: Any) -> Crew:
     return Crew(tasks=[Task(**task("a", output_file="{topic}.md")), Task(**task("b"))], **fields)
 
 
+def reasoned(**fields: Any) -> Crew:
+    """Agents that plan: one before its work, the other also step by step, with a new plan in the middle."""
+
+    def reply(messages: Any) -> Any:
+        last = str(messages[-1]["content"])
+        if "First make a plan" in last:
+            again = "leads nowhere" in last
+            return json.dumps({"steps": ["end"] if again else ["look", "get lost"], "ready": True})
+        if "Look at the step" in last:
+            return json.dumps({"needs_full_replan": "get lost" in last, "replan_reason": "lost"})
+        if "Carry out this step alone" in last and "look" in last:
+            return ToolCall("look", {"where": "here"})
+        return f"done after {len(_heard(messages))}"
+
+    def agent(**how: Any) -> Agent:
+        return Agent(role=f"Planner {sorted(how)}", goal="g", llm=ScriptedLLM(reply), tools=[look], **how)
+
+    made = [
+        Task(**task("a", None, agent=agent(reasoning=True))),
+        Task(**task("b", None, agent=agent(planning=True, inject_date=True))),
+    ]
+    return Crew(tasks=made, **fields)
+
+
+def summarised(**fields: Any) -> Crew:
+    """A conversation that does not fit any more, and a failed call that is made again."""
+
+    def reply(messages: Any) -> Any:
+        if "has become too long" in str(messages[0]["content"]):
+            return "saw here"
+        if len(_heard(messages)) == 2:
+            return ContextOverflow("small", 400, "too long")
+        if "This is a summary" in str(messages):
+            return "done with a summary"
+        return ToolCall("look", {"where": str(len(messages))})
+
+    agent = Agent(role="Long", goal="g", llm=ScriptedLLM(reply), tools=[look])
+    return Crew(tasks=[Task(**task("a", None, agent=agent)), Task(**task("b"))], **fields)
+
+
 CREWS: dict[str, Callable[..., Crew]] = {
     made.__name__: made
     for made in (
@@ -208,5 +249,7 @@ CREWS: dict[str, Callable[..., Crew]] = {
         used_up,
         limited,
         filed,
+        reasoned,
+        summarised,
     )
 }
