@@ -24,7 +24,7 @@ async def make(call: PlannedCall, role: str) -> ToolResult:
         check=partial(approval.check, call.tool, call.arguments),
         is_approval=True,
     )
-    return await durable.scope().step(call.decided(await put(question, call.tool.safe_name)))
+    return await durable.scope().step(call.decided(await put(question, call.tool.safe_name, call.address)))
 
 
 async def feedback(answer: str, who: str) -> str:

@@ -79,10 +79,24 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
     return asked.in_time(StepFuture[Any](scope, step).result())
 
 
-async def put(asked: Question, name: str) -> Any:
-    """Put a question that is already made, inside a run or outside of one, as `ask` does on an event loop."""
+async def put(asked: Question, name: str, leads_to: str) -> Any:
+    """Put a question that is already made, inside a run or outside of one, as `ask` does on an event loop.
+
+    `leads_to` is the address of the step that follows from the answer. An edited answer is checked until that step has
+    its outcome.
+    """
     scope = durable.scope()
-    return await scope.step(_step(asked, name)) if isinstance(scope, StepScope) else asked.at_terminal()
+    if not isinstance(scope, StepScope):
+        return asked.at_terminal()
+    step = scope.addressed(_step(asked, name))
+    at, known = step.address or "", scope.run.record.outcomes
+    then = known.get(leads_to)
+    if (found := known.get(at)) and found.edited and (then is None or then.seq < found.seq):
+        try:
+            asked.read(codec.decode(scope.run.record.value(at)["answer"]), at)
+        except AnswerRefused as refused:
+            raise AnswerRefused(at, refused.problem, edit=True) from None
+    return await scope.step(step)
 
 
 async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
@@ -105,7 +119,7 @@ class Question:
     """What else than `schema` fits, for a question that is still the same: a JSON schema, and a function that reads an
     answer or raises ValueError."""
     check: Callable[[Any], object] | None = None
-    """Raises ValueError for an answer that fits and cannot be used. Not called for recorded answers."""
+    """Raises ValueError for an answer that fits and cannot be used. Of recorded answers, only edits are checked."""
     is_approval: bool = False
     """Whether `auto_approve` answers it with yes."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from crewlite import codec, durable, events, tracebacks
 from crewlite.durable import Step
-from crewlite.errors import CONTROL_FLOW, STOPS, CrewliteError, JournalCorrupt, NonDeterminism, TaskDrifted
+from crewlite.errors import (
+    CONTROL_FLOW,
+    STOPS,
+    AnswerRefused,
+    CrewliteError,
+    JournalCorrupt,
+    NonDeterminism,
+    TaskDrifted,
+)
 from crewlite.events.base import BaseEvent
 from crewlite.runtime import replay
 from crewlite.runtime.execution import Execution
@@ -279,7 +287,7 @@ class StepScope(Frame):
         self._commit_late(outcome.address)
         heard = outcome.digest if step.kind.heard else ""
         self.children.record_child(outcome.address, heard, value, decision.drifted)
-        return self.with_usage(step, outcome.address, self._decoded(step, outcome.address, value))
+        return self.with_usage(step, outcome.address, self._decoded(step, outcome, value))
 
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
         """Build the error that a step failed with before, and note it as the step's failure."""
@@ -287,10 +295,13 @@ class StepScope(Frame):
         tracebacks.name_step(error, failure.address)
         return error
 
-    def _decoded(self, step: Step[T], address: str, value: Any) -> T:
+    def _decoded(self, step: Step[T], outcome: Outcome, value: Any) -> T:
         """Decode a recorded outcome. Raises JournalCorrupt for data that no step of this kind can have recorded."""
+        address = outcome.address
         try:
             return step.decode(value)
+        except AnswerRefused as refused:
+            raise AnswerRefused(address, refused.problem, edit=outcome.edited) from None
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, CrewliteError):
                 raise

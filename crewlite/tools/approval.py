@@ -18,9 +18,11 @@ HOW = 'yes, no, {"arguments": {...}} to change arguments, or {"answer": ...} to 
 _YES_OR_NO = TypeAdapter(bool)
 
 
-def schema_of(tool: BaseTool) -> dict[str, Any]:
-    """The JSON schema of what can be said to a call of this tool. It leaves values of arguments to the tool."""
-    arguments = {"type": "object", "propertyNames": {"enum": list(tool.takes)}, "minProperties": 1}
+def schema_of(tool: BaseTool | None) -> dict[str, Any]:
+    """The JSON schema of what can be said to a call of this tool; None for any. It leaves values to the tool."""
+    arguments: dict[str, Any] = {"type": "object", "minProperties": 1}
+    if tool:
+        arguments["propertyNames"] = {"enum": list(tool.takes)}
     return {
         "anyOf": [
             {"type": "boolean"},

@@ -136,6 +136,38 @@ def test_a_fork_may_have_another_verdict(on_disk):
     assert PAID == [(900, "Ada")]
 
 
+@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize(
+    ("said", "why"), [({"arguments": {"amount": "lots"}}, "fit pay"), ("whatever", "wanted|valid")]
+)
+def test_an_edited_verdict_that_does_not_fit_the_tool_is_refused_as_an_answer_is(on_disk, auto, said, why):
+    crew = desk(on_disk())
+    crew.kickoff(run_id="r", auto_approve=True if auto else None, answers={} if auto else {AT: True})
+    with pytest.raises(AnswerRefused, match=why) as refused:
+        crew.fork("r", branch="x", edits={AT: said}).kickoff()
+    assert (refused.value.address, refused.value.edit) == (AT, True)
+    assert "fork again" in str(refused.value)
+    assert PAID == [(900, "Ada")]
+    edited = {AT: Typed('{"arguments": {"amount": 90}}')}
+    assert crew.fork("r", branch="y", edits=edited).kickoff().raw == CHANGED
+
+
+def test_an_edited_verdict_whose_call_was_made_holds_though_the_tool_takes_other_arguments_now(on_disk):
+    crew = desk(on_disk())
+    crew.kickoff(run_id="r", answers={AT: True})
+    assert crew.fork("r", branch="x", edits={AT: {"arguments": {"amount": 90}}}).kickoff().raw == CHANGED
+
+    @tool(requires_approval=True)
+    def pay(amount: bool, to: str) -> str:
+        """Pay somebody."""
+        raise AssertionError
+
+    who = Agent(role="Cashier", goal="pay", llm=ScriptedLLM(lambda messages: "paid, as I hear"), tools=[pay])
+    task = Task(name="t", description="d", expected_output="x", agent=who)
+    again = Crew(tasks=[task], checkpoint=on_disk()).fork("r/x", branch="z", rerun=["task:t/llm#2"])
+    assert again.kickoff().raw == "paid, as I hear"
+
+
 # auto_approve
 
 

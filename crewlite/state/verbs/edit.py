@@ -23,6 +23,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.answer import Typed, check, typed
 from crewlite.state.verbs.coerce_edit import coerce, read
+from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
 
 
@@ -81,7 +82,8 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
 
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
     """Return the edit as it is recorded: coded, masked, checked, and converted to the type of the old outcome."""
-    was, asked = record.value(outcome.address), record.asked.get(outcome.address)
+    was = record.value(outcome.address)
+    asked = record.asked.get(outcome.address) or _approval(outcome, was)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value
     data: Any = secrets.mask_data(_coded(outcome, meant))
     if kinds.of(outcome.kind).holds_value:
@@ -92,6 +94,13 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
         except AnswerRefused as refusal:
             raise AnswerRefused(refusal.address, refusal.problem, edit=True) from None
     return data
+
+
+def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
+    """Return the question that `auto_approve` has answered, and nobody was asked; None if this is another."""
+    if not (isinstance(was, dict) and "automatic" in was):
+        return None
+    return {"address": outcome.address, "question": "", "at": outcome.at, "schema": schema_of(None)}
 
 
 def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
