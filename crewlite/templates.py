@@ -58,8 +58,13 @@ def render(package: str, name: str, /, **values: Any) -> str:
 def marked(tag: str, text: str, **about: str) -> str:
     """Return a text between marks, which the text itself cannot close, so that a model sees where foreign data ends."""
     inside = re.sub(rf"<(/?)({tag})", r"&lt;\1\2", text, flags=re.IGNORECASE)
-    attributes = "".join(f' {name}="{_UNSAFE.sub("_", value)}"' for name, value in about.items())
+    attributes = "".join(f' {name}="{attribute(value)}"' for name, value in about.items())
     return f"<{tag}{attributes}>\n{inside}\n</{tag}>"
+
+
+def attribute(value: str) -> str:
+    """Return a value as it stands in an opening mark, where it cannot end the mark."""
+    return _UNSAFE.sub("_", value)
 
 
 @cache

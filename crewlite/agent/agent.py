@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_valida
 
 from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
-from crewlite.agent.input_files import showing
+from crewlite.agent.input_files import InputFile, as_files, read, showing
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.planning import PlanningConfig
+from crewlite.agent.shape import check_format
 from crewlite.budget import Budget
 from crewlite.definition import Definition
 from crewlite.errors import ConfigError, meant
@@ -44,6 +45,8 @@ class AgentRequest(Request):
 
     response_format: type[BaseModel] | None = None
     turn: int | None = None
+    files: tuple[InputFile, ...] = ()
+    """What its last message shows."""
 
 
 class Agent(Definition, Runnable[LiteAgentOutput]):
@@ -217,24 +220,27 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     ) -> Request:
         """What a kickoff with these arguments asks for; its messages hold the files.
 
-        Raises ConfigError for a `turn` that is no number from 1, and a file that cannot be shown.
+        Raises ConfigError for a `turn` that is no number from 1, and a `response_format` that is no pydantic class.
         """
+        check_format(response_format)
         if turn is not None and (type(turn) is not int or turn < 1):
             raise ConfigError(f"turn is {turn!r}; wanted the number of a question of the conversation, from 1")
-        inputs = None if messages is None else {"messages": showing(as_conversation(messages), input_files)}
-        return AgentRequest(inputs, **known_options("an agent", options), response_format=response_format, turn=turn)
+        files = read(as_files(input_files))
+        inputs = None if messages is None else {"messages": showing(as_conversation(messages), files)}
+        own: dict[str, Any] = {"response_format": response_format, "turn": turn, "files": files if inputs else ()}
+        return AgentRequest(inputs, **known_options("an agent", options), **own)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """What it is to the engine. Raises NoModel, and ConfigError if it is asked nothing."""
-        response_format, turn = None, None
+        response_format, turn, files = None, None, tuple[InputFile, ...]()
         if isinstance(request, AgentRequest):
-            response_format, turn = request.response_format, request.turn
+            response_format, turn, files = request.response_format, request.turn, request.files
         if self._bound is not None and request.from_checkpoint is self._bound:
             response_format = response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             self.check({})
         self.settle()
-        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, turn)
+        made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, turn, files)
         return made
 
     def as_result(self, finished: Finished[LiteAgentOutput]) -> LiteAgentOutput:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from crewlite import codec, kinds
+from crewlite.agent.input_files import files_changed
 from crewlite.agent.retell import retold
 from crewlite.agent.shape import Shape
 from crewlite.codec import Json
@@ -58,7 +60,7 @@ class Conversation:
             found.append(record.value(at))
         return cls(record, tuple(found))
 
-    def number_of(self, messages: Json, turn: int | None) -> int:
+    def number_of(self, messages: Json, turn: int | None, gone: Sequence[str] = ()) -> int:
         """The number of the turn that a kickoff is about; one more than there are for a further one.
 
         Words that were asked before are that question again, unless this process has had a later turn: who says "yes"
@@ -74,16 +76,22 @@ class Conversation:
             )
         if messages is None:
             return turn or last
-        if turn is not None and turn <= last and questions[turn - 1] != messages:
+        if turn is not None and turn > last:
+            return turn
+        shown = {number: _changed(asked, messages, gone) for number, asked in enumerate(questions, 1)}
+        if turn is not None and shown[turn] is None:
             raise RunMismatch(
                 f"Turn {turn} of conversation {run_id!r} has another question. To ask a further one, pass "
                 f"turn={last + 1}, or leave turn out"
             )
+        reached = 1 if turn else _reached(self.record)
+        known = [turn] if turn else [*(n for n in shown if n >= reached), *([1] if reached > 1 else [])]
+        same = [number for number in known if shown[number] == []]
+        other = [number for number in known if shown[number]]
+        if other and not same:
+            self._refuse_files(other[0], shown[other[0]] or [])
         if turn is not None:
             return turn
-        reached = _reached(self.record)
-        same = [number for number, asked in enumerate(questions, 1) if asked == messages]
-        same = [number for number in same if number >= reached] or [number for number in same if number == 1]
         if same and same[0] != reached + 1:
             log.warning(
                 "%s: these words are the question of turn %s of %s, so its recorded answer counts. To ask them as a "
@@ -91,6 +99,15 @@ class Conversation:
                 *(run_id, same[0], last, last + 1),
             )
         return same[0] if same else last + 1
+
+    def _refuse_files(self, number: int, names: Sequence[str]) -> NoReturn:
+        run_id, last, listed = self.record.run["run_id"], len(self.questions), ", ".join(map(repr, names))
+        then = f"pass turn={last + 1}" if self.answered(last) else "use another run_id"
+        raise RunMismatch(
+            f"Turn {number} of run {run_id!r} has the same words, but its input files have changed since: {listed}. "
+            f"For the recorded turn, bring the old files back, or pass run_id={run_id!r} and turn={number} without a "
+            f"message. To ask about the files as they are now, {then}."
+        )
 
     def reach(self, number: int) -> None:
         """Note that this process is at this turn."""
@@ -137,6 +154,13 @@ class Conversation:
         last = len(self.questions)
         inside = retold(self.record, shape, limit, turn_at(last) if last > 1 else "")
         return [*self.before(last, shape, limit), *codec.decode(self.questions[-1]), *inside]
+
+
+def _changed(asked: Json, messages: Json, gone: Sequence[str]) -> list[str] | None:
+    """The files that have changed between two questions of the same words, [] if none has; None for other words."""
+    if asked == messages and not gone:
+        return []
+    return files_changed(codec.decode(asked), codec.decode(messages), gone)
 
 
 def _reached(record: Record) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from crewlite.llm.parts import Part, picture, with_pictures
 
 _LARGEST = 20_000_000  # bytes
 _LONGEST = 1_000_000  # characters
+_LISTED = re.compile(r"(?:\A|\n\n)(?=Files to work with\. What stands between|Attached pictures, in this order: )")
+_FILE = re.compile(r'^<file name="([^"\n]*)">\n(.*?)\n</file>$', re.MULTILINE | re.DOTALL)
+_PICTURES = re.compile(r"(?:\A|\n)Attached pictures, in this order: ([^\n]*)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ def as_files(value: object) -> Mapping[str, str] | None:
         return {str(name): _path(one, str(name)) for name, one in value.items()}
     paths = [_path(one, str(number)) for number, one in enumerate(value)]
     names = [Path(path).name for path in paths]
+    if "" in names:
+        raise ConfigError(f"input_files has {paths[names.index('')]!r}, which names no file; wanted the path of a file")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"input_files has two files named {twice[0]!r}; give them names: {{'old': ..., 'new': ...}}")
     return dict(zip(names, paths, strict=True))
@@ -82,10 +88,9 @@ def pictures(files: Sequence[InputFile]) -> list[Part]:
     return [file.picture for file in files if file.picture]
 
 
-def showing(messages: list[Message], given: object) -> list[Message]:
-    """A conversation whose last message shows files, given as `input_files`. Raises ConfigError."""
-    files = read(as_files(given))
-    check(files, "The kickoff of an agent")
+def showing(messages: list[Message], files: Sequence[InputFile]) -> list[Message]:
+    """A conversation whose last message shows those of the files that can be shown."""
+    files = [file for file in files if not file.problem]
     if not files:
         return messages
     *before, last = messages
@@ -93,6 +98,46 @@ def showing(messages: list[Message], given: object) -> list[Message]:
     text = shown(files)
     content = f"{said}\n\n{text}" if isinstance(said, str) else [*said, {"type": "text", "text": text}]
     return [*before, last | {"content": with_pictures(content, pictures(files))}]
+
+
+def files_changed(before: Sequence[Message], now: Sequence[Message], gone: Collection[str]) -> list[str] | None:
+    """The names of files that two conversations of the same words show, but not alike; None for other words or names.
+
+    `gone` are names of files that the second one was to show as well, and that cannot be read any more.
+    """
+    around = [[*said[:-1], {**said[-1], "content": None}] for said in (before, now)]
+    (words, text, shown), (words_now, text_now, shown_now) = (
+        _taken_apart(said[-1]["content"]) for said in (before, now)
+    )
+    lost = {templates.attribute(name) for name in gone}
+    if (
+        around[0] != around[1]
+        or words != words_now
+        or shown.keys() != shown_now.keys() | lost
+        or lost & shown_now.keys()
+    ):
+        return None
+    if text != text_now and not (lost and not text_now and "\n" not in text):
+        return None
+    changed = [name for name, one in shown_now.items() if one != shown[name]]
+    return changed if changed or lost else None
+
+
+def _taken_apart(content: Any) -> tuple[list[Any], str, dict[str, Any]]:
+    """The words of a message, what stands around the files that it shows, and these by name."""
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    found = ((number, _LISTED.search(str(part.get("text", "")))) for number, part in enumerate(parts))
+    at, listed = next(((number, match) for number, match in found if match), (0, None))
+    if listed is None:
+        return parts, "", {}
+    said, text = listed.string[: listed.start()], listed.string[listed.start() :]
+    pictured = _PICTURES.search(text)
+    names = [templates.attribute(name) for name in pictured[1].split(", ")] if pictured else []
+    pictures = parts[at + 1 : at + 1 + len(names)]
+    files: dict[str, Any] = {**dict(_FILE.findall(text)), **dict(zip(names, pictures, strict=False))}
+    own = [{"type": "text", "text": said}] if said else []
+    around = _PICTURES.sub("", _FILE.sub("", text)).strip()
+    return [*parts[:at], *own, *parts[at + 1 + len(names) :]], around, files
 
 
 def _path(value: object, name: str) -> str:

@@ -14,10 +14,11 @@ from crewlite import codec, durable, kinds
 from crewlite.agent.agent import Agent, as_conversation
 from crewlite.agent.answering import answering
 from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
+from crewlite.agent.input_files import InputFile, check
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Worker
 from crewlite.agent.retell import further
-from crewlite.agent.shape import Shape
+from crewlite.agent.shape import Shape, check_format
 from crewlite.codec import Json, JsonObject
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
@@ -44,8 +45,15 @@ class AgentRoot(Root[LiteAgentOutput]):
     default_events = frozenset({"lite_agent_execution_completed"})
     never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
 
-    def __init__(self, agent: Agent, response_format: type[BaseModel] | None, turn: int | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        response_format: type[BaseModel] | None,
+        turn: int | None = None,
+        files: tuple[InputFile, ...] = (),
+    ) -> None:
         super().__init__(agent)
+        self._files = files
         self._turn, self._number, self._messages = turn, 1, list[Message]()
         self._began: datetime | None = None
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
@@ -61,18 +69,21 @@ class AgentRoot(Root[LiteAgentOutput]):
         return facts | ({"response_format": self._shape.model.__name__} if self._shape else {})
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises ConfigError for other than messages, and for a turn of a conversation that has none before it."""
+        """Raises ConfigError for other than messages, a file that cannot be shown, and a turn with none before it."""
         self._agent.check(inputs)
+        check(self._files, "The kickoff of an agent")
         if self._turn not in (None, self._number):
             raise ConfigError(f"turn is {self._turn}, but this kickoff begins a conversation: its first turn is 1")
 
     def place(self, record: Record, given: Json | None) -> CommitParts | None:
         """Find the turn of the conversation that is asked for: a recorded one, or a further one."""
         conversation, messages = Conversation.of(record), given and given.get("messages")
-        number = conversation.number_of(messages, self._turn)
+        number = conversation.number_of(messages, self._turn, [file.name for file in self._files if not file.digest])
         further = number > len(conversation.questions)
         if further and not conversation.answered(number - 1):
             return None
+        if not further:
+            self._files = ()  # the record holds what they were
         self._number = number
         self._messages = codec.decode(messages if further else conversation.questions[number - 1])
         if further:
@@ -182,10 +193,4 @@ def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:
     response_format = rebuild.live(("response_format",), shape) if shape else None
     rebuild.settle(bind)
     agent = draft.make().bound_to(found.config)
-    return agent.expecting(_as_format(response_format.value)) if response_format else agent
-
-
-def _as_format(value: object) -> type[BaseModel] | None:
-    if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
-        return value
-    raise ConfigError(f"bind: response_format is {value!r}; wanted a pydantic class")
+    return agent.expecting(check_format(response_format.value, "bind: response_format")) if response_format else agent

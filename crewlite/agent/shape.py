@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from crewlite import templates
-from crewlite.errors import RunMismatch
+from crewlite.errors import ConfigError, RunMismatch, an
 
 PROMPTS = "crewlite.agent"
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
@@ -33,12 +33,16 @@ class Shape:
 
     def read(self, text: str) -> BaseModel:
         """The value in a model's answer: bare JSON, or JSON in a fenced block. Raises Misshapen."""
-        fenced = _FENCED.search(text)
         try:
-            return self.model.model_validate_json((fenced[1] if fenced else text).strip())
+            return self.model.model_validate_json(self.json_in(text))
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, item['loc'])) or 'the answer'}: {item['msg']}" for item in error.errors()]
             raise Misshapen("; ".join(problems[:5])) from None
+
+    def json_in(self, text: str) -> str:
+        """The JSON of an answer that fits, as the model wrote it."""
+        fenced = _FENCED.search(text)
+        return (fenced[1] if fenced else text).strip()
 
     def recorded(self, text: str, what: str) -> BaseModel:
         """The value in a recorded answer. Raises RunMismatch if it was recorded for another shape."""
@@ -49,6 +53,14 @@ class Shape:
                 f"{what} is finished, but its recorded answer does not fit {self.model.__name__} ({problem}). "
                 f"Take the shape back, or set on_drift='rerun'."
             ) from None
+
+
+def check_format(value: object, where: str = "response_format") -> type[BaseModel] | None:
+    """The class that answers must fit, or None for any text. Raises ConfigError for anything else."""
+    if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
+        return value
+    found = f"the class {value.__name__}" if isinstance(value, type) else f"{an(type(value).__name__)}: {value!r:.80}"
+    raise ConfigError(f"{where} is {found}; wanted a pydantic class, not an instance of it: {where}=Report")
 
 
 def schema_text(shape: Shape) -> str:

@@ -36,8 +36,8 @@ class Drifted:
         if not self.answered:
             return f"is asked {_shown(asked)} now, and answered another question"
         if not differing:
-            how = "of another agent, for another output type, with other context, files or guardrails, "
-            how += "or under another condition"
+            how = "of another agent, for another output type, with other context, input files or guardrails, "
+            how += "with another setting of markdown, or under another condition"
             return f"is asked {_shown(asked)} {how} now"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"

@@ -172,6 +172,10 @@ class FilledTask:
             agent=self.role,
         )
 
+    def file_text(self, output: TaskOutput) -> str:
+        """What its output_file holds: a structured answer as JSON, without what the model wrote around it."""
+        return self.task.shape.json_in(output.raw) if self.task.shape else output.raw
+
     def skipped(self) -> TaskOutput:
         """The output of a task that is not done."""
         return self.output(Answer("")).model_copy(update={"skipped": True})

@@ -57,7 +57,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         output = filled.output(await _agent(filled, context, given.plan, files))
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
-            await background.in_thread(write, place, output.raw)
+            await background.in_thread(write, place, filled.file_text(output))
         output = _with_usage(output, durable.scope().usage)
         for role, callback in _callbacks(filled):
             await call_back(callback, output, [codec.digest(output.raw)], role=role)

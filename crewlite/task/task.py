@@ -82,8 +82,8 @@ class Task(Definition):
     markdown: bool = Field(default=False, strict=True)
     """The answer is asked for in Markdown."""
     output_file: str | None = None
-    """A file to write the answer to: whole or not at all, before the task counts as finished. It is in the working
-    directory, whatever the inputs are."""
+    """A file to write the answer to, a structured one as JSON: whole or not at all, before the task counts as finished.
+    It is in the working directory, whatever the inputs are."""
     output_file_anywhere: bool = Field(default=False, strict=True)
     """The file may be outside of the working directory; where, the inputs may choose as well."""
     create_directory: bool = Field(default=True, strict=True)
@@ -143,7 +143,11 @@ class Task(Definition):
             raise ConfigError(f"{' and '.join(given)} are two shapes for one answer: choose one")
         if self.guardrail is not None and self.guardrails:
             raise ConfigError("guardrail and guardrails are both given: put all of them into guardrails=[...]")
-        if self.output_file:
+        if self.max_retries is not None and "guardrail_max_retries" in self.model_fields_set:
+            raise ConfigError(
+                "max_retries is the older name of guardrail_max_retries, and both are given: leave it out"
+            )
+        if self.output_file is not None:
             plain = templates.fill(self.output_file, _AnyInput(), where="")
             check_text(plain, f"Task {self.title!r}", anywhere=self.output_file_anywhere)
         return self

@@ -144,6 +144,17 @@ def test_the_final_answer_that_was_asked_for_has_the_shape_or_is_refused():
         agent("no", "no", max_iter=1).kickoff("go", response_format=Fact)
 
 
+def test_a_response_format_is_a_pydantic_class_or_the_error_says_so():
+    class Fact(BaseModel):
+        word: str
+
+    for wrong in ({"a": 1}, "Fact", Fact(word="tide"), [Fact], int, dict, list[Fact]):
+        who = agent("no")
+        with pytest.raises(ConfigError, match="response_format is .*; wanted a pydantic class"):
+            who.kickoff("go", response_format=wrong)
+        assert who.llm.calls == []
+
+
 def test_an_endless_tool_loop_stops_as_a_limit_and_not_as_an_answer():
     heard = heard_types()
     who = agent(*[ToolCall("shout", {"text": "x"})] * 5, tools=[shout], max_iter=3)

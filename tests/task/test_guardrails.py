@@ -384,6 +384,7 @@ def test_a_crew_is_rebuilt_with_texts_as_recorded_and_functions_as_passed(memory
         ({"guardrails": ["x", 7]}, r"guardrails\[1\] is an int"),
         ({"guardrail": "x", "guardrails": ["y"]}, "both given"),
         ({"guardrail_max_retries": -1}, "guardrail_max_retries"),
+        ({"guardrail_max_retries": 1, "max_retries": 5}, "max_retries is the older name of guardrail_max_retries"),
         ({"response_model": Fact, "output_json": TaskOutput}, "output_json and response_model are two shapes"),
     ],
 )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from crewlite import LLM, Agent, Crew, Task, ToolCall, tool
-from crewlite.errors import ConfigError, QuestionsChanged
+from crewlite.errors import ConfigError, QuestionsChanged, RunMismatch
 from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
@@ -91,6 +91,7 @@ def test_what_cannot_be_shown_is_told_before_the_model_is_paid(data, problem):
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
+        (["."], "has '.', which names no file"),
         ("a.txt", "wanted names and paths"),
         ([7], "wanted the path of a file"),
         ([b"data"], "wanted the path of a file"),
@@ -175,6 +176,61 @@ def test_an_agent_alone_is_shown_files_which_its_messages_hold(memory):
     assert around.kickoff() == "seen too"
     with pytest.raises(TypeError, match=r"no option 'input_files'; files belong to tasks, Task\(input_files=...\)"):
         crew_of(None).kickoff(input_files=["a.txt"])
+
+
+def test_the_same_words_with_a_changed_file_are_no_further_turn_and_recorded_files_may_be_gone(memory):
+    def show(old=PIXEL):
+        Path("a.txt").write_text("one")
+        Path("b.txt").write_text("<file name='b'>")
+        Path("map.png").write_bytes(old)
+
+    def asked(replies=(), run_id="r", words="Look", **more):
+        agent = Agent(role="W", goal="g", llm=Seeing(list(replies)), checkpoint=store)
+        return agent.kickoff(words, input_files=["a.txt", "b.txt", "map.png"], run_id=run_id, **more).raw
+
+    store = memory()
+    for words in ("Look", [{"role": "user", "content": [{"type": "text", "text": "Look"}]}]):
+        show()
+        run_id = f"r{len(words)}"
+        assert asked(["seen"], run_id, words) == asked((), run_id, words) == "seen"
+        for changed in ("a.txt", "map.png"):
+            Path(changed).write_bytes(b"GIF8 other" if changed == "map.png" else b"two")
+            told = f"Turn 1 of run '{run_id}' has the same words, but its input files have changed since: '{changed}'"
+            for turn in ({}, {"turn": 1}):
+                with pytest.raises(RunMismatch, match=f"{told}.*without a message.*pass turn=2"):
+                    asked((), run_id, words, **turn)
+            show()
+        for gone in ("a.txt", "map.png", "b.txt"):
+            Path(gone).unlink()
+            assert asked((), run_id, words) == "seen", "it answers from the record"
+        with pytest.raises(ConfigError, match=r"the input file 'a.txt' cannot be read: .*No such file"):
+            asked((), run_id, "Look again")
+        show()
+        assert asked(["seen again"], run_id, words, turn=2) == "seen again"
+
+
+def test_an_unfinished_turn_goes_on_with_the_files_that_are_recorded(memory):
+    class Stop(Exception):
+        pass
+
+    Path("a.txt").write_text("one")
+    agent = Agent(role="W", goal="g", llm=ScriptedLLM([Stop(), "after"]), checkpoint=memory())
+    with pytest.raises(Stop):
+        agent.kickoff("Look", input_files=["a.txt"], run_id="r")
+    Path("a.txt").write_text("two")
+    with pytest.raises(RunMismatch, match=r"changed since: 'a.txt'.*use another run_id"):
+        agent.kickoff("Look", input_files=["a.txt"], run_id="r")
+    Path("a.txt").unlink()
+    assert agent.kickoff("Look", input_files=["a.txt"], run_id="r").raw == "after"
+    assert "one" in str(agent.llm.calls[-1])
+
+
+def test_other_files_with_the_same_words_are_a_further_turn(memory):
+    Path("a.txt").write_text("one")
+    Path("b.txt").write_text("two")
+    agent = Agent(role="W", goal="g", llm=ScriptedLLM(["first", "second", "third"]), checkpoint=memory())
+    said = [agent.kickoff("Sum up", input_files=files, run_id="r").raw for files in (["a.txt"], ["b.txt"], None)]
+    assert said == ["first", "second", "third"]
 
 
 def test_models_of_providers_take_pictures_unless_they_are_listed_without():

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
 from crewlite.errors import ConfigError
 from crewlite.testing import ScriptedLLM
 
 
+class Fact(BaseModel):
+    word: str
+
+
 def run(output_file, *, inputs=None, tools=(), replies=("text",), **fields):
     """Kick off two tasks, the second of which writes a file; and the calls of the model."""
-    llm = ScriptedLLM([*replies, "text"] if tools else ["text", "text"])
+    llm = ScriptedLLM([*replies, "text"] if tools else ["text", *replies])
     who = Agent(role="W", goal="g", llm=llm, tools=tools)
     about = {"description": "d", "expected_output": "x", "agent": who}
     try:
@@ -53,7 +59,7 @@ def test_inputs_cannot_lead_it_elsewhere_and_no_task_is_begun(topic, problem):
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["/tmp/x.md", "../x.md", "~/x.md", "C:\\x.md", "/srv/{topic}.md", "out/"])
+@pytest.mark.parametrize("text", ["", " ", "/tmp/x.md", "../x.md", "~/x.md", "C:\\x.md", "/srv/{topic}.md", "out/"])
 def test_a_path_that_the_author_wrote_is_checked_when_the_task_is_defined(text):
     with pytest.raises(ConfigError, match="Task 'd': output_file is"):
         Task(description="d", expected_output="x", output_file=text)
@@ -107,6 +113,12 @@ def test_a_missing_directory_is_made_unless_it_must_be_there():
     Path("out").mkdir()
     run("out/a.md", create_directory=False)
     assert Path("out/a.md").read_text() == "text"
+
+
+@pytest.mark.parametrize("kind", ["output_pydantic", "output_json", "response_model"])
+def test_a_structured_answer_is_written_as_json(kind):
+    run("it.json", replies=['Here it is:\n```json\n{"word": "tide"}\n```'], **{kind: Fact})
+    assert json.loads(Path("it.json").read_text()) == {"word": "tide"}
 
 
 def test_markdown_is_asked_for_and_part_of_the_question(memory):
