@@ -59,7 +59,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
         self.secret_sources += (self._llm,)
-        self.asks_approval = any(tool.requires_approval for tool in agent.tools)
+        self.asks_approval = any(tool.requires_approval for tool in agent.may_use(agent.tools))
         self.verbose = agent.verbose
 
     def facts(self) -> JsonObject:

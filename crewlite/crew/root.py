@@ -46,7 +46,8 @@ class CrewRoot(Root[CrewOutput]):
         self.secret_sources += tuple(worker.llm for worker in workers)
         self.secret_sources += (self._planner.llm,) if self._planner else ()
         people = [worker.agent for worker in workers]
-        tools = [agent.tools for agent in people] + [task.tools for task in crew.tasks]
+        tools = [agent.may_use(agent.tools) for agent in people]
+        tools += [task.agent.may_use(task.tools) if task.agent else task.tools for task in crew.tasks]
         self.asks_approval = any(tool.requires_approval for given in tools for tool in given)
         self.asks_people = any(task.human_input for task in crew.tasks)
         self.log_file = _log_file(crew.output_log_file)

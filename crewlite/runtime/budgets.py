@@ -51,8 +51,8 @@ class HeldBudget:
         if self.budget.max_cost_usd is not None and usage.requests and usage.cost is None and not self._told:
             self._told = True
             self._run.journal.warn(
-                f"max_cost_usd of {self.budget.owner} limits nothing: the cost of its model calls is unknown. "
-                f"max_tokens limits them"
+                f"max_cost_usd of {self.budget.owner} limits nothing so far: the cost of its model calls is "
+                f"unknown. max_tokens limits them"
             )
         if found := self.budget.reached(usage):
             raise self._exceeded(BudgetExceeded, *found)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from crewlite.errors import text_of
-from crewlite.tools.base import BaseTool
+from crewlite.tools.base import BaseTool, misfits
 
 Verdict = bool | dict[str, Any]
 
@@ -57,7 +57,11 @@ def changed(arguments: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
 def check(tool: BaseTool, arguments: dict[str, Any], verdict: Verdict) -> None:
     """Raise ValueError if changed arguments do not fit the tool."""
     if isinstance(verdict, dict) and "arguments" in verdict:
+        if not verdict["arguments"]:
+            raise ValueError(f"wanted {HOW}")
         try:
             tool.check(changed(arguments, verdict))
+        except ValidationError as error:
+            raise ValueError(f"the arguments do not fit {tool.safe_name}: {misfits(error)}") from error
         except Exception as error:  # the border: validators are the tool's own, and may raise anything
             raise ValueError(f"the arguments do not fit {tool.safe_name}: {text_of(error)}") from error

@@ -218,6 +218,11 @@ def _checked(cls: type[BaseTool], name: str, value: object) -> Any:
         raise ConfigError(f"{cls.__name__}: {name}: {error.errors()[0]['msg']}") from None
 
 
+def misfits(error: ValidationError) -> str:
+    """What does not fit, by the names of the arguments, in one line."""
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+
+
 def as_text(result: object) -> str:
     """A tool's result as the model reads it: text as it is, data as JSON."""
     if isinstance(result, str):

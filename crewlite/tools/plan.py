@@ -21,7 +21,7 @@ from crewlite.errors import ends_run, text_of
 from crewlite.llm.base import UNREAD, ToolCall
 from crewlite.step_parts import Call, Intent
 from crewlite.tools.approval import Verdict, changed
-from crewlite.tools.base import BaseTool, as_text
+from crewlite.tools.base import BaseTool, as_text, misfits
 from crewlite.tools.call import PlannedCall, call_step, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
@@ -104,6 +104,8 @@ class _Plan:
             given, by_person = ToolResult(as_text(verdict["answer"])), Reused(tool, about, by_person=True)
             return call_step(call, address, tool, _giving(given), by_person, instead=["answered", verdict["answer"]])
         other = ToolCall(call.name, changed(call.arguments, verdict), call.id)
+        if other.arguments == call.arguments:
+            return step
         about = {**about, "tool_args": other.arguments}
         note = f"A person changed the arguments: {json.dumps(other.arguments, ensure_ascii=False, default=str)}"
 
@@ -182,8 +184,7 @@ def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
     try:
         tool.check(call.arguments)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        return f"The arguments do not fit {tool.safe_name}: {problems}. {wanted}"
+        return f"The arguments do not fit {tool.safe_name}: {misfits(error)}. {wanted}"
     except Exception as error:  # the border: validators are the tool's own, and may raise anything
         if ends_run(error):
             raise

@@ -58,6 +58,7 @@ def waiting(config, **options):
 
 CHANGED = 'A person changed the arguments: {"amount": 90, "to": "Ada"}\npaid 90 to Ada'
 VERDICTS = [
+    ({"arguments": {"amount": 900}}, "paid 900 to Ada", [(900, "Ada")]),
     (True, "paid 900 to Ada", [(900, "Ada")]),
     (False, "A person did not allow this call of pay. Go on without it.", []),
     ({"arguments": {"amount": 90}}, CHANGED, [(90, "Ada")]),
@@ -100,7 +101,8 @@ BAD = [
     ("perhaps", "wanted yes, no"),
     ({"arguments": {"amount": "much"}}, "do not fit pay"),
     ({"argument": {"amount": 1}}, "wanted yes, no"),
-    ({"arguments": {"sum": 1}}, "do not fit pay"),
+    ({"arguments": {"sum": 1}}, "do not fit pay: sum: [^\n]*$"),
+    ({"arguments": {}}, "wanted yes, no"),
 ]
 
 
@@ -166,6 +168,28 @@ def test_an_edited_verdict_whose_call_was_made_holds_though_the_tool_takes_other
     task = Task(name="t", description="d", expected_output="x", agent=who)
     again = Crew(tasks=[task], checkpoint=on_disk()).fork("r/x", branch="z", rerun=["task:t/llm#2"])
     assert again.kickoff().raw == "paid, as I hear"
+
+
+def test_a_finished_run_waits_for_nobody_though_a_question_was_left_open(on_disk):
+    waiting(on_disk)
+
+    @tool
+    def pay(amount: int, to: str) -> str:
+        """Pay somebody."""
+        return "paid"
+
+    who = Agent(role="Cashier", goal="pay", llm=ScriptedLLM(wanting), tools=[pay])
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=who)], checkpoint=on_disk())
+    assert crew.kickoff(run_id="r").raw == "paid"
+    with History(on_disk().location) as history:
+        assert not history.run("r").waiting
+
+
+def test_a_tool_that_is_not_allowed_asks_nobody_so_no_store_is_wanted():
+    who = Agent(role="Cashier", goal="g", llm=ScriptedLLM(lambda _: "ok"), tools=[payer()], allowed_tools=[])
+    assert who.kickoff("go").raw == "ok"
+    task = Task(name="t", description="d", expected_output="x", agent=who, tools=[payer()])
+    assert Crew(tasks=[task]).kickoff().raw == "ok"
 
 
 # auto_approve

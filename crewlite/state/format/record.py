@@ -134,7 +134,7 @@ class Record:
     @property
     def waiting(self) -> list[AskedQuestion]:
         """The questions that have no answer yet."""
-        return [asked for at, asked in self.asked.items() if at not in self.outcomes and not self.answer_to(asked)]
+        return [asked for at, asked in self.asked.items() if not self.settled(at) and not self.answer_to(asked)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
         """Return the answer to this question, or given ahead of it; None if there is none, or it was refused."""
