@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from crewlite import codec, kinds
-from crewlite.agent.input_files import files_changed
+from crewlite.agent.input_files import InputFile, files_changed
 from crewlite.agent.retell import retold
 from crewlite.agent.shape import Shape
 from crewlite.codec import Json
@@ -60,13 +60,15 @@ class Conversation:
             found.append(record.value(at))
         return cls(record, tuple(found))
 
-    def number_of(self, messages: Json, turn: int | None, gone: Sequence[str] = ()) -> int:
+    def number_of(self, messages: Json, turn: int | None, files: Sequence[InputFile] = ()) -> int:
         """The number of the turn that a kickoff is about; one more than there are for a further one.
 
         Words that were asked before are that question again, unless this process has had a later turn: who says "yes"
         a second time asks a second question. The words of the first turn begin the conversation again, so a program
-        that is run again hears what is recorded. `messages` are coded; None for a kickoff without any. Raises
-        ConfigError and RunMismatch for a `turn` that cannot be.
+        that is run again hears what is recorded. The same words with changed files are neither. `messages` are coded;
+        None for a kickoff without any. `files` are those they show; where one cannot be read any more, the question
+        that has it is that question again. Raises ConfigError and RunMismatch for a `turn` that cannot be, and
+        RunMismatch for changed files.
         """
         questions, run_id = self.questions, self.record.run["run_id"]
         last = len(questions)
@@ -78,7 +80,7 @@ class Conversation:
             return turn or last
         if turn is not None and turn > last:
             return turn
-        shown = {number: _changed(asked, messages, gone) for number, asked in enumerate(questions, 1)}
+        shown = {number: _changed(asked, messages, files) for number, asked in enumerate(questions, 1)}
         if turn is not None and shown[turn] is None:
             raise RunMismatch(
                 f"Turn {turn} of conversation {run_id!r} has another question. To ask a further one, pass "
@@ -156,11 +158,12 @@ class Conversation:
         return [*self.before(last, shape, limit), *codec.decode(self.questions[-1]), *inside]
 
 
-def _changed(asked: Json, messages: Json, gone: Sequence[str]) -> list[str] | None:
+def _changed(asked: Json, messages: Json, files: Sequence[InputFile]) -> list[str] | None:
     """The files that have changed between two questions of the same words, [] if none has; None for other words."""
+    gone = [file.name for file in files if not file.digest]
     if asked == messages and not gone:
         return []
-    return files_changed(codec.decode(asked), codec.decode(messages), gone)
+    return files_changed(codec.decode(asked), codec.decode(messages), gone) if files else None
 
 
 def _reached(record: Record) -> int:

@@ -78,7 +78,7 @@ class AgentRoot(Root[LiteAgentOutput]):
     def place(self, record: Record, given: Json | None) -> CommitParts | None:
         """Find the turn of the conversation that is asked for: a recorded one, or a further one."""
         conversation, messages = Conversation.of(record), given and given.get("messages")
-        number = conversation.number_of(messages, self._turn, [file.name for file in self._files if not file.digest])
+        number = conversation.number_of(messages, self._turn, self._files)
         further = number > len(conversation.questions)
         if further and not conversation.answered(number - 1):
             return None

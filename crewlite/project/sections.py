@@ -146,7 +146,8 @@ def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> It
             elif problem := _unknown(key, value, name, shape):
                 yield line, problem
         for key, message in shape.makes.problems_in(plain, all_given=all_given):
-            yield file.line(name, key), f"{key} of {name} {message}"
+            said = message.removeprefix(key) if message.startswith((f"{key} ", f"{key}:")) else f" {message}"
+            yield file.line(name, key), f"{key} of {name}{said}"
 
 
 def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:

@@ -91,6 +91,7 @@ def test_all_mistakes_of_both_files_are_told_at_once():
             "invalid YAML: could not determine a constructor",
         ),
         ("clerk:\n  role: r\n  goal: 2026-01-01\n", 3, "goal of clerk is datetime.date"),
+        ("clerk:\n  role: r\n  goal: g\n  allowed_tools: look\n", 4, "allowed_tools of clerk is 'look'; wanted a list"),
         ("clerk:\n  role: r\n  goal: g\nclerk:\n  role: s\n  goal: g\n", 4, "clerk is repeated"),
         ("clerk:\n  role: r\n  goal: g\n  tools: &a [*a]\n", 4, "tools of clerk"),
         ("clerk:\n  role: r\n  goal: g\n  verbose: loud\n", 4, "verbose of clerk is 'loud'; wanted True or False"),
