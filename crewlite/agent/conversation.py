@@ -31,7 +31,8 @@ _turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
 _lock = lock()
 
 WHO = "agent"
-"""The entry in the provenance of an answer that tells who gave it, and in which shape."""
+"""The entry in the provenance of an answer that tells who gave it, and in which shape: a digest, which for the first turn
+is of the question too."""
 
 
 def message_at(number: int) -> str:
@@ -125,12 +126,13 @@ class Conversation:
             return self.record.finished
         return turn_at(number) in self.record.outcomes
 
-    def asked_further(self, messages: Json, who: str) -> CommitParts:
-        """The parts of the commit that asks the next question. `who` gave the answer so far, if there is but one."""
+    def asked_further(self, messages: Json) -> CommitParts:
+        """The parts of the commit that asks the next question."""
         number, steps = len(self.questions) + 1, list[StepRecord]()
         if number == 2:
             asked = codec.digest([kinds.TURN.name, self.question(1)])
-            steps.append(_finished(turn_at(1), kinds.TURN, asked, self.record.value(""), {WHO: who}))
+            who = {WHO: self.record.outcomes[""].fingerprint}
+            steps.append(_finished(turn_at(1), kinds.TURN, asked, self.record.value(""), who))
         asked = codec.digest([kinds.MESSAGE.name, number])
         return {"steps": [*steps, _finished(message_at(number), kinds.MESSAGE, asked, messages, {})]}
 

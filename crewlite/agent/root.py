@@ -87,7 +87,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         self._number = number
         self._messages = codec.decode(messages if further else conversation.questions[number - 1])
         if further:
-            return conversation.asked_further(messages, self._who_answered(record))
+            return conversation.asked_further(messages)
         self.address = turn_at(number) if number < len(conversation.questions) else ""
         return {}
 
@@ -98,7 +98,8 @@ class AgentRoot(Root[LiteAgentOutput]):
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Its one answer, or the one of the turn that is asked for."""
         if self.address:
-            same = record.outcomes[self.address].provenance.get(WHO) == self._who
+            asked = codec.digest([self.kind, self._step(self._messages, self._shape).question])
+            same = record.outcomes[self.address].provenance.get(WHO) in (self._who, asked)
             return Comparison(() if same else (Drifted(self.address, {}, {}),))
         texts, recorded = self._texts(), record.definition_of("").get("agent", {})
         found = drifted(
@@ -173,11 +174,6 @@ class AgentRoot(Root[LiteAgentOutput]):
     def _who(self) -> str:
         """A digest of who answers, and in which shape."""
         return codec.digest(self._step([], self._shape).question)
-
-    def _who_answered(self, record: Record) -> str:
-        """The same of who gave the result; "" if that is another than now."""
-        asked = self._step(as_conversation(codec.decode(record.run["inputs"])["messages"]), self._shape).question
-        return self._who if record.outcomes[""].fingerprint == codec.digest([self.kind, asked]) else ""
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self._agent.goal, "backstory": self._agent.backstory}

@@ -156,6 +156,22 @@ def test_each_turn_may_want_its_own_shape(config):
     assert agent.kickoff("How deep?", run_id="chat", turn=2, response_format=Depth).pydantic == Depth(metres=4)
 
 
+@pytest.mark.parametrize("shapes", [(True, False, False), (False, True, False), (True, False, True)])
+def test_a_program_with_a_shape_for_some_turns_is_run_again(config, shapes):
+    class Depth(BaseModel):
+        metres: int
+
+    def talk(agent):
+        asked = [(f"{n}?", {"response_format": Depth} if shape else {}) for n, shape in enumerate(shapes)]
+        return [agent.kickoff(question, run_id="chat", **more).raw for question, more in asked]
+
+    def answer(messages):
+        return '{"metres": 4}'
+
+    whole = talk(pilot(answer, checkpoint=config()))
+    assert talk(pilot([], checkpoint=config())) == whole
+
+
 def test_a_conversation_is_forked_at_any_turn(config):
     agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=config(on_events=True))
     for question in ("1?", "2?", "3?"):
