@@ -178,18 +178,25 @@ def _attributes(value: object) -> dict[str, object]:
     return dict(getattr(value, "__dict__", {}))
 
 
+def declared_in(cls: type[BaseModel]) -> list[str]:
+    """Return the fields of a class whose types contain secrets: SecretStr, and models with such fields."""
+    fields = cls.model_fields.items()
+    return [name for name, field in fields if _declares(field.annotation, frozenset({cls}), by_name=False)]
+
+
 @lru_cache(maxsize=1024)
 def _declaring(cls: type[BaseModel]) -> dict[str, bool]:
     """Return the fields of a class, and whether the type of each says that it contains secrets."""
     return {name: _declares(field.annotation, frozenset({cls})) for name, field in cls.model_fields.items()}
 
 
-def _declares(annotation: object, seen: frozenset[object]) -> bool:
+def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = True) -> bool:
+    """Return whether a type is one of secrets, or has a field of one. `by_name`: names of fields inside count too."""
     if not isinstance(annotation, type) or typing.get_origin(annotation):
-        return any(_declares(part, seen) for part in typing.get_args(annotation))
+        return any(_declares(part, seen, by_name=by_name) for part in typing.get_args(annotation))
     if issubclass(annotation, SecretStr | SecretBytes):
         return True
     if not issubclass(annotation, BaseModel) or annotation in seen:
         return False
     fields, seen = annotation.model_fields.items(), seen | {annotation}
-    return any(_bears(name) or _declares(field.annotation, seen) for name, field in fields)
+    return any((by_name and _bears(name)) or _declares(one.annotation, seen, by_name=by_name) for name, one in fields)

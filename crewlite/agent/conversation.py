@@ -31,8 +31,8 @@ _turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
 _lock = lock()
 
 WHO = "agent"
-"""The entry in the provenance of an answer that tells who gave it, and in which shape: a digest, which for the first turn
-is of the question too."""
+"""The entry in the provenance of an answer that tells who gave it, and in which shape. It is a digest, for the first
+turn also of the question."""
 
 
 def message_at(number: int) -> str:

@@ -7,7 +7,7 @@ import logging
 import time
 
 import pytest
-from pydantic import BaseModel, HttpUrl
+from pydantic import BaseModel, HttpUrl, SecretStr
 
 from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import ConfigError, Suspended, TooManyCalls
@@ -357,3 +357,18 @@ def test_a_flow_is_previewed_forked_and_built_from_its_checkpoint(memory):
         types = [event.type for event in stream]
     assert types.count("method_execution_finished") == 3
     assert stream.result == ["d"]
+
+
+def test_a_state_with_a_field_for_a_secret_is_refused():
+    class Login(BaseModel):
+        key: SecretStr | None = None
+
+    class Keys(BaseModel):
+        logins: list[Login] = []
+
+    for state in (Login, Keys):
+        with pytest.raises(ConfigError, match=r"its state has the field (key|logins) for a secret"):
+
+            class Work(Flow[state]):
+                @start()
+                def begin(self): ...

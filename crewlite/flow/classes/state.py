@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from crewlite import codec
 from crewlite.codec import Json
 from crewlite.errors import ConfigError, meant
+from crewlite.secrets import declared_in
 from crewlite.state.format.operations import without_items
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
@@ -43,6 +44,11 @@ class StateKind:
         if given is None or given is Any or isinstance(given, TypeVar | Mapping):
             return cls.PLAIN
         if isinstance(kind, type) and issubclass(kind, BaseModel):
+            if secret := declared_in(kind):
+                raise ConfigError(
+                    f"flow {flow!r}: its state has the field {', '.join(secret)} for a secret, but a state is "
+                    f"recorded, and no secret is. Read it where it is used, such as from the environment"
+                )
             return cls(kind)
         if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
             return cls.PLAIN
