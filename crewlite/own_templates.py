@@ -25,8 +25,9 @@ _FILTERS = ("capitalize", "default", "first", "join", "last", "length", "lower",
 
 
 def check_template(text: str, names: Collection[str], where: str) -> frozenset[str]:
-    """Return the names that a template uses. Raises ConfigError if it cannot be read, or uses others than `names`.
+    """Return the names that a template uses.
 
+    Raises ConfigError if it cannot be read, uses others than `names`, or cannot be rendered with a text for each.
     `where` says in messages whose template it is. `{{ .Name }}` is the same as `{{ Name }}`.
     """
     environment = _environment()
@@ -40,6 +41,7 @@ def check_template(text: str, names: Collection[str], where: str) -> frozenset[s
     if unknown := sorted(found - set(names)):
         hints = [hint for name in unknown if (hint := meant(name, names))]
         raise ConfigError(f"{where} uses {', '.join(unknown)}; {hints[0] if hints else f'there is {_listed(names)}'}")
+    render_template(text, dict.fromkeys(names, "text"), where)
     return found
 
 

@@ -9,8 +9,7 @@ answers are quoted from the notes below.
 import os
 import sys
 
-from crewlite import Agent, tool
-from crewlite.errors import ConfigError
+from crewlite import Agent, History, tool
 
 NOTES = [
     "High water at Brest is at 11:40, low water at 17:52.",
@@ -37,11 +36,12 @@ pilot = Agent(
 
 def main(name: str) -> None:
     turn = 1
-    try:  # a question that was cut gets its answer now; else this is the last answer, from the record
-        last = pilot.kickoff(run_id=name)
-    except ConfigError:
+    with History(make=True) as history:
+        begun = any(run.run_id == name for run in history.runs())
+    if not begun:
         print("Nothing was asked yet.")
-    else:
+    else:  # a question that was cut gets its answer now; else this is the last answer, from the record
+        last = pilot.kickoff(run_id=name)
         print(f"{last.turn}: {last.raw}", flush=True)
         turn = last.turn + 1
     for line in filter(None, map(str.strip, sys.stdin)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -169,6 +170,12 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         if name not in used and name != "System":
             raise ConfigError(f"{info.field_name} does not use {{{{ .{name} }}}}, so its text would be lost; add it")
         return value
+
+    @model_validator(mode="after")
+    def _tells_the_date(self) -> Agent:
+        if self.inject_date and self.system_template and not re.search(r"\bSystem\b", self.system_template):
+            raise ConfigError("system_template does not use {{ .System }}, so the date would be lost; add it")
+        return self
 
     @field_validator("planning_config", mode="before")
     @classmethod
