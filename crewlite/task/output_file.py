@@ -6,6 +6,7 @@ the crew is kicked off, and on the disk, links followed, before the model is ask
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path, PureWindowsPath
@@ -27,7 +28,7 @@ def check_links(text: str, where: str, *, anywhere: bool) -> Path:
     """The absolute path of the file. Raises ConfigError if links lead it out of the working directory."""
     path = Path(text).absolute()
     try:
-        target = path.resolve()
+        target = _followed(path)
         if anywhere or target.is_relative_to(Path.cwd().resolve()):
             return path
     except (OSError, RuntimeError) as error:  # a RuntimeError is a circle of links
@@ -59,6 +60,13 @@ def write(path: Path, text: str) -> None:
     """Write the file whole or not at all, and its directory."""
     disk.make_directory(path.parent, mode=0o777)
     disk.replace(path, text.encode("utf-8", "backslashreplace"), mode=0o666)
+
+
+def _followed(path: Path) -> Path:
+    """The path with its links followed. Raises OSError or RuntimeError for a circle of links."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return path.resolve(strict=True)
+    return path.resolve()  # a part that is not there is no link; from Python 3.13 on, this would not tell of a circle
 
 
 def _no_file(text: str) -> str:

@@ -347,7 +347,8 @@ def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_
     paid = list(begun)
     for compacted in (False, True):
         if compacted:
-            History(on_disk().location).prune(keep_last=1)
+            with History(on_disk().location) as history:
+                history.prune(keep_last=1)
         with pytest.raises(TimeBudgetExceeded) as again:
             desk(0.2).kickoff(run_id="r")
         assert begun == paid, "nothing was begun"
