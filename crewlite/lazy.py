@@ -1,12 +1,14 @@
-"""Modules that are imported at their first use, although they are named at the top of a file like other imports.
+"""Modules and names that are imported at their first use, although a file or a package names them like others.
 
-Only for modules that would make `import crewlite` slow: jinja2, sqlite-utils, rich; and the modules of the standard
+Modules: only those that would make `import crewlite` slow: jinja2, sqlite-utils, rich; and the modules of the standard
 library below, which a definition needs only when it is kicked off.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,22 @@ def lazy(name: str) -> Any:
     return _Lazy(name)
 
 
+def first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a package's `__getattr__`, which imports each of its names from its module when the name is first used.
+
+    `homes`: the name of the module of each name.
+    """
+
+    def find(name: str) -> Any:
+        if home := homes.get(name):
+            value = getattr(importlib.import_module(home), name)
+            setattr(sys.modules[package], name, value)
+            return value
+        raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(homes))}")
+
+    return find
+
+
 if TYPE_CHECKING:
     import asyncio
     import difflib
@@ -32,4 +50,4 @@ if TYPE_CHECKING:
 else:
     asyncio, difflib, futures = lazy("asyncio"), lazy("difflib"), lazy("concurrent.futures")
 
-__all__ = ["asyncio", "difflib", "futures", "lazy"]
+__all__ = ["asyncio", "difflib", "first_use", "futures", "lazy"]

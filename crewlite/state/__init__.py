@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from crewlite.lazy import first_use
 
 if TYPE_CHECKING:
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
@@ -30,9 +31,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
 
-
-def __getattr__(name: str) -> Any:
-    if home := _HOMES.get(name):
-        value = globals()[name] = getattr(importlib.import_module(home), name)
-        return value
-    raise AttributeError(f"crewlite.state has no {name!r}; it has {', '.join(sorted(_HOMES))}")
+__getattr__ = first_use("crewlite.state", _HOMES)

@@ -1,21 +1,35 @@
-"""The public test kit: scripted and recorded models, recorded events, crashes, and checks for storage providers."""
+"""The public test kit: scripted and recorded models, recorded events, crashes, and checks for storage providers.
 
-from crewlite.llm.base import ToolCall
-from crewlite.testing.crash import CrashInjector
-from crewlite.testing.interleaved import Interleaved
-from crewlite.testing.interleavings import check_interleavings
-from crewlite.testing.providers import check_provider
-from crewlite.testing.recorded import RecordedLLM
-from crewlite.testing.recorder import EventRecorder
-from crewlite.testing.scripted import ScriptedLLM
+Names are imported at their first use: a test with a scripted model does not load the checks for providers.
+"""
 
-__all__ = [
-    "CrashInjector",
-    "EventRecorder",
-    "Interleaved",
-    "RecordedLLM",
-    "ScriptedLLM",
-    "ToolCall",
-    "check_interleavings",
-    "check_provider",
-]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crewlite.lazy import first_use
+
+if TYPE_CHECKING:
+    from crewlite.llm.base import ToolCall as ToolCall
+    from crewlite.testing.crash import CrashInjector as CrashInjector
+    from crewlite.testing.interleaved import Interleaved as Interleaved
+    from crewlite.testing.interleavings import check_interleavings as check_interleavings
+    from crewlite.testing.providers import check_provider as check_provider
+    from crewlite.testing.recorded import RecordedLLM as RecordedLLM
+    from crewlite.testing.recorder import EventRecorder as EventRecorder
+    from crewlite.testing.scripted import ScriptedLLM as ScriptedLLM
+
+_HOMES = {
+    "CrashInjector": "crewlite.testing.crash",
+    "EventRecorder": "crewlite.testing.recorder",
+    "Interleaved": "crewlite.testing.interleaved",
+    "RecordedLLM": "crewlite.testing.recorded",
+    "ScriptedLLM": "crewlite.testing.scripted",
+    "ToolCall": "crewlite.llm.base",
+    "check_interleavings": "crewlite.testing.interleavings",
+    "check_provider": "crewlite.testing.providers",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
+
+__getattr__ = first_use("crewlite.testing", _HOMES)
