@@ -23,7 +23,7 @@ from crewlite.runtime.preview import Preview
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
+    from crewlite.state.run_history import RunHistory
 
 _CREW = "Where its definition is. [default: crew in [tool.crewlite] of pyproject.toml, else what the record holds]"
 _EDIT = (

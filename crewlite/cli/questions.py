@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewlite.state.history import Waiting
+    from crewlite.state.run_history import Waiting
 
 
 def told(waiting: Sequence[Waiting], line: Callable[[str], str]) -> list[str]:

@@ -26,8 +26,8 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import CrewliteError
 from crewlite.events import LLMCallStartedEvent, TaskCompletedEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.state.history import RunHistory
 from crewlite.state.providers import BaseProvider
+from crewlite.state.run_history import RunHistory
 from crewlite.testing.interleaved import Interleaved
 from crewlite.testing.providers import Make
 from crewlite.testing.scripted import ScriptedLLM

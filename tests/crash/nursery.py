@@ -35,8 +35,8 @@ from crewlite.events import (
     ToolUsageFinishedEvent,
     ToolUsageStartedEvent,
 )
-from crewlite.state.history import RunHistory
 from crewlite.state.providers.json import JsonStore
+from crewlite.state.run_history import RunHistory
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 TASKS = ("survey", "weigh", "write")

@@ -33,7 +33,7 @@ from crewlite import CheckpointConfig, History, event_bus
 from crewlite.durable import idempotency_key, scope
 from crewlite.errors import Suspended
 from crewlite.events import StepCompletedEvent
-from crewlite.state.history import StepView
+from crewlite.state.reading.steps import StepView
 from crewlite.testing import CrashInjector
 
 KILLS = 3  # at most, of one run

@@ -44,7 +44,7 @@ FLOORS = {
     "reading it": {"state.reading", "state.subscriber", "state.cache"},
     "changing it": {"state.verbs", "state.values"},
     "a run's state": {"state.runtime"},
-    "all runs": {"state.history", "state"},
+    "all runs": {"state.run_history", "state.history", "state"},
     "engine": {"runtime"},
     "agents": {"agent"},
     "tasks": {"task"},

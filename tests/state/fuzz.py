@@ -40,7 +40,7 @@ from watch import Warned, Watch  # noqa: E402
 from crewlite import CheckpointConfig, History  # noqa: E402
 from crewlite.errors import CrewliteError  # noqa: E402
 from crewlite.state import JsonProvider, SqliteProvider  # noqa: E402
-from crewlite.state.history import RunHistory  # noqa: E402
+from crewlite.state.run_history import RunHistory  # noqa: E402
 
 SCENES = (("finished", "labelled"), ("cut",), ("failed",), ("forked",), ("folded",), ("alone",))
 GONE = ("removed", "renamed", "a link to what is not", "a file for its directory", "page")

@@ -14,7 +14,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, location_of, options, r
 from crewlite.errors import AnswerRefused
 from crewlite.lazy import lazy
 from crewlite.state.format.addresses import is_question
-from crewlite.state.history import RunHistory, Waiting
+from crewlite.state.run_history import RunHistory, Waiting
 
 recorded = lazy("crewlite.state.verbs.answer")
 _NEGATIVE = re.compile(r"-\.?\d")

@@ -18,8 +18,8 @@ from crewlite.errors import JournalCorrupt
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.run_history import RunHistory
 
 Json = Any
 

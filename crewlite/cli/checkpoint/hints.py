@@ -14,8 +14,8 @@ from crewlite.lazy import lazy
 from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.run_history import RunHistory
 
 definitions = lazy("crewlite.cli.definitions")
 

@@ -13,8 +13,8 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.run_history import RunHistory
     from crewlite.usage import Usage
 
 _TASKS = 12  # that are listed one by one

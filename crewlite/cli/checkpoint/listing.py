@@ -17,9 +17,9 @@ from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
     from crewlite.state.providers import CheckpointInfo
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.run_history import RunHistory
 
 _COLUMNS = (
     Column("id"),

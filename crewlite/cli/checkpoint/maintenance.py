@@ -20,7 +20,8 @@ from crewlite.ids import short
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from crewlite.state.history import History, RunHistory
+    from crewlite.state.history import History
+    from crewlite.state.run_history import RunHistory
     from crewlite.state.verbs.doctor import Finding
     from crewlite.state.verbs.prune import Pruned
 

@@ -19,8 +19,8 @@ from crewlite.state.format.entry import STATE
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
-    from crewlite.state.history import RunHistory
     from crewlite.state.reading.steps import StepView
+    from crewlite.state.run_history import RunHistory
 
 _STEPS = (
     Column("step", least=16),

@@ -17,8 +17,8 @@ from crewlite.errors import JournalCorrupt
 from crewlite.ids import short
 
 if TYPE_CHECKING:
-    from crewlite.state.history import RunHistory
     from crewlite.state.reading.checkpoint import Checkpoint
+    from crewlite.state.run_history import RunHistory
 
 _RUNS = 10  # shown without --all
 _FIRST, _LAST = 2, 3  # checkpoints of a branch that are shown without --all

@@ -15,8 +15,9 @@ from interleavings.acts import SAME, Said, kick, kick_flow
 from interleavings.scenes import BYSTANDER, LONG, QUESTION, RUN, TASKS, Site, asks, buys
 
 from crewlite.errors import CrewliteError
-from crewlite.state.history import History, RunHistory
+from crewlite.state.history import History
 from crewlite.state.providers import Commit, provider_for
+from crewlite.state.run_history import RunHistory
 from crewlite.testing.interleavings import FALSE_ALARMS, NeverEnds
 
 TAKES_AWAY = ("delete", "begin anew", "swap", "prune old", "prune.old")
