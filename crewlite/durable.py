@@ -191,6 +191,12 @@ class Scope(Protocol):
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in call order."""
 
+    def expect(self, address: str) -> None:
+        """Note that the step of a reserved address is requested later, when it is known what it is to do.
+
+        In the order of the requests it stands here, and what stops the run from now on does not stop it.
+        """
+
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Request a step. It takes its address now, and executes when awaited."""
 
@@ -251,6 +257,9 @@ class _Plain:
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         return f"{kind}:{name}" if name else kind
+
+    def expect(self, address: str) -> None:
+        return None
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         return step.work()

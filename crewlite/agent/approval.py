@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from crewlite import durable
+from crewlite.durable import Step
 from crewlite.runtime.human import Question, ask, put
 from crewlite.tools import approval
+from crewlite.tools.approval import Verdict
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.result import ToolResult
 
 
-async def make(call: PlannedCall, role: str) -> ToolResult:
-    """Make a call; first have a person approve it, if its tool wants that."""
-    if call.decided is None or call.tool is None:
-        return await call.make()
+async def make(calls: Sequence[PlannedCall], role: str) -> list[ToolResult]:
+    """Make the calls of a reply side by side; first have a person approve those whose tools want that.
+
+    A call is made once it is approved, whatever the others wait for. All are requested here, in their order: the next
+    question to the model has their results in the order of the requests, which must not depend on who answers first.
+    """
+    begun = [_approved(call, role) if call.decided else call.make() for call in calls]
+    for call in calls:
+        if call.decided:
+            durable.scope().expect(call.address)
+    return await durable.together(begun)
+
+
+def _approved(call: PlannedCall, role: str) -> Awaitable[ToolResult]:
+    assert call.tool
+    assert call.decided
     arguments = json.dumps(call.arguments, ensure_ascii=False, default=str)
     question = Question(
         f"{role} wants to call {call.tool.name} with {arguments}. Allow it?",
@@ -24,7 +39,11 @@ async def make(call: PlannedCall, role: str) -> ToolResult:
         check=partial(approval.check, call.tool, call.arguments),
         is_approval=True,
     )
-    return await durable.scope().step(call.decided(await put(question, call.tool.safe_name, call.address)))
+    return _once_decided(call.decided, put(question, call.tool.safe_name, call.address))
+
+
+async def _once_decided(decided: Callable[[Verdict], Step[ToolResult]], verdict: Awaitable[Verdict]) -> ToolResult:
+    return await durable.scope().step(decided(await verdict))
 
 
 async def feedback(answer: str, who: str) -> str:

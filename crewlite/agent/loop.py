@@ -84,7 +84,7 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
     for _ in range(limit):
         reply, calls = await _turn(job, messages, tools)
         messages.append(reply.as_message())
-        results = await durable.together([make(call, job.role) for call in calls]) if calls else []
+        results = await make(calls, job.role) if calls else []
         messages += [
             told(call.id, call.name, result.told, call.address, job.source.max_tool_output)
             for call, result in zip(calls, results, strict=True)

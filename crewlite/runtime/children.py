@@ -23,6 +23,7 @@ class Children:
         "blocked",
         "drifted",
         "driven",
+        "expected",
         "failed",
         "numbering",
         "spawned",
@@ -42,6 +43,8 @@ class Children:
         """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
         self.driven: set[str] = set()
         """Addresses of the steps that were awaited or spawned after they were requested."""
+        self.expected: frozenset[str] = frozenset()
+        """Addresses of steps that may begin although the run stops: they were decided on before."""
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
         self.suspended: Suspended | AnswerRefused | BudgetExceeded | None = None

@@ -79,16 +79,22 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
     return asked.in_time(StepFuture[Any](scope, step).result())
 
 
-async def put(asked: Question, name: str, leads_to: str) -> Any:
+def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
     """Put a question that is already made, inside a run or outside of one, as `ask` does on an event loop.
+
+    It is requested now, and asked when the result is awaited.
 
     `leads_to` is the address of the step that follows from the answer. An edited answer is checked until that step has
     its outcome.
     """
     scope = durable.scope()
     if not isinstance(scope, StepScope):
-        return asked.at_terminal()
+        return background.in_thread(asked.at_terminal)
     step = scope.addressed(_step(asked, name))
+    return _put_inside(scope, asked, step, leads_to)
+
+
+async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_to: str) -> Any:
     at, known = step.address or "", scope.run.record.outcomes
     then = known.get(leads_to)
     if (found := known.get(at)) and found.edited and (then is None or then.seq < found.seq):

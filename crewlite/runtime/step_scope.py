@@ -62,6 +62,13 @@ class StepScope(Frame):
         """Return the address of the next child step of this kind and name, in the order of the calls."""
         return self.children.numbering.next(kind, name)
 
+    def expect(self, address: str) -> None:
+        """Give the step of a reserved address its place in the order of the requests; it may begin behind a stop."""
+        children = self.children
+        children.asked.setdefault(address, "")
+        if children.blocked is None:
+            children.expected |= {address}
+
     def _asked(self, step: Step[Any]) -> Asked:
         """Note the request for a step, and return it with the step's address."""
         fingerprint, children = self._question(step), self.children
@@ -71,13 +78,14 @@ class StepScope(Frame):
             address = children.numbering.next(step.kind.name, step.name)
         else:
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
+        behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = ""
         children.unasked.discard(address)
         self.run.unused.discard(address)
         start = self.start_inside()
         if children.view:
             children.view.note_request(address, start)
-        return Asked(address, fingerprint, start, None if step.kind.asks_person else children.blocked)
+        return Asked(address, fingerprint, start, behind)
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether a step is requested by this step's own code, in its order, and not by a task beside it."""

@@ -19,10 +19,13 @@ _YES_OR_NO = TypeAdapter(bool)
 
 
 def schema_of(tool: BaseTool | None) -> dict[str, Any]:
-    """The JSON schema of what can be said to a call of this tool; None for any. It leaves values to the tool."""
+    """The JSON schema of what can be said to a call of this tool; None for any. What it cannot say, the tool checks."""
     arguments: dict[str, Any] = {"type": "object", "minProperties": 1}
+    inner: dict[str, Any] = tool.arguments.model_json_schema() if tool else {}
     if tool:
-        arguments["propertyNames"] = {"enum": list(tool.takes)}
+        arguments["properties"] = inner.get("properties", {})
+        if inner.get("additionalProperties") is not True:
+            arguments["propertyNames"] = {"enum": list(tool.takes)}
     return {
         "anyOf": [
             {"type": "boolean"},
@@ -30,7 +33,16 @@ def schema_of(tool: BaseTool | None) -> dict[str, Any]:
             {"type": "object", "properties": {"answer": {}}, **_only("answer")},
         ],
         "description": HOW,
+        **({"$defs": inner["$defs"]} if "$defs" in inner else {}),
     }
+
+
+def is_unchecked(schema: Any, verdict: object) -> bool:
+    """Whether this schema cannot say if a verdict fits: it changes arguments, and an earlier release recorded it."""
+    if not (isinstance(verdict, dict) and "arguments" in verdict and isinstance(schema, dict)):
+        return False
+    said = [option.get("properties", {}).get("arguments") for option in schema.get("anyOf", ())]
+    return any(arguments is not None and "properties" not in arguments for arguments in said)
 
 
 def _only(name: str) -> dict[str, Any]:

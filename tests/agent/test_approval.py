@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+from typing import Any
 
-from crewlite import Agent, Crew, History, Task, ToolCall, tool
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from crewlite import Agent, BaseTool, Crew, History, Task, ToolCall, tool
 from crewlite.errors import AnswerRefused, ConfigError, Suspended
 from crewlite.events import (
     HumanFeedbackReceivedEvent,
@@ -14,6 +18,8 @@ from crewlite.events import (
 )
 from crewlite.flow import ask, flow
 from crewlite.runtime.human import Question
+from crewlite.state.journal.lineage import recorded
+from crewlite.state.providers import Commit, provider_for
 from crewlite.state.verbs.answer import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval
@@ -115,6 +121,103 @@ def test_an_answer_that_says_nothing_or_does_not_fit_the_tool_is_refused_and_the
     assert crew.kickoff(run_id="r", answers={AT: True}).raw == "paid 900 to Ada"
 
 
+def test_an_answer_that_does_not_fit_the_tool_is_refused_when_it_is_given(on_disk):
+    crew = waiting(on_disk)
+    with History(on_disk().location) as history:
+        for said in ({"arguments": {"amount": "x"}}, {"arguments": {"sum": 1}}, {"arguments": {}}, "perhaps"):
+            with pytest.raises(AnswerRefused, match="answer again"):
+                history.answer("r", AT, said)
+        with pytest.raises(AnswerRefused, match="'x' is not of type 'integer'"):
+            history.answer("r", AT, {"arguments": {"amount": "x"}})
+        history.answer("r", AT, {"arguments": {"amount": 90}})
+        with pytest.raises(AnswerRefused, match="fork"):
+            history.answer("r", AT, True)
+    assert crew.kickoff(run_id="r").raw == CHANGED
+
+
+def test_a_question_of_an_earlier_release_takes_another_answer_in_place_of_changed_arguments(on_disk):
+    crew = waiting(on_disk)
+    where = on_disk().location
+    with contextlib.closing(provider_for(where, None).open(where)) as store:
+        entry = recorded(store, "r", "main")
+        asked = dict(entry.asked[AT])
+        asked["schema"] = {
+            "anyOf": [{"type": "boolean"}, {"type": "object", "properties": {"arguments": {"type": "object"}}}]
+        }
+        store.append([Commit.saying("r", "main", entry.head, {"asked": [asked]})])
+    with History(on_disk().location) as history:
+        history.answer("r", AT, {"arguments": {"amount": "x"}})
+        history.answer("r", AT, {"arguments": {"amount": 90}})
+        history.answer("r", AT, True)
+        with pytest.raises(AnswerRefused, match="fork"):
+            history.answer("r", AT, False)
+    assert crew.kickoff(run_id="r").raw == "paid 900 to Ada"
+
+
+def test_a_tool_with_a_schema_of_any_kind_is_answered_and_nothing_is_fetched(on_disk):
+    class Place(BaseModel):
+        name: str
+
+    far = {"$ref": "http://127.0.0.1:9/schema.json"}
+
+    class Odd(BaseModel):
+        model_config = ConfigDict(extra="allow", json_schema_extra=lambda made: made["properties"].update(at=far))
+        place: Place
+        at: Any = None
+
+    class Send(BaseTool):
+        name: str = "pay"
+        description: str = "Send it."
+        args_schema: type[BaseModel] = Odd
+        requires_approval: bool = True
+
+        def _run(self, place: Place, at: Any = None) -> str:
+            return f"sent to {place.name}"
+
+    def script(messages):
+        told = [message["content"] for message in messages if message["role"] == "tool"]
+        return told[-1] if told else ToolCall("pay", {"place": {"name": "Ada"}})
+
+    who = Agent(role="Cashier", goal="g", llm=ScriptedLLM(script), tools=[Send()], checkpoint=on_disk())
+    with pytest.raises(Suspended):
+        who.kickoff("go", run_id="r")
+    with History(on_disk().location) as history:
+        with pytest.raises(AnswerRefused, match="'name' is a required property"):
+            history.answer("r", "human:pay", {"arguments": {"place": {}}})
+        history.answer("r", "human:pay", {"arguments": {"place": {"name": "Bob"}, "at": 3, "more": 1}})
+    assert "sent to Bob" in who.kickoff(run_id="r").raw
+
+
+def both(messages):
+    """A model that wants two payments at once."""
+    told = [message["content"] for message in messages if message["role"] == "tool"]
+    return "; ".join(told) or [ToolCall("pay", {"amount": n, "to": "Ada"}) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("first", [AT, f"{AT}#2"])
+def test_a_call_that_is_approved_does_not_wait_for_the_others_of_its_reply_and_no_order_asks_again(on_disk, first):
+    def script(messages):
+        told = [message["content"] for message in messages if message["role"] == "tool"]
+        if len(told) == 3 and stops:
+            raise stops.pop()
+        calls = {0: [ToolCall("pay", {"amount": n, "to": "Ada"}) for n in (1, 2)], 2: ToolCall("look")}
+        return calls.get(len(told)) or "; ".join(told[:2])
+
+    stops = [Stop]
+    waiting(on_disk, script=script)
+    with pytest.raises(Suspended) as waits:
+        desk(on_disk(), script=script).kickoff(run_id="r", answers={first: True})
+    (left,) = waits.value.waiting
+    assert {first, left} == {AT, f"{AT}#2"}
+    assert PAID == [(1 if first == AT else 2, "Ada")]
+    with pytest.raises(Stop):
+        desk(on_disk(), script=script).kickoff(run_id="r", answers={left: True})
+    crew = desk(on_disk(), script=script)
+    assert crew.kickoff(run_id="r").raw == "paid 1 to Ada; paid 2 to Ada"
+    assert sorted(PAID) == [(1, "Ada"), (2, "Ada")]
+    assert len(crew.tasks[0].agent.llm.calls) == 1, "the reply after both calls is recorded"
+
+
 def test_what_is_typed_is_read_as_yes_or_no_or_json(on_disk):
     schema = approval.schema_of(payer())
     assert [typed(text, schema) for text in ("y", "No")] == [True, False]
@@ -140,7 +243,7 @@ def test_a_fork_may_have_another_verdict(on_disk):
 
 @pytest.mark.parametrize("auto", [False, True])
 @pytest.mark.parametrize(
-    ("said", "why"), [({"arguments": {"amount": "lots"}}, "fit pay"), ("whatever", "wanted|valid")]
+    ("said", "why"), [({"arguments": {"amount": "lots"}}, "fit pay|amount: "), ("whatever", "wanted|valid")]
 )
 def test_an_edited_verdict_that_does_not_fit_the_tool_is_refused_as_an_answer_is(on_disk, auto, said, why):
     crew = desk(on_disk())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -29,7 +30,9 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
+from crewlite.tools.approval import is_unchecked
 
+referencing = lazy("referencing")
 jsonschema = lazy("jsonschema")  # only answers given from outside of a run need it; a run checks with its own classes
 _FORMATS: dict[str, Any] = {"date": date, "date-time": datetime, "time": time, "duration": timedelta, "uuid": UUID}
 _SECOND = "it has an answer already, and that is kept"
@@ -99,12 +102,19 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}", waiting)
-    if record.settled(address) or (asked and record.answer_to(asked)):
+    before = asked and record.answer_to(asked)
+    if record.settled(address) or (asked and before and not _may_misfit(asked, before)):
         raise AnswerRefused(address, _SECOND, second=True)
     given_answer = _given_answer(address, value, asked, secrets)
     if asked:
         check(asked, typed(value, asked.get("schema")) if isinstance(value, Typed) else value)
     return {"answers": [given_answer]}
+
+
+def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
+    """Return whether only the run can say if a recorded answer fits. Until it has read it, another may replace it."""
+    schema = asked.get("schema")
+    return is_unchecked(schema, decode_answer(answer, schema))
 
 
 def unheard(record: Record) -> frozenset[str]:
@@ -188,10 +198,33 @@ def check(asked: AskedQuestion, value: Any) -> None:
     formats = jsonschema.FormatChecker()
     for name, kind in _FORMATS.items():
         formats.checks(name, raises=ValidationError)(_reader(kind))
+    validator = jsonschema.Draft202012Validator(
+        asked["schema"], registry=referencing.Registry(), format_checker=formats
+    )
     try:
-        jsonschema.validate(to_jsonable_python(value), asked["schema"], format_checker=formats)
-    except jsonschema.ValidationError as error:
-        raise AnswerRefused(address, error.message) from None
+        error = jsonschema.exceptions.best_match(validator.iter_errors(to_jsonable_python(value)))
+    except (
+        jsonschema.exceptions.UnknownType,
+        referencing.exceptions.Unresolvable,
+        re.error,
+        TypeError,
+        RecursionError,
+    ):
+        return  # a tool's own schema that cannot be followed: the run checks by the tool itself
+    if error:
+        raise AnswerRefused(address, _problem(error, asked["schema"]))
+
+
+def _problem(error: Any, schema: Any) -> str:
+    """Say what does not fit, by its name where it is inside of the answer."""
+    within = max(error.context, key=lambda inner: len(inner.absolute_path), default=error)
+    if at := ".".join(map(str, within.absolute_path)):
+        return f"{at}: {within.message}"
+    return (
+        f"{error.instance!r}: wanted {schema['description']}"
+        if error.context and "description" in schema
+        else error.message
+    )
 
 
 def _reader(kind: Any) -> Any:
