@@ -85,6 +85,18 @@ class Definition(Described):
         """Strip the white space around a text, such as the line break at the end of a folded text in YAML."""
         return value.strip() if isinstance(value, str) else value
 
+    @field_validator(
+        *("max_tokens", "max_cost_usd", "max_execution_time", "max_iter", "max_rpm", "max_retries", "max_retry_limit"),
+        *("guardrail_max_retries", "max_reasoning_attempts", "max_tool_output"),
+        mode="before",
+        check_fields=False,
+    )
+    @classmethod
+    def _is_number(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool):
+            raise ConfigError(f"{info.field_name} is {value}; wanted a number")
+        return value
+
     @field_validator("callback", "condition", "task_callback", "step_callback", mode="before", check_fields=False)
     @classmethod
     def _is_told(cls, value: object, info: ValidationInfo) -> object:
@@ -263,6 +275,9 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             problems.append(f"{name!r} is missing")
         else:
             message = item["msg"].removeprefix("Value error, ")
+            is_number = isinstance(item.get("input"), int | float)  # another value may hold a key
+            if name and is_number and item["type"] not in ("union", "value_error"):
+                message = f"{name} {_found_and_wanted(item)}"
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
         problems.append(f"it has {', '.join(cls.model_fields)}")
@@ -294,5 +309,8 @@ def _found_and_wanted(item: Mapping[str, Any]) -> str:
 def _wanted(item: Mapping[str, Any]) -> str:
     """Return the values that one of several types accepts, in words."""
     plain = {"string_type": "text", "bool_type": "True or False", "bool_parsing": "True or False"}
+    plain |= {"finite_number": "a finite number"}
     plain |= dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number")
-    return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ")
+    return plain.get(item["type"]) or item["msg"].removeprefix("Input should be ").replace(
+        "greater", "a number greater"
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from crewlite import codec, templates
 from crewlite.agent.agent import Agent
+from crewlite.agent.input_files import read
 from crewlite.codec import JsonObject
 from crewlite.crew.order import needs_of
 from crewlite.crew.planning import planned, recorded_plan
@@ -95,8 +96,9 @@ def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mas
 
 def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequence[ContextItem]) -> Drifted | None:
     """How a finished task is asked something else than it answered; None if it is not."""
-    fingerprint = codec.digest(["task", filled.question(sources)])
-    return drifted(record, address, fingerprint, filled.texts, lambda: _recorded_texts(record, address))
+    files = read(filled.task.input_files)
+    fingerprint = codec.digest(["task", filled.question(sources, files)])
+    return drifted(record, address, fingerprint, filled.texts(files), lambda: _recorded_texts(record, address))
 
 
 def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Task, str]) -> Iterator[Drifted]:

@@ -162,7 +162,7 @@ class Kickoff:
         data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]} | more
         others = {}
         for number, (filled, output) in enumerate(zip(self._unprepared(), result.tasks_output, strict=True)):
-            if other := unlike(output, filled.texts):
+            if other := unlike(output, filled.texts()):
                 others[str(number)] = other
         skipped = [number for number, output in enumerate(result.tasks_output) if output.skipped]
         data |= {"skipped": skipped} if skipped else {}

@@ -146,8 +146,15 @@ def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> It
             elif problem := _unknown(key, value, name, shape):
                 yield line, problem
         for key, message in shape.makes.problems_in(plain, all_given=all_given):
-            said = message.removeprefix(key) if message.startswith((f"{key} ", f"{key}:")) else f" {message}"
-            yield file.line(name, key), f"{key} of {name}{said}"
+            yield file.line(name, key), _located(key, name, message)
+
+
+def _located(key: str, name: str, message: str) -> str:
+    """A problem with a key of an entry, which names the key once."""
+    _, names_it, found = message.partition(f"{key} is ")
+    if key and names_it:
+        return f"{key} of {name} is {found}"
+    return f"{key} of {name}{message.removeprefix(key) if message.startswith(f'{key}:') else f' {message}'}"
 
 
 def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:

@@ -14,6 +14,8 @@ from crewlite.state.format.record import Record
 OnDrift = Literal["keep", "rerun", "error"]
 Verdict = Literal["stored", "go on", "refused", "drifted"]
 
+FILE = "input file "
+"""How the text of a question that stands for a file begins; then comes the name of the file."""
 _SHOWN = 80  # characters of a question that a message shows
 
 
@@ -41,6 +43,8 @@ class Drifted:
             return f"is asked {_shown(asked)} {how} now"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
+        if name.startswith(FILE):
+            return f"answered when {', '.join(one for one in differing if one.startswith(FILE))} held something else"
         label = name.replace("_", " ")
         return f"answered with the {label} {_shown(answered, asked)}, and has {_shown(asked, answered)} now"
 

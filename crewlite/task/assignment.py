@@ -19,6 +19,7 @@ from crewlite.agent.persona import Persona, Worker
 from crewlite.errors import ConfigError
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import resolve_llm
+from crewlite.runtime.questions import FILE
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text
@@ -153,11 +154,11 @@ class FilledTask:
         """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
         return [*self.asked(files), [[item.address, codec.digest(item.text)] for item in sources]]
 
-    @property
-    def texts(self) -> dict[str, str]:
-        """Texts of the question that are recorded with the answer."""
+    def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
+        """Texts of the question that are recorded with the answer; of its input files, digests."""
         texts = {"description": self.description, "expected_output": self.expected_output}
-        return texts | {"role": self.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
+        texts |= {"role": self.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
+        return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files}
 
     def output(self, answer: Answer) -> TaskOutput:
         """The answer as the task's output."""

@@ -68,7 +68,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         name=task.name,
         work=act,
         question=filled.question(given.sources, files),
-        texts=filled.texts,
+        texts=filled.texts(files),
         voice=_TaskVoice(task, filled, tuple(item.address for item in context)),
         encode=_encoded,
         decode=filled.output_of,

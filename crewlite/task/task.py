@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from crewlite import kinds, templates
 from crewlite.agent.agent import Agent
@@ -81,11 +81,11 @@ class Task(Definition):
     """Another name of output_pydantic."""
     markdown: bool = Field(default=False, strict=True)
     """The answer is asked for in Markdown."""
+    output_file_anywhere: bool = Field(default=False, strict=True)
+    """The output_file may be outside of the working directory; where, the inputs may choose as well."""
     output_file: str | None = None
     """A file to write the answer to, a structured one as JSON: whole or not at all, before the task counts as finished.
     It is in the working directory, whatever the inputs are."""
-    output_file_anywhere: bool = Field(default=False, strict=True)
-    """The file may be outside of the working directory; where, the inputs may choose as well."""
     create_directory: bool = Field(default=True, strict=True)
     """The directory of the file is made if it is missing, which is else an error."""
     callback: Callable[[TaskOutput], Any] | None = None
@@ -125,6 +125,15 @@ class Task(Definition):
     def _files(cls, value: object) -> object:
         return as_files(value)
 
+    @field_validator("output_file")
+    @classmethod
+    def _names_a_file(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            title = _title(info.data.get("name"), info.data.get("description", ""))
+            plain = templates.fill(value, _AnyInput(), where="")
+            check_text(plain, f"Task {title!r}", anywhere=info.data.get("output_file_anywhere", True))
+        return value
+
     @field_validator("guardrail", mode="before")
     @classmethod
     def _guardrail(cls, value: object) -> object:
@@ -147,9 +156,6 @@ class Task(Definition):
             raise ConfigError(
                 "max_retries is the older name of guardrail_max_retries, and both are given: leave it out"
             )
-        if self.output_file is not None:
-            plain = templates.fill(self.output_file, _AnyInput(), where="")
-            check_text(plain, f"Task {self.title!r}", anywhere=self.output_file_anywhere)
         return self
 
     @property
@@ -200,4 +206,8 @@ class Task(Definition):
     @property
     def title(self) -> str:
         """What people call it: its name, else how its description begins."""
-        return self.name or inspect.cleandoc(self.description).partition("\n")[0][:60]
+        return _title(self.name, self.description)
+
+
+def _title(name: str | None, description: str) -> str:
+    return name or inspect.cleandoc(description).partition("\n")[0][:60]

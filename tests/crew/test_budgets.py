@@ -20,7 +20,7 @@ from crewlite import (
     Usage,
     tool,
 )
-from crewlite.errors import BudgetExceeded, CrewliteError, Suspended, TimeBudgetExceeded
+from crewlite.errors import BudgetExceeded, ConfigError, CrewliteError, Suspended, TimeBudgetExceeded
 from crewlite.events import BudgetExceededEvent, LLMCallPacedEvent, LLMCallStartedEvent, RecoveryStartedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.pacing import paced_by
@@ -32,6 +32,27 @@ from tests.cuts import Kept
 
 EACH = Usage(prompt_tokens=60, completion_tokens=40, cost=0.01, requests=1)
 STUBBORN = FailurePolicy((Rule(frozenset({"bug", "refused", "timeout", "unavailable"}), retries=3, base=0),))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("max_tokens", True, "max_tokens is True; wanted a number"),
+        ("max_tokens", 0, "max_tokens is 0; wanted a number greater than or equal to 1"),
+        ("max_cost_usd", float("nan"), "max_cost_usd is nan; wanted a"),
+        ("max_execution_time", -2.5, "max_execution_time is -2.5; wanted a number greater than 0"),
+        ("max_rpm", 1.5, "max_rpm is 1.5; wanted a whole number"),
+    ],
+)
+def test_a_budget_that_is_none_is_told_with_what_was_found(field, value, problem):
+    agent = Agent(role="A", goal="g", llm="offline")
+    for make in (
+        lambda: agent.with_(**{field: value}),
+        lambda: Task(description="d", expected_output="x", agent=agent, **{field: value}),
+        lambda: Crew(tasks=[Task(description="d", expected_output="x", agent=agent)], **{field: value}),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            make()
 
 
 @tool

@@ -56,10 +56,11 @@ def test_all_mistakes_of_both_files_are_told_at_once():
           expected_outptu: x
           agent: clrk
           context: answer
+          output_file: ../x
         lonely:
         """
     assert told(agents, tasks, search=print).splitlines() == [
-        "12 mistakes in the files of Crew.from_yaml:",
+        "13 mistakes in the files of Crew.from_yaml:",
         "  agents.yaml, line 1: goal of clerk is missing",
         "  agents.yaml, line 4: clerk has the key 'gaol', which an agent does not have; did you mean 'goal'?",
         "  agents.yaml, line 5: tools of clerk names 'serch', but Crew.from_yaml has no tool with that name; did you mean "
@@ -74,7 +75,9 @@ def test_all_mistakes_of_both_files_are_told_at_once():
         "  tasks.yaml, line 4: agent of answer names 'clrk', but Crew.from_yaml has no agent with that name; did you mean "
         "'clerk'?",
         "  tasks.yaml, line 5: context of answer is 'answer'; wanted a list of names: context: [...]",
-        "  tasks.yaml, line 6: lonely has no keys below it; wanted `key: value` lines, indented",
+        "  tasks.yaml, line 6: output_file of answer is '../x', which goes up with '..'; a file of a task is inside the "
+        "working directory, unless Task(output_file_anywhere=True)",
+        "  tasks.yaml, line 7: lonely has no keys below it; wanted `key: value` lines, indented",
     ]
 
 
@@ -95,7 +98,8 @@ def test_all_mistakes_of_both_files_are_told_at_once():
         ("clerk:\n  role: r\n  goal: g\nclerk:\n  role: s\n  goal: g\n", 4, "clerk is repeated"),
         ("clerk:\n  role: r\n  goal: g\n  tools: &a [*a]\n", 4, "tools of clerk"),
         ("clerk:\n  role: r\n  goal: g\n  verbose: loud\n", 4, "verbose of clerk is 'loud'; wanted True or False"),
-        ("clerk:\n  role: r\n  goal: g\n  max_iter: 0\n", 4, "max_iter of clerk is 0; wanted greater than"),
+        ("clerk:\n  role: r\n  goal: g\n  max_iter: 0\n", 4, "max_iter of clerk is 0; wanted a number greater than"),
+        ("clerk:\n  role: r\n  goal: g\n  max_rpm: true\n", 4, "max_rpm of clerk is True; wanted a number"),
         ("clerk:\n  role: r\n  goal: g\n  llm: [x]\n", 4, "llm of clerk is ['x']; wanted a name"),
         ("clerk:\n  role: r\n  goal: g\n  config: {}\n", 4, "clerk has the key 'config'"),
     ],

@@ -352,6 +352,8 @@ def test_a_fork_may_edit_a_verdict(memory):
     assert "dull" in asked(crew)[1]
     with pytest.raises(ConfigError, match=r"wanted what its guardrail says: \[True, None\]"):
         crew.fork("r", edits={"task:t/guardrail#1": "yes"})
+    with pytest.raises(ConfigError, match=r"\[False, the reason\], which the agent is told"):
+        crew.fork("r", edits={"task:t/guardrail#1": [False, " "]})
 
 
 def test_a_text_is_part_of_the_question_and_a_function_counts_by_its_place(memory):

@@ -108,7 +108,7 @@ def test_a_changed_file_is_told_as_another_question_and_an_unchanged_one_is_not(
     crew = crew_of(["a.txt"], ScriptedLLM(["first", "second"]), checkpoint=memory())
     assert crew.kickoff(run_id="r").raw == crew.kickoff(run_id="r").raw == "first"
     Path("a.txt").write_text("two")
-    with pytest.raises(QuestionsChanged, match="task:t"):
+    with pytest.raises(QuestionsChanged, match="task:t answered when input file 'a.txt' held something else"):
         crew.kickoff(run_id="r")
     again = crew.with_(checkpoint=memory(on_drift="rerun")).kickoff(run_id="r")
     assert again.raw == "second"

@@ -158,11 +158,13 @@ def _verdict(outcome: Outcome, value: Any) -> bool:
 def _passed(outcome: Outcome, value: Any) -> list[Any]:
     """Return what a guardrail says of an answer: that it passes, perhaps with another in its place; or why not."""
     match value:
-        case [True, None | str()] | [False, str()]:
+        case [True, None | str()]:
+            return list(value)
+        case [False, str() as reason] if reason.strip():
             return list(value)
     raise ConfigError(
         f"The edit of {outcome.address} is {value!r}; wanted what its guardrail says: [True, None], [True, the answer "
-        f"instead] or [False, the reason]"
+        f"instead] or [False, the reason], which the agent is told"
     )
 
 
