@@ -51,14 +51,21 @@ class Asked(Protocol[P, R_co]):
         """Called in the context of the caller after a kickoff has returned this result."""
 
 
-class on_class_too(Generic[P]):  # noqa: N801 - a decorator
+class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
     """Makes a verb callable on a definition and on its class. The verb receives the one it is called on."""
 
-    def __init__(self, verb: Callable[Concatenate[Any, P], Any]) -> None:
+    def __init__(self, verb: Callable[Concatenate[Any, P], R]) -> None:
         self._verb = verb
 
-    def __get__(self, instance: D | None, owner: type[D]) -> Callable[P, D]:
+    def __get__(self, instance: object, owner: type) -> Callable[P, R]:
         return MethodType(self._verb, owner if instance is None else instance)
+
+
+class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
+    """The same for a verb that returns a definition of the class."""
+
+    def __get__(self, instance: D | None, owner: type[D]) -> Callable[P, D]:
+        return super().__get__(instance, owner)
 
 
 class Runnable(ABC, Generic[R]):
@@ -215,7 +222,7 @@ class Runnable(ABC, Generic[R]):
             foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
         return foreseen
 
-    @on_class_too
+    @made_on_class_too
     def fork(
         self,
         config: FromCheckpoint,

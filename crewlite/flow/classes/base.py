@@ -18,14 +18,20 @@ from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.runtime.human import ask
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
-from crewlite.runtime.runnable import Runnable
+from crewlite.runtime.runnable import Runnable, on_class_too
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 
 if TYPE_CHECKING:
+    import os
+    from uuid import UUID
+
     from crewlite.runtime.root import Root
+    from crewlite.state.run_history import RunHistory
 
 root = lazy("crewlite.flow.classes.root")  # imports the engine, which a program that only defines a flow does not need
+pages = lazy("crewlite.flow.classes.plot.page")
+mermaids = lazy("crewlite.flow.classes.plot.mermaid")
 events = lazy("crewlite.events")
 event_bus = lazy("crewlite.events.event_bus")
 
@@ -127,6 +133,38 @@ class Flow(Runnable[Any], Generic[S]):
     def ask(self, *args: Any, **kwargs: Any) -> Any:
         """Ask a person, as `crewlite.flow.ask` does: `self.ask("Publish it?", bool)`. In a coroutine, await it."""
         return ask(*args, **kwargs)
+
+    @on_class_too
+    def plot(
+        self,
+        filename: str | os.PathLike[str] = "crewlite_flow.html",
+        run_id: str | UUID | RunHistory | None = None,
+        *,
+        show: bool = False,
+    ) -> str:
+        """Write a page of HTML with its graph, and with what happened in a run. Returns the path of the file.
+
+        The page is one file that loads nothing and has no scripts. Results in it are as they are recorded.
+
+        Args:
+            filename: Where to write it; `.html` is added to a name without it. An existing file is replaced.
+            run_id: A run of this flow where its `checkpoint` keeps them: a run_id or another ref, or a run of a
+                `History`. The run may be at work, waiting or failed.
+            show: Whether to open the page in a browser.
+
+        Raises:
+            RefError: there is no such run. RunMismatch: it is not of this flow. ConfigError: the flow has no methods.
+            OSError: the page was not written.
+        """
+        name = self.name or getattr(self, "__name__", type(self).__name__)
+        path: str = pages.written(self.graph, name, filename, run_id, self.checkpoint, show=show)
+        return path
+
+    @classmethod
+    def mermaid(cls) -> str:
+        """Return its graph as Mermaid text, for Markdown and other documents."""
+        text: str = mermaids.mermaid(cls.graph)
+        return text
 
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
         """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the methods that begin."""

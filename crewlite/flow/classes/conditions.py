@@ -28,6 +28,12 @@ class Condition:
         mark = "|" if self.how == "or" else "&"
         return mark.join(str(part) if part.how == "name" else f"({part})" for part in self.parts)
 
+    @property
+    def brief(self) -> str:
+        """How it joins its names: `or`, `and`; the condition itself if it is nested; "" for a single name."""
+        nested = any(part.how != "name" for part in self.parts)
+        return "" if self.how == "name" else str(self) if nested else self.how
+
     def names(self) -> Iterator[str]:
         """Yield the names in it, in their order; one may occur twice."""
         if self.how == "name":

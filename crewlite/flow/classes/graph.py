@@ -16,7 +16,7 @@ from crewlite.flow.classes.labels import known_labels
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
 
-_MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "preview", "stream", "submit"})
+_MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "mermaid", "plot", "preview", "stream", "submit"})
 """Verbs of a flow that only its users call, so that a method may have such a name."""
 
 

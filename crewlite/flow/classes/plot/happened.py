@@ -1,0 +1,129 @@
+"""What has happened in a run of a flow: each start of a method with its state, result, time, tokens and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from crewlite import kinds
+from crewlite.agent.output import LiteAgentOutput
+from crewlite.crew.output import CrewOutput
+from crewlite.errors import ConfigError, RunMismatch
+from crewlite.flow.classes.graph import Graph
+from crewlite.flow.classes.labels import label_of
+from crewlite.state.format.addresses import leaf, outers
+from crewlite.state.reading.steps import StepView
+from crewlite.state.run_history import RunHistory
+from crewlite.tools.base import as_text
+from crewlite.usage import Usage
+
+State = Literal["finished", "failed", "waiting", "interrupted", "not reached"]
+_LONG = 10_000  # characters of a result that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a method in a run."""
+
+    address: str
+    method: str
+    state: State
+    began: float | None
+    """Seconds since the run began; None if it is not recorded."""
+    seconds: float
+    text: str
+    """Its result, the question that it waits for, or its error."""
+    attempts: int
+    """How many attempts have failed."""
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What has happened in a run."""
+
+    run: RunHistory
+    starts: Sequence[Start]
+    of: Mapping[str, Sequence[Start]]
+    """The starts of each method that has any, in their order."""
+    seconds: float
+    """From the beginning of the run to its last recorded outcome of a method."""
+    labels: Mapping[str, frozenset[str]]
+    """The labels that each router has returned."""
+
+    def state(self, method: str) -> State:
+        """Return what a method has come to: of several starts, the one that needs most attention."""
+        order: tuple[State, ...] = ("failed", "waiting", "interrupted", "finished")
+        states = {start.state for start in self.of.get(method, ())}
+        return next((state for state in order if state in states), "not reached")
+
+
+def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
+    """Read what has happened in a run. Raises RunMismatch if it is of something else than this flow."""
+    about = run.definition
+    if "methods" not in about or about.get("name") != flow:
+        was = f"{about.get('kind')} {about.get('name')!r}"
+        raise RunMismatch(
+            f"run {run.run_id!r} is of {was}, not of flow {flow!r}; pass the run_id of a run of this flow"
+        )
+    parts: dict[str, list[StepView]] = {}
+    for step in run.steps:
+        parts.setdefault([step.address, *outers(step.address)][-1], []).append(step)
+    waits = {[asked.address, *outers(asked.address)][-1]: asked.question for asked in run.waiting}
+    addresses = [at for at in dict.fromkeys([*parts, *waits]) if kinds.at(at) is kinds.METHOD]
+    starts = [_start(at, parts.get(at, ()), waits.get(at), run.started_at) for at in addresses]
+    starts.sort(key=lambda start: (start.began is None, start.began or 0.0))
+    ends = [start.began + start.seconds for start in starts if start.began is not None]
+    labels: dict[str, set[str]] = {}
+    for at in addresses:
+        own = next((step for step in parts.get(at, ()) if step.address == at and step.status == "finished"), None)
+        if own and (label := _label(graph, _method(at), own.value)):
+            labels.setdefault(_method(at), set()).add(label)
+    found = {router: frozenset(names) for router, names in labels.items()}
+    of: dict[str, list[Start]] = {}
+    for start in starts:
+        of.setdefault(start.method, []).append(start)
+    return Happened(run, starts, of, max(ends, default=0.0), found)
+
+
+def _start(address: str, steps: Sequence[StepView], question: str | None, begun: datetime) -> Start:
+    own = next((step for step in steps if step.address == address), None)
+    failed = own.attempts[-1] if own and own.attempts else None
+    first = (own.started_at if own else None) or (failed.started_at if failed else None) or _first(steps)
+    state: State
+    if own and own.status == "finished":
+        state, text = "finished", _shown(own.value)
+    elif question is not None:
+        state, text = "waiting", question
+    elif own and own.status == "failed" and failed:
+        state, text = "failed", f"{failed.error_type}: {failed.message}"
+    else:
+        state, text = "interrupted", ""
+    began = max(0.0, (first - begun).total_seconds()) if first else None
+    spent = sum((step.usage for step in steps), Usage())
+    seconds = own.milliseconds / 1000 if own else 0.0
+    return Start(address, _method(address), state, began, seconds, text, len(own.attempts) if own else 0, spent)
+
+
+def _first(steps: Iterable[StepView]) -> datetime | None:
+    return min((step.started_at for step in steps if step.started_at), default=None)
+
+
+def _method(address: str) -> str:
+    return leaf(address).partition(":")[2].partition("@")[0].partition("#")[0]
+
+
+def _label(graph: Graph, method: str, value: Any) -> str | None:
+    if method not in graph.labels:
+        return None
+    try:
+        return label_of(value, method)
+    except ConfigError:  # it was no router when the run was made
+        return None
+
+
+def _shown(value: Any) -> str:
+    text = value.raw if isinstance(value, CrewOutput | LiteAgentOutput) else "" if value is None else as_text(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}\n... ({len(text):,} characters)"

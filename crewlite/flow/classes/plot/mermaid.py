@@ -1,0 +1,34 @@
+"""The graph of a flow as Mermaid text, which many viewers of Markdown show as a picture."""
+
+from __future__ import annotations
+
+from crewlite.flow.classes.graph import Graph
+
+_SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
+
+
+def mermaid(graph: Graph) -> str:
+    """Return a flowchart: starts are round, routers have six sides, and what joins several methods is a circle."""
+    numbers = {name: f"m{number}" for number, name in enumerate(graph.methods)}
+    joints = {name: f"{numbers[name]}j" for name, one in graph.conditions.items() if one.brief not in ("", "or")}
+    lines = ["flowchart TD"]
+    for name, number in numbers.items():
+        lines.append(f"    {number}{_SHAPES[shape(graph, name)].format(_quoted(name))}")
+        if name in joints:
+            lines.append(f"    {joints[name]}(({_quoted(graph.conditions[name].brief)})) --> {number}")
+    for source, target, label in graph.edges:
+        text = "" if label is None else f"|{_quoted(label)}|"
+        lines.append(f"    {numbers[source]} -->{text} {joints.get(target, numbers[target])}")
+    return "\n".join(lines) + "\n"
+
+
+def shape(graph: Graph, name: str) -> str:
+    """Return what a method is drawn as: start, router or method."""
+    method = graph.methods[name]
+    return "router" if method.routes else "start" if method.begins else "method"
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes, in which nothing has a meaning for Mermaid or HTML."""
+    kept = (mark if mark.isalnum() or mark in " _-.,()" else f"#{ord(mark)};" for mark in " ".join(text.split()))
+    return f'"{"".join(kept)}"'

@@ -1,0 +1,146 @@
+"""A flow as a page of HTML: one file without scripts that loads nothing, with its graph and what happened in a run."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from crewlite import disk
+from crewlite.errors import ConfigError
+from crewlite.flow.classes.graph import Graph
+from crewlite.flow.classes.plot.happened import Happened, happened
+from crewlite.flow.classes.plot.layout import BOX, laid_out
+from crewlite.flow.classes.plot.mermaid import shape
+from crewlite.lazy import lazy
+from crewlite.state.config import CheckpointConfig, defaults
+from crewlite.state.history import History
+from crewlite.state.run_history import RunHistory
+
+jinja2 = lazy("jinja2")
+webbrowser = lazy("webbrowser")
+
+_LETTER = 7.8  # pixels of a letter in a box, on average
+_NAME = 30  # characters of a name that a box shows
+_MARKS = {"finished": "✓", "failed": "✗", "waiting": "?", "interrupted": "…", "not reached": "○"}
+
+
+def written(
+    graph: Graph,
+    name: str,
+    filename: str,
+    run_id: Any,
+    setting: CheckpointConfig | bool | None,
+    *,
+    show: bool,
+) -> str:
+    """Write the page of a flow. Returns its absolute path. `setting`: where the runs of the flow are recorded."""
+    if not graph.methods:
+        raise ConfigError(f"flow {name!r} has no methods to plot; mark one with @start()")
+    path = Path(filename).expanduser().absolute()
+    if path.suffix.lower() not in (".html", ".htm"):
+        path = path.with_name(f"{path.name}.html")
+    if run_id is None or isinstance(run_id, RunHistory):
+        text = page(graph, name, happened(graph, name, run_id) if run_id else None)
+    else:
+        config = setting if isinstance(setting, CheckpointConfig) else defaults()
+        with History(config.location, config.provider) as history:
+            text = page(graph, name, happened(graph, name, history.run(run_id)))
+    disk.replace(path, text.encode("utf-8", "replace"), mode=0o600, durable=False)
+    if show:
+        webbrowser.open(path.as_uri())
+    return str(path)
+
+
+def page(graph: Graph, name: str, found: Happened | None) -> str:
+    """Return the page of a flow, and of what has happened in a run of it."""
+    boxes = [_box(graph, method, found) for method in graph.methods]
+    last = max((row for row, _ in graph.places.values()), default=0)
+    rows = {method: graph.places.get(method, (last + 1, 0))[0] - 1 for method in graph.methods}
+    widths = {box["name"]: box["width"] for box in boxes}
+    joined: dict[tuple[str, str], list[str]] = {}
+    for source, target, label in graph.edges:
+        joined.setdefault((source, target), []).extend(() if label is None else [label])
+    lines = [(source, target, ", ".join(labels)) for (source, target), labels in joined.items()]
+    badges = {box["name"] for box in boxes if box["badge"]}
+    layout = laid_out(rows, widths, [(source, target, _short(text)) for source, target, text in lines], badges)
+    taken = [_passed(found, *line) for line in lines]
+    drawn = zip(layout.lines, (text for _, _, text in lines), taken, strict=True)
+    text: str = _template().render(
+        name=name,
+        boxes=boxes,
+        layout=layout,
+        lines=sorted(drawn, key=lambda line: line[2]),  # those that were taken above the others
+        height=BOX,
+        found=found,
+        marks=_MARKS,
+        duration=_duration,
+        cost=_cost,
+    )
+    return text
+
+
+def _box(graph: Graph, method: str, found: Happened | None) -> dict[str, Any]:
+    condition = graph.conditions.get(method)
+    badge, kind = _short(condition.brief if condition else ""), shape(graph, method)
+    state = found.state(method) if found else None
+    short, about = _short(method), _about(method, kind, found)
+    return {
+        "name": method,
+        "short": short,
+        "shape": kind,
+        "state": state,
+        "about": about,
+        "badge": badge,
+        "condition": str(condition or ""),
+        "width": round(max(112.0, _LETTER * max(len(short), len(about) * 0.86, len(badge) * 0.8) + 36)),
+    }
+
+
+def _about(method: str, kind: str, found: Happened | None) -> str:
+    """Return the second line of a box."""
+    if found is None:
+        return kind
+    state, starts = found.state(method), found.of.get(method, ())
+    if state == "failed":
+        return _short(f"✗ {next(one.text for one in starts if one.state == state).partition(':')[0]}")
+    times = f" {len(starts)}x" if len(starts) > 1 else ""
+    took = f" {_duration(sum(one.seconds for one in starts))}" if state == "finished" else f" {state}"
+    return f"{_MARKS[state]}{times}{took}"
+
+
+def _passed(found: Happened | None, source: str, target: str, text: str) -> bool:
+    """Return whether a run has gone along a line."""
+    if found is None:
+        return False
+    finished = any(one.state == "finished" for one in found.of.get(source, ()))
+    return finished and (not text or any(label in text.split(", ") for label in found.labels.get(source, ())))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _cost(cost: float | None) -> str:
+    return "" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+
+
+@cache
+def _template() -> Any:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("crewlite.flow.classes", "plot"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    return environment.get_template("page.html.j2")

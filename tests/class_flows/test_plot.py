@@ -1,0 +1,264 @@
+"""The page of a flow: its graph, and what happened in a run; nothing in it is loaded, run or believed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from html.parser import HTMLParser
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import ConfigError, RefError, RunMismatch, Suspended
+from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow.classes.plot.layout import BOX, laid_out
+from crewlite.state import InMemoryProvider
+from crewlite.testing import ScriptedLLM
+from tests.children import run
+from tests.cuts import cut, entries_of
+
+HOSTILE = """</pre></title><script>document.title="hacked"</script><img src=x onerror='document.title="hacked"'>"""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Book(Flow):
+    """Two starts, a join, a crew, a cycle with hostile labels, and methods that wait, fail and never start."""
+
+    @start()
+    def outline(self):
+        return HOSTILE
+
+    @start()
+    def research(self):
+        return Crew(tasks=[Task(description="Read", expected_output="text", agent=READER)]).kickoff().raw
+
+    @listen(or_(and_(outline, research), "<b>again</b>"))
+    def write(self):
+        self.state["drafts"] = self.state.get("drafts", 0) + 1
+        return "word " * 100
+
+    @router(write, emit=["<b>again</b>", 'fine" onload="x', "rejected"])
+    def judge(self):
+        return "<b>again</b>" if self.state["drafts"] < 2 else 'fine" onload="x'
+
+    @listen("rejected")
+    def archive(self): ...
+
+    @listen('fine" onload="x')
+    def price(self):
+        return self.ask(f"Is 12.50 right? {HOSTILE}")
+
+    @listen('fine" onload="x', retries=1)
+    def translate(self):
+        raise ValueError(HOSTILE)
+
+
+READER = Agent(role="Reader", goal="read", llm=ScriptedLLM(["read"] * 9))
+
+
+class Page(HTMLParser):
+    """What a page has: the boxes of its graph with their states, the rows of starts, texts, tags and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.boxes, self.rows, self.lines = set(), {}, {}, [], {}
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        about = dict(attrs)
+        self.tags.add(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value)
+        if "data-method" in about:
+            self.boxes[about["data-method"]] = about["data-state"]
+        if "data-address" in about:
+            self.rows.append((about["data-address"], about["class"]))
+        if "data-from" in about:
+            self.lines[about["data-from"], about["data-to"]] = "taken" in about["class"]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """A run of the book that waits and has failed, where it is kept, and its page."""
+    setting = CheckpointConfig(location="book", provider=InMemoryProvider())
+    flow = Book(checkpoint=setting)
+    with pytest.raises(Suspended):
+        flow.kickoff(run_id="run")
+    return setting, Path(flow.plot(tmp_path_factory.mktemp("plot") / "book", run_id="run"))
+
+
+def test_a_page_shows_what_each_method_has_come_to(waiting):
+    _, path = waiting
+    page = Page(path.read_text())
+    assert path.name == "book.html"
+    finished = dict.fromkeys(("outline", "research", "write", "judge"), "finished")
+    assert page.boxes == {**finished, "price": "waiting", "translate": "failed", "archive": "not reached"}
+    assert sorted(page.rows) == [
+        ("method:judge@write", "finished"),
+        ("method:judge@write#2", "finished"),
+        ("method:outline", "finished"),
+        ('method:price@fine" onload="x', "waiting"),
+        ("method:research", "finished"),
+        ('method:translate@fine" onload="x', "failed"),
+        *[row for row in page.rows if row[0].startswith("method:write@")],
+    ]
+    assert [state for address, state in page.rows if address.startswith("method:write@")] == ["finished"] * 2
+    assert page.lines == {
+        ("outline", "write"): True,
+        ("research", "write"): True,
+        ("judge", "write"): True,
+        ("write", "judge"): True,
+        ("judge", "archive"): False,
+        ("judge", "price"): True,
+        ("judge", "translate"): True,
+    }
+    assert f"Is 12.50 right? {HOSTILE}" in page.text
+    assert f"ValueError: {HOSTILE}" in page.text
+    assert "2 failed attempts" in page.text
+
+
+def test_a_page_tells_tokens_of_all_that_a_method_has_led_to(waiting):
+    setting, path = waiting
+    with History(setting.location, setting.provider) as history:
+        used = history.run("run").usage.total_tokens
+    assert used > 0
+    row = path.read_text().partition('data-address="method:research"')[2].partition("</tr>")[0]
+    assert f'data-is="tokens">{used}<' in row
+
+
+def test_a_page_believes_nothing_and_loads_nothing(waiting):
+    _, path = waiting
+    page = Page(path.read_text())
+    assert not page.tags & {"script", "img", "link", "iframe", "object", "b"}
+    assert not [name for name in page.attributes if name.startswith("on")]
+    links = [*page.attributes.get("href", ()), *page.attributes.get("src", ())]
+    assert all(link.startswith("#of-") for link in links)
+    assert page.text.count(HOSTILE) >= 3
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="looks at the page in Chromium: apt-get install chromium, as .ci/run does")
+def test_a_browser_shows_the_page_and_runs_nothing_in_it(waiting, tmp_path):
+    _, path = waiting
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    picture = tmp_path / "page.png"
+    shown = run(
+        [CHROMIUM, *options, f"--screenshot={picture}", "--window-size=1200,900", "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    page = Page(shown.stdout)
+    assert page.boxes == Page(path.read_text()).boxes
+    assert page.text.partition("</style>")[0].strip().startswith("Book · run"), "the title is as it was"
+    assert "script" not in page.tags
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 20_000, "the picture is not empty"
+
+
+def test_a_page_of_the_class_shows_its_graph_alone(tmp_path):
+    page = Page(Path(Book.plot(tmp_path / "graph.html")).read_text())
+    assert set(page.boxes.values()) == {""}
+    assert list(page.boxes) == list(Book.graph.methods)
+    assert not page.rows
+    assert not any(page.lines.values())
+
+
+def test_a_page_of_a_run_that_was_cut_shows_what_was_interrupted(tmp_path, waiting):
+    states = set()
+    entries = entries_of(waiting[0])
+    for at in range(1, len(entries)):
+        page = Page(Path(Book(checkpoint=cut(entries, at)).plot(tmp_path / "cut", run_id="run")).read_text())
+        states.add(page.boxes["research"])
+        assert page.boxes["archive"] == "not reached"
+    assert states == {"not reached", "interrupted", "finished"}
+
+
+def test_mermaid_text_has_the_same_graph():
+    class Small(Flow):
+        @start()
+        def plan(self): ...
+
+        @start()
+        def load(self): ...
+
+        @listen(or_(plan, 'too "short"'))
+        def write(self): ...
+
+        @router(and_(write, load))
+        def judge(self):
+            return 'too "short"' if self.state else "fine"
+
+    assert (
+        Small.mermaid()
+        == Small().mermaid()
+        == """\
+flowchart TD
+    m0(["plan"])
+    m1(["load"])
+    m2["write"]
+    m3{{"judge"}}
+    m3j(("and")) --> m3
+    m0 --> m2
+    m3 -->|"too #34;short#34;"| m2
+    m2 --> m3j
+    m1 --> m3j
+"""
+    )
+
+
+def test_a_run_that_is_not_of_this_flow_is_no_picture_of_it(tmp_path, waiting):
+    class Other(Flow):
+        checkpoint = waiting[0]
+
+        @start()
+        def begin(self): ...
+
+    with pytest.raises(RunMismatch, match="run 'run' is of flow 'Book', not of flow 'Other'"):
+        Other.plot(tmp_path / "no", run_id="run")
+    with pytest.raises(RefError, match="nothing"):
+        Other.plot(tmp_path / "no", run_id="nothing")
+    with pytest.raises(ConfigError, match="flow 'Flow' has no methods to plot"):
+        Flow.plot(tmp_path / "no")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_browser_opens_only_when_asked(tmp_path):
+    note = tmp_path / "note"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {note}\n')
+    browser.chmod(0o700)
+    code = (
+        "from tests.class_flows.test_plot import Book\n"
+        "Book.plot('one')\nBook.plot('two.html', show=True)\nBook().plot()"
+    )
+    env = {**os.environ, "BROWSER": f"{browser} %s", "PYTHONPATH": os.getcwd()}
+    run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
+    assert note.read_text().splitlines() == [(tmp_path / "two.html").as_uri()]
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["crewlite_flow.html", "one.html", "two.html"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 6), st.floats(100, 300)), min_size=1, max_size=14),
+    lines=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 13)), max_size=20, unique=True),
+)
+def test_no_two_boxes_meet_and_all_is_inside_the_picture(rows, lines):
+    at = {f"m{number}": row for number, (row, _) in enumerate(rows)}
+    widths = {f"m{number}": width for number, (_, width) in enumerate(rows)}
+    known = [(f"m{one}", f"m{other}", "label") for one, other in lines if max(one, other) < len(rows)]
+    layout = laid_out(at, widths, known)
+    for one, other in combinations(at, 2):
+        (x, y), (next_x, next_y) = layout.boxes[one], layout.boxes[other]
+        assert abs(y - next_y) >= BOX or abs(x - next_x) >= (widths[one] + widths[other]) / 2
+    for name, (x, y) in layout.boxes.items():
+        assert widths[name] / 2 <= x <= layout.width - widths[name] / 2
+        assert BOX / 2 <= y <= layout.height - BOX / 2
+    assert [(line.source, line.target) for line in layout.lines] == [(one, other) for one, other, _ in known]
