@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
-from crewlite.kinds import Kind
 from crewlite.runtime.plan import plan
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
@@ -44,6 +43,7 @@ from crewlite.state.journal.lineage import read_lineage
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.answer import decode_answer
+from crewlite.step_parts import Recorded
 
 T = TypeVar("T")
 Verdict = Literal["reused", "runs", "may run", "dropped"]
@@ -152,6 +152,8 @@ class Drive(Run):
     unknown: list[str] = field(default_factory=list)
     """Addresses of steps that would run and never had an outcome."""
     traces: Traces = field(default_factory=Traces)
+    anew: set[str] = field(default_factory=set)
+    """Addresses of steps that would run: they would be recorded behind everything that is."""
 
     @cached_property
     def changed_inside(self) -> set[str]:
@@ -175,6 +177,13 @@ class DryScope(StepScope):
         super().__init__(*args, **fields)
         self.blind = False
         """Whether the requests made here depend on an outcome that is not known."""
+
+    def recorded(self, address: str) -> Recorded | None:
+        """Return where the outcome of a step is recorded, or would be; None if it has never had one."""
+        if address in self.run.anew:
+            behind = self.run.record.seq + 1
+            return Recorded(behind, (behind,))
+        return super().recorded(address)
 
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
         address = asked.address
@@ -207,7 +216,8 @@ class DryScope(StepScope):
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
-        run.note(address, step.kind.name, "runs", self._why(address, step.kind, recorded))
+        run.note(address, step.kind.name, "runs", self._why(address, step, recorded))
+        run.anew.add(address)
         return self._provisional(step, address, run.before if recorded is None else run.record)
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
@@ -263,14 +273,16 @@ class DryScope(StepScope):
         what = "was edited" if address in self.run.record.outcomes else "is to run again"
         return f"{what}, but is not requested any more: kickoff will raise ChangeUnused"
 
-    def _why(self, address: str, kind: Kind, recorded: Outcome | None) -> str:
+    def _why(self, address: str, step: Step[Any], recorded: Outcome | None) -> str:
         """Return why a step would run."""
-        record, waits = self.run.record, " and waits for an answer" if kind.asks_person else ""
+        record, waits = self.run.record, " and waits for an answer" if step.kind.asks_person else ""
         once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
         if any(at == address or address in outers(at) for at in once):
             return "was interrupted in a call with effect='once': kickoff will raise InDoubt"
         if recorded is not None and self.inherited.mode.diverged:
             return "comes after a step that changed" + waits
+        if recorded is not None and step.after is not None and recorded.seq < step.after:
+            return "is started by a step that changed" + waits
         if recorded is not None:
             return "asks another question than the recorded one" + waits
         if address in record.edited:

@@ -31,9 +31,10 @@ class CheckpointConfig(Described):
 
     location: str = "./.checkpoints"
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
-    on_events: tuple[str, ...] | Literal[True] = ("task_completed",)
-    """Events that create a checkpoint, by name or class; True for the usual one of the kicked-off definition; "*" for
-    all but signals and the chunks of streams."""
+    on_events: tuple[str, ...] | Literal[True] = True
+    """Events that create a checkpoint, by name or class; "*" for all but signals and the chunks of streams. True, the
+    default, stands for the usual ones of what is kicked off: of a crew `task_completed`, of an agent alone
+    `lite_agent_execution_completed`, of a flow those of its methods or steps, and of the tasks in it."""
     provider: Any = None
     """A BaseProvider; None chooses by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
     max_checkpoints: int | None = Field(default=None, ge=1)
@@ -60,9 +61,7 @@ class CheckpointConfig(Described):
             self,
             *,
             location: str | os.PathLike[str] = "./.checkpoints",
-            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = (
-                "task_completed",
-            ),
+            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = True,
             provider: BaseProvider | None = None,
             max_checkpoints: int | None = None,
             restore_from: str | UUID | os.PathLike[str] | None = None,
@@ -125,4 +124,4 @@ def _event_name(item: object) -> str:
 
 def defaults() -> CheckpointConfig:
     """Return the configuration that `checkpoint=True` stands for."""
-    return CheckpointConfig(on_events=True)
+    return CheckpointConfig()

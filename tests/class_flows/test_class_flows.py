@@ -11,7 +11,7 @@ from pydantic import BaseModel, HttpUrl, SecretStr
 
 from crewlite import Agent, Crew, History, Task, event_bus
 from crewlite.errors import ConfigError, Suspended, TooManyCalls
-from crewlite.events import BaseEvent
+from crewlite.events import BaseEvent, MethodExecutionStartedEvent
 from crewlite.flow import Flow, and_, flow, listen, or_, router, start, step
 from crewlite.state import RuntimeState
 from crewlite.testing import ScriptedLLM
@@ -348,15 +348,77 @@ def test_a_flow_is_previewed_forked_and_built_from_its_checkpoint(memory):
     assert plan.kickoff({"topic": "a"}, run_id=RUN) == ["a"]
     assert Plan.from_checkpoint(memory(restore_from=RUN)).kickoff() == ["a"]
     edited = plan.fork(RUN, edits={"method:begin": "b"}, branch="edited")
-    verdicts = {one.address: one.verdict for one in edited.preview()}
-    assert (verdicts["method:begin"], verdicts["method:middle@begin"]) == ("reused", "runs")
-    assert edited.kickoff() == ["b"]
-    assert plan.fork(RUN, inputs={"topic": "c"}, branch="other").kickoff() == ["c"]
-    assert plan.fork(RUN, rerun=["method:middle@begin"], branch="anew").kickoff() == ["a"]
+    assert _foreseen_and_run(edited) == ["b"]
+    assert _foreseen_and_run(plan.fork(RUN, inputs={"topic": "c"}, branch="other")) == ["c"]
+    assert _foreseen_and_run(plan.fork(RUN, rerun=["method:middle@begin"], branch="anew")) == ["a"]
     with plan.stream({"topic": "d"}) as stream:
         types = [event.type for event in stream]
     assert types.count("method_execution_finished") == 3
     assert stream.result == ["d"]
+
+
+def _foreseen_and_run(flow):
+    """The result of a fork, of which the preview has said which methods run."""
+    foreseen = [one.address for one in flow.preview() if one.verdict == "runs" and one.kind == "method"]
+    begun = []
+    with event_bus.scoped():
+        event_bus.on(MethodExecutionStartedEvent, lambda source, event: begun.append(event.address))
+        result = flow.kickoff()
+    assert foreseen == begun
+    assert begun
+    return result
+
+
+def test_a_label_that_is_the_name_of_a_method_is_refused_also_where_it_is_only_known_in_the_run():
+    class Turn(Flow):
+        @start()
+        def begin(self):
+            return "begun"
+
+        @router(begin)
+        def turn(self):
+            return str(self.state["to"])
+
+        @listen(turn)
+        def end(self): ...
+
+        @listen(end)
+        def after(self): ...
+
+    with pytest.raises(ConfigError, match="router 'turn' returns the label 'end', which is also the name of a method"):
+        Turn().kickoff({"to": "end"})
+    Turn().kickoff({"to": "after"})  # nobody waits for this method
+
+
+def test_a_config_without_events_names_the_usual_ones_of_what_is_kicked_off(memory, caplog):
+    @step
+    def count():
+        return 1
+
+    class Work(Flow):
+        @start()
+        def begin(self):
+            return count()
+
+    @flow
+    def work():
+        return count()
+
+    agent = Agent(role="r", goal="g", llm=ScriptedLLM(["a", "a"]))
+    crew = Crew(tasks=[Task(name="t", description="d", expected_output="x", agent=agent)])
+    setting, found = memory(), {}
+    for made, *given in ((Work(),), (work,), (crew,), (agent, "hi")):
+        with History("memory", setting.provider) as history:
+            made.with_checkpoint(setting).kickoff(*given, run_id=made.run_kind.name + made.run_name)
+            run = history.run(made.run_kind.name + made.run_name)
+            found[made.run_name] = [one.trigger for one in run.checkpoints()]
+    assert list(found.values()) == [
+        ["step_completed", "method_execution_finished"],
+        ["step_completed"],
+        ["task_completed"],
+        ["lite_agent_execution_completed"],
+    ]
+    assert not caplog.messages
 
 
 def test_a_state_with_a_field_for_a_secret_is_refused():

@@ -39,6 +39,10 @@ def flow(**methods):
         ({"a": start(), "b": listen("c"), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
         ({"a": start(), "b": listen(and_("a", "c")), "c": listen("b")}, "'b' never starts, as 'c' can never occur"),
         ({"a": start(), "r": router(emit=["x"])}, "nothing starts 'r'; give it a condition"),
+        (
+            {"a": start(), "r": router("a", emit=["b"]), "b": listen("b")},
+            "router 'r' returns the label 'b', which is also the name of a method",
+        ),
         ({"a": start(), "kickoff": listen("a")}, "Plan.kickoff: every flow has a 'kickoff' of its own"),
     ],
 )

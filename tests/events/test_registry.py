@@ -101,7 +101,7 @@ def test_on_events_takes_classes_a_star_and_true():
     )
     assert CheckpointConfig(on_events=["*"]).on_events == ("*",)
     assert CheckpointConfig(on_events=True).on_events is True
-    assert CheckpointConfig().on_events == ("task_completed",)
+    assert CheckpointConfig().on_events is True
     assert CheckpointConfig(on_events=(name for name in ["task_started"])).on_events == ("task_started",)
 
 

@@ -19,7 +19,6 @@ from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow, Running, running
 from crewlite.flow.classes.conditions import address_name
-from crewlite.flow.classes.labels import label_of
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
@@ -118,10 +117,10 @@ class Drive:
         if asked.task.cancelled() or asked.task.exception():
             self.failed.append(asked)
             return
-        result, method = asked.task.result(), self.flow.graph.methods[asked.firing.method]
+        result = asked.task.result()
         recorded = self.scope.recorded(asked.step.address or "")
         ended = _Ended(asked.firing, asked.count, asked.argument, result, recorded.seq if recorded else None)
-        label = label_of(result, method.name, method.emit) if method.routes else None
+        label = self.flow.graph.label(asked.firing.method, result)
         following = machine.ended(asked.firing, label)
         if self.last is None or self._place(ended) >= self._place(self.last):
             self.last = ended
@@ -232,8 +231,7 @@ async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> Any:
         raise
     finally:
         running.reset(token)
-    if method.routes:
-        label_of(value, method.name, method.emit)  # an error of this method, if it is no label
+    flow.graph.label(method.name, value)  # an error of this method, if it is no label
     return value
 
 

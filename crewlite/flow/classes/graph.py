@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.conditions import Condition
-from crewlite.flow.classes.labels import known_labels
+from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
 
@@ -43,6 +43,8 @@ class Graph:
     edges: Sequence[Edge] = field(init=False)
     paths: Mapping[str, Path] = field(init=False)
     """The cycles around each method that can be reached."""
+    ambiguous: frozenset[str] = field(init=False)
+    """The methods that others wait for: a label of such a name would start these too."""
     places: Mapping[str, tuple[int, int]] = field(init=False)
     """How far each of them is from the beginning, and its place in the class."""
 
@@ -50,7 +52,9 @@ class Graph:
         starts = [name for name, method in self.methods.items() if method.begins]
         free = [name for name in starts if self.methods[name].condition is None]
         conditions = {name: method.condition for name, method in self.methods.items() if method.condition}
-        values = {"entries": free or starts, "conditions": conditions}
+        waited_for = {name for condition in conditions.values() for name in condition.names()}
+        values: dict[str, Any] = {"entries": free or starts, "conditions": conditions}
+        values["ambiguous"] = frozenset(waited_for & self.methods.keys())
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "edges", list(self._edges()))
@@ -90,6 +94,18 @@ class Graph:
         }
         return cls(methods, labels)
 
+    def label(self, method: str, result: object) -> str | None:
+        """Return the label that a method's result stands for; None if it is no router, or returned no label.
+
+        Raises ConfigError for a result that cannot be a label of it.
+        """
+        if method not in self.labels:
+            return None
+        label = label_of(result, method, self.methods[method].emit)
+        if label in self.ambiguous:
+            raise ConfigError(self._two_meanings(method, label))
+        return label
+
     def emitters(self, name: str) -> Sequence[str]:
         """Return the methods by which a name may occur: the method of this name, or the routers with this label."""
         if name in self.methods:
@@ -111,6 +127,10 @@ class Graph:
                 f"class {flow}(Flow, abstract=True))"
             )
 
+    @staticmethod
+    def _two_meanings(router: str, label: str) -> str:
+        return f"router {router!r} returns the label {label!r}, which is also the name of a method; rename one of them"
+
     def _edges(self) -> Iterator[Edge]:
         for listener, condition in self.conditions.items():
             for name in dict.fromkeys(condition.names()):
@@ -121,6 +141,8 @@ class Graph:
         if not self.entries:
             yield "no method begins it; mark one with @start()"
             return
+        for router, labels in self.labels.items():
+            yield from (self._two_meanings(router, label) for label in sorted(self.ambiguous & (labels or set())))
         known = [*self.methods, *(label for labels in self.labels.values() for label in sorted(labels or ()))]
         unknown = set()
         for listener, condition in self.conditions.items():
