@@ -27,11 +27,16 @@ _TASK: dict[str, str] = {
     "execute": "task.execute_sync(), or a crew: Crew(tasks=[task]).kickoff()",
     "execute_async": "a task runs in a crew: await Crew(tasks=[task]).akickoff()",
 }
+_FLOW: dict[str, str] = {
+    "method_outputs": "what its methods returned are steps of the run: History(location).run(run_id).steps",
+    "flow_id": "each run has an id: self.state.id, or self.state['id'] of a mapping",
+    "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",
+}
 _EVENTS: dict[str, str] = {
     "flow_input_requested": "human_feedback_requested",
     "flow_input_received": "human_feedback_received",
 }
-_OF = {"Crew": _RUN, "Task": _TASK}
+_OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
 
 
 def missing_import(module: str, name: str) -> ImportError | None:

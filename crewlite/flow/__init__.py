@@ -8,6 +8,7 @@ from crewlite.durable import bound
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.methods import listen, router, start
+from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
@@ -21,6 +22,7 @@ __all__ = [
     "Flow",
     "FlowFunction",
     "FlowHandle",
+    "FlowState",
     "Job",
     "StepFunction",
     "StepFuture",

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
+from pydantic import BaseModel
+
 from crewlite import durable, homes, kinds, last_kickoff
+from crewlite.coming_from import instead_of
+from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.state import Outcome, StateKind
@@ -172,7 +176,7 @@ class Flow(Runnable[Any], Generic[S]):
         if unknown:
             hint = meant(unknown[0], ("inputs", *KickoffOptions.__annotations__))
             raise TypeError(f"kickoff of a flow has no option {unknown[0]!r}; {hint or 'its state is set by inputs'}")
-        return Request(None if inputs is None else dict(inputs), **options)
+        return Request(dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
         """Build the Root that the engine runs. Raises ConfigError for a flow without methods."""
@@ -230,7 +234,17 @@ class Flow(Runnable[Any], Generic[S]):
         """Return the live objects whose fields are searched for secrets: only the flow itself."""
         return (self,)
 
+    def __getattr__(self, name: str) -> Any:
+        if instead := instead_of(type(self), name):
+            raise AttributeError(f"A flow has no attribute {name!r}; {instead}")
+        return self.__getattribute__(name)  # raises the error with which the attribute was not found
+
     def __setattr__(self, name: str, value: object) -> None:
+        if name == "state":
+            raise ConfigError(
+                f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
+                f"self.state['words'] = 3 of a mapping; before a kickoff, initial_state= says what it begins with"
+            )
         method = running.get()
         if method is not None and method.flow is self and name not in type(self)._warned:
             type(self)._warned |= {name}
@@ -253,10 +267,18 @@ class Flow(Runnable[Any], Generic[S]):
             )
 
     def _set_fields(self, fields: Mapping[str, Any]) -> None:
-        unknown = [name for name in fields if not self.state_kind.is_open and name not in self.state_kind.fields]
-        if unknown:
-            hint = meant(unknown[0], [*_SETTINGS, *self.state_kind.fields]) or f"it takes {', '.join(_SETTINGS)}"
-            raise ConfigError(f"{type(self).__name__} has no setting and no field of its state {unknown[0]!r}; {hint}")
+        own = {name: value for name, value in fields.items() if name in self.state_kind.fields}
+        other = without_accepted(
+            [type(self).__name__, "Flow"], {name: fields[name] for name in fields if name not in own}
+        )
+        for name in other:
+            instead = why_not(["Flow"], name)
+            if instead or not self.state_kind.is_open:
+                hint = meant(name, [*_SETTINGS, *self.state_kind.fields]) or f"it takes {', '.join(_SETTINGS)}"
+                raise ConfigError(
+                    f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"
+                )
+        fields = own | other
         self.__dict__["_first"] = self.state_kind.made(self.state_kind.merged(self.run_name, self.first_state, fields))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 from crewlite.codec import digest
 from crewlite.errors import ConfigError
+from crewlite.flow.classes.labels import label_of
 
 _LONGEST = 48  # characters of a condition that an address shows
 _TOLD_APART = 8  # hexadecimal digits of a digest in place of the rest
@@ -56,7 +58,10 @@ def condition_of(given: Any) -> Condition:
     """Return a method, a name or a condition as a condition. Raises ConfigError for anything else."""
     if isinstance(given, Condition):
         return given
-    name = given if isinstance(given, str) else getattr(given, "__name__", None)
+    if isinstance(given, Enum):
+        name = label_of(given, "")
+    else:
+        name = given if isinstance(given, str) else getattr(given, "__name__", None)
     if not isinstance(name, str) or not name or isinstance(given, type):
         raise ConfigError(
             f"{given!r} is no condition; wanted a method of the flow, its name, a label of a router, or several of "

@@ -75,6 +75,10 @@ class Graph:
             for name, value in vars(ancestor).items():
                 if isinstance(value, Decorator):
                     raise ConfigError(f"{flow.__name__}.{name}: write @{value.of}(), with parentheses")
+                if isinstance(getattr(value, "__func__", None), FlowMethod):
+                    raise ConfigError(
+                        f"{flow.__name__}.{name} is a {type(value).__name__}; wanted a plain method with self"
+                    )
                 if isinstance(value, FlowMethod):
                     methods[name] = value
                 elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator
@@ -87,6 +91,7 @@ class Graph:
                 raise ConfigError(
                     f"{flow.__name__}.{name} is the method {method.name!r} under another name; wanted one name"
                 )
+            method.check_parameters(flow.__name__)
         labels = {
             name: known_labels(method.func) if method.emit is None else method.emit
             for name, method in methods.items()
@@ -101,7 +106,7 @@ class Graph:
         """
         if method not in self.labels:
             return None
-        label = label_of(result, method, self.methods[method].emit)
+        label = label_of(result, method, self.methods[method].declared)
         if label in self.ambiguous:
             raise ConfigError(self._two_meanings(method, label))
         return label

@@ -29,19 +29,24 @@ def label_of(result: object, router: str, declared: frozenset[str] | None = None
         )
     label = str(value)
     if declared is not None and label not in declared:
-        hint = meant(label, declared) or f"it declares emit={sorted(declared)}"
-        raise ConfigError(f"Router {router!r} returned the label {label!r}; {hint}")
+        hint = meant(label, declared) or f"its labels are {', '.join(map(repr, sorted(declared))) or 'none'}"
+        raise ConfigError(f"Router {router!r} returned the label {label!r}, which it does not declare; {hint}")
     return label
 
 
 def known_labels(func: Callable[..., Any]) -> frozenset[str] | None:
     """Return the labels that a router returns, by its return annotation or its source; None if they cannot be known."""
+    annotated = annotated_labels(func)
+    return _of_source(func) if annotated is None else annotated
+
+
+def annotated_labels(func: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the labels of a router by its return annotation; None if that does not list them."""
     try:
         hint = get_type_hints(func).get("return", inspect.Parameter.empty)
     except (NameError, TypeError):
         hint = inspect.Parameter.empty
-    annotated = _of_hint(hint)
-    return _of_source(func) if annotated is None else annotated
+    return _of_hint(hint)
 
 
 def _of_hint(hint: Any) -> frozenset[str] | None:

@@ -7,11 +7,13 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import Enum
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, condition_of
+from crewlite.flow.classes.labels import annotated_labels, label_of
 from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
@@ -84,6 +86,10 @@ class FlowMethod(Generic[P, R]):
             if options:
                 return replace(func, execution=Execution.of(func.name, func.func, options))
             return func
+        if isinstance(func, staticmethod | classmethod | property):
+            raise ConfigError(
+                f"a {type(func).__name__} is no method of a flow; wanted a plain method with self: {func!r}"
+            )
         returning("method", called(func), func)
         name = named("method", called(func))
         return cls(func, Execution.of(name, func, options))
@@ -107,6 +113,25 @@ class FlowMethod(Generic[P, R]):
     def parameters(self) -> Sequence[inspect.Parameter]:
         """Its parameters, without the flow itself."""
         return list(inspect.signature(self.func).parameters.values())[1:]
+
+    @functools.cached_property
+    def declared(self) -> frozenset[str] | None:
+        """The labels that it may return, by `emit` or its return annotation; None if neither says so."""
+        return annotated_labels(self.func) if self.emit is None else self.emit
+
+    def check_parameters(self, flow: str) -> None:
+        """Raise ConfigError if the flow could not call it."""
+        if not inspect.signature(self.func).parameters:
+            raise ConfigError(f"{flow}.{self.name} takes no arguments; wanted a method: def {self.name}(self)")
+        spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        needed = [one for one in self.parameters if one.default is inspect.Parameter.empty and one.kind not in spread]
+        keyword = [one for one in needed if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        if self.condition and (len(needed) > 1 or keyword):
+            names = ", ".join(one.name for one in needed)
+            raise ConfigError(
+                f"{flow}.{self.name} takes {names}, but what another method starts is given one argument: the result "
+                f"of that. Take one, def {self.name}(self, {needed[0].name}), and read the rest from self.state"
+            )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call its function, without a step."""
@@ -140,43 +165,56 @@ class Decorator:
         )
 
 
-def start(condition: Any = None, **options: Unpack[MethodOptions]) -> Decorator:
+def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
     """Mark a method with which the flow begins: `@start()`.
 
     With a condition, the method starts whenever that comes true; at the beginning only if no start of the flow is
     without a condition.
     """
-    return Decorator("start", None if condition is None else _condition("start", condition), None, options)
+    return Decorator("start", _condition("start", condition, more), None, options)
 
 
-def listen(condition: Any, **options: Unpack[MethodOptions]) -> Decorator:
+def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
     """Have a method start when another has finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
 
     A method that takes an argument gets the result of the method that has started it.
     """
-    return Decorator("listen", _condition("listen", condition), None, options)
+    found = _condition("listen", condition, more)
+    if found is None:
+        raise ConfigError("@listen() has no condition; wanted a method, its name or a label of a router: @listen(plan)")
+    return Decorator("listen", found, None, options)
 
 
-def router(condition: Any = None, *, emit: Iterable[str] | None = None, **options: Unpack[MethodOptions]) -> Decorator:
+def router(
+    condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[MethodOptions]
+) -> Decorator:
     """Have a method choose what comes next: it returns a label, which starts the methods that listen to that.
 
-    `emit`: all labels that it may return. Without it they are taken from its return annotation or its source.
+    `emit`: all labels that it may return, or an `Enum` of them. Without it they are taken from its return annotation
+    or its source.
     """
-    found = None if condition is None else _condition("router", condition)
-    return Decorator("router", found, _declared(emit), options)
+    return Decorator("router", _condition("router", condition, more), _declared(emit), options)
 
 
-def _condition(decorator: str, given: Any) -> Condition:
+def _condition(decorator: str, given: Any, more: Sequence[object]) -> Condition | None:
+    if more:
+        raise ConfigError(
+            f"@{decorator} takes one condition, not {len(more) + 1}. Join them: or_(...) holds once one of them has "
+            f"occurred, and_(...) once all have"
+        )
     try:
-        return condition_of(given)
+        return None if given is None else condition_of(given)
     except ConfigError as error:
         raise ConfigError(f"@{decorator}(...): {error}") from None
 
 
-def _declared(emit: Iterable[str] | None) -> frozenset[str] | None:
+def _declared(emit: Iterable[Any] | None) -> frozenset[str] | None:
     if emit is None:
         return None
-    labels = [emit] if isinstance(emit, str) else list(emit)
+    given = [emit] if isinstance(emit, str) else list(emit)
+    labels: list[Any] = [label_of(one, "") if isinstance(one, Enum) else one for one in given]
     if not labels or not all(isinstance(label, str) and label for label in labels):
-        raise ConfigError(f"@router(emit=...) is {emit!r}; wanted a list of labels, which are texts")
+        raise ConfigError(
+            f"@router(emit=...) is {emit!r}; wanted a list of labels, which are texts or members of an Enum"
+        )
     return frozenset(labels)

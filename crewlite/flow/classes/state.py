@@ -26,6 +26,12 @@ from crewlite.usage import Usage
 ID = "id"
 
 
+class FlowState(BaseModel):
+    """A state with the `id` of the run, which each state has: `class Draft(FlowState)` for those who know the name."""
+
+    id: str = ""
+
+
 class StateKind:
     """The kind of a flow's state: a mapping, or the pydantic class `model`."""
 

@@ -1,0 +1,218 @@
+"""Mistakes in a flow say what was found, what was wanted and what to write, where they are made."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite.errors import ConfigError
+from crewlite.flow import Flow, FlowState, and_, listen, or_, router, start
+
+
+class Draft(BaseModel):
+    words: int = 0
+
+
+def begin(self):
+    return "begun"
+
+
+def follow(self, given):
+    return given
+
+
+def plan(**methods):
+    """A class of a flow that begins, with these methods besides."""
+    return type("Plan", (Flow,), {"initial_state": Draft, "begin": start()(begin), **methods})
+
+
+def two(self, given, other): ...
+
+
+def keyword(self, *, given): ...
+
+
+def nothing(): ...
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: listen("a", "b"), "@listen takes one condition, not 2. Join them: or_(...) holds once one of them"),
+        (lambda: start("a", "b"), "@start takes one condition, not 2"),
+        (lambda: router("a", "b", "c"), "@router takes one condition, not 3"),
+        (lambda: listen(), "@listen() has no condition; wanted a method, its name or a label"),
+        (
+            lambda: plan(two=listen("begin")(two)),
+            "Plan.two takes given, other, but what another method starts is given",
+        ),
+        (lambda: plan(keyword=listen("begin")(keyword)), "Plan.keyword takes given, but what another method starts"),
+        (
+            lambda: plan(nothing=listen("begin")(nothing)),
+            "Plan.nothing takes no arguments; wanted a method: def nothing",
+        ),
+        (
+            lambda: start()(staticmethod(nothing)),
+            "a staticmethod is no method of a flow; wanted a plain method with self",
+        ),
+        (lambda: start()(classmethod(begin)), "a classmethod is no method of a flow"),
+        (lambda: start()(property(begin)), "a property is no method of a flow"),
+        (lambda: plan(act=staticmethod(listen("begin")(follow))), "Plan.act is a staticmethod; wanted a plain method"),
+        (lambda: router("a", emit=[3]), "@router(emit=...) is [3]; wanted a list of labels"),
+        (lambda: plan()().kickoff(inputs="x"), "inputs is 'x'; wanted names and values"),
+        (lambda: plan()().kickoff("x"), "inputs is 'x'; wanted names and values"),
+        (lambda: setattr(plan()(), "state", Draft()), "flow 'Plan': its state cannot be replaced. Set its fields"),
+        (
+            lambda: plan()(persistence=object()),
+            "'persistence'; a flow is kept with its checkpoints; instead: checkpoint=",
+        ),
+        (lambda: type("Open", (Flow,), {"begin": start()(begin)})(tracing=True), "'tracing'; nothing is sent"),
+    ],
+)
+def test_a_mistake_says_what_is_wrong(make, told):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert told in str(caught.value)
+
+
+def test_a_state_that_a_method_replaces_is_refused_there():
+    class Plan(Flow[Draft]):
+        @start()
+        def act(self):
+            self.state = Draft(words=2)
+
+    with pytest.raises(ConfigError, match="its state cannot be replaced"):
+        Plan().kickoff()
+
+
+def test_a_method_that_begins_takes_any_inputs_and_further_arguments_may_have_defaults():
+    class Plan(Flow):
+        @start()
+        def act(self, one, two, *, three=3):
+            return [one, two, three]
+
+        @listen(act)
+        def end(self, given, more=4, *others, **named):
+            return [*given, more]
+
+    assert Plan().kickoff({"one": 1, "two": 2}) == [1, 2, 3, 4]
+
+
+def test_a_router_that_returns_what_its_annotation_does_not_list_fails_and_goes_on_once_mended():
+    class Plan(Flow):
+        checkpoint = True
+        label = "loud"
+        begun = 0
+
+        @start()
+        def act(self):
+            Plan.begun += 1
+
+        @router(act)
+        def judge(self) -> Literal["fine", "poor"]:
+            return self.label
+
+        @listen("fine")
+        def end(self):
+            return "ended"
+
+    with pytest.raises(
+        ConfigError, match="Router 'judge' returned the label 'loud', which it does not declare; its labels"
+    ):
+        Plan().kickoff(run_id="run")
+    Plan.label = "fine"
+    assert Plan().kickoff(run_id="run") == "ended"
+    assert Plan.begun == 1
+
+
+class Plain(Enum):
+    YES = "yes"
+    NO = "no"
+
+
+class Text(str, Enum):  # noqa: UP042 - as programs of before Python 3.11 have it
+    YES = "yes"
+    NO = "no"
+
+
+class Number(IntEnum):
+    YES = 1
+    NO = 2
+
+
+@pytest.mark.parametrize("kind", [Plain, Text, Number])
+@pytest.mark.parametrize("declare", [lambda kind: kind, list, lambda kind: None])
+def test_members_of_any_enum_are_labels_and_conditions(kind, declare):
+    class Plan(Flow):
+        @start()
+        def act(self):
+            return "acted"
+
+        @router(act, emit=declare(kind))
+        def judge(self):
+            return kind.YES if self.state else kind.NO
+
+        @listen(or_(kind.YES, "act"))
+        def other(self): ...
+
+        @listen(and_(kind.YES, other))
+        def end(self):
+            return "ended"
+
+    assert Plan().kickoff() == "ended"
+    assert {(edge.target, edge.label) for edge in Plan.graph.edges if edge.source == "judge"} == {
+        ("other", str(kind.YES.value)),
+        ("end", str(kind.YES.value)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("method_outputs", "History(location).run(run_id).steps"),
+        ("flow_id", "self.state.id"),
+        ("usage_metrics", "flow.submit().usage"),
+    ],
+)
+def test_a_name_of_crewai_says_what_to_write(name, told):
+    with pytest.raises(AttributeError) as caught:
+        getattr(plan()(), name)
+    assert told in str(caught.value)
+    assert not hasattr(plan()(), "no_such_thing")
+
+
+def test_a_property_that_fails_tells_its_own_error():
+    class Plan(Flow):
+        @start()
+        def act(self): ...
+
+        @property
+        def broken(self):
+            return self.missing
+
+    with pytest.raises(AttributeError, match="'Plan' object has no attribute 'missing'"):
+        Plan().broken  # noqa: B018
+
+
+def test_a_state_may_be_a_flow_state_as_in_crewai():
+    class Kept(FlowState):
+        words: int = 1
+
+    class Plan(Flow[Kept]):
+        @start()
+        def act(self):
+            return self.state.id
+
+    flow = Plan()
+    assert flow.kickoff() == flow.state.id != ""
+    assert Plan().kickoff({"id": "mine"}) == "mine"
+
+
+def test_settings_of_crewai_that_ask_for_nothing_are_accepted():
+    flow = plan()(tracing=False, persistence=None, suppress_flow_events=True, stream=False, words=3)
+    assert flow.state == Draft(words=3)
+    flow.kickoff()
+    assert set(dict(flow.state)) == {"id", "words"}
