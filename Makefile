@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 READY  := $(VENV)/.ready
 
-.PHONY: demo test fast check format bench soak crowds clean
+.PHONY: demo demo-flow test fast check format bench soak crowds clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "crewlite needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'
@@ -20,6 +20,9 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	$(BIN)/crewlite demo
+
+demo-flow: $(READY)
+	$(BIN)/python examples/newsletter_demo.py
 
 test: $(READY)
 	$(PYTEST) $(SPREAD)

@@ -119,3 +119,20 @@ def test_the_support_desk_refunds_once_and_only_when_a_person_has_approved():
     assert second.stdout == "Dear customer, we are sorry. 30 euros are on their way\n", second.stderr
     assert example("support_desk.py", "no").stdout == second.stdout, "it is settled"
     assert Path("ledger.txt").read_text(encoding="utf-8") == "A-17 -30\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
+def test_the_newsletter_is_killed_twice_goes_on_waits_is_approved_and_drawn(tmp_path):
+    assert len((EXAMPLES / "newsletter.py").read_text(encoding="utf-8").splitlines()) < 80
+    shown = example("newsletter_demo.py", str(tmp_path))
+    lives = shown.stdout.split("$ python examples/newsletter.py")[1:]
+    assert [life.rstrip().endswith("killed") for life in lives] == [True, True, False, False], shown.stdout
+    assert "waiting: Send it?" in lives[2]
+    assert "sent" in lives[3]
+    assert "checked facts" not in lives[1], "what has finished does not run again"
+    with History(tmp_path / ".checkpoints") as history:
+        run = history.run("issue-1")
+        assert run.status == "finished"
+        assert run.usage.requests == 4, "no call of the model is made again"
+    page = (tmp_path / "newsletter.html").read_text(encoding="utf-8")
+    assert page.count('data-state="finished"') == 6
