@@ -33,7 +33,7 @@ T = TypeVar("T")
 Json = Any
 
 Drift = Literal["diverge", "keep", "rerun", "configured"]
-"""The reaction if the recorded outcome of a step answers a different question. diverge: from here on, no step is
+"""The reaction if a recorded step was asked something else than it is asked now. diverge: from here on, no step is
 answered from the record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered
 from the record. configured: as CheckpointConfig.on_drift says."""
 
@@ -63,19 +63,20 @@ class StepEvents(Protocol):
 
 
 def same(value: Any) -> Any:
-    """Return the value itself. It stands for the coding of values that are plain JSON already."""
+    """Return the value itself: the encoder and decoder for outcomes that are plain JSON already."""
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[T]):
-    """One recorded piece of work: the code that does it, the question it answers, and the coding of its outcome."""
+    """One recorded piece of work: the code that does it, what it is asked, and how its outcome is encoded as JSON."""
 
     kind: Kind
     name: str | None
     work: Callable[[], Awaitable[T]]
     question: Json
-    """The question as plain JSON. It must not depend on who answers, on the time, or on randomness."""
+    """What the step is asked, as plain JSON: its recorded outcome is reused only while this is the same. It must not
+    depend on who answers, on the time, or on randomness."""
     voice: StepEvents
     encode: Callable[[T], Json] = same
     """Returns the outcome as plain JSON; raises NotCodable."""
@@ -89,7 +90,7 @@ class Step(Generic[T]):
     provenance: dict[str, str] = field(default_factory=dict)
     """What answers (model, prompt template). Recorded so that a change can be reported; a change causes no rerun."""
     chained: bool = False
-    """Whether the question includes all earlier outcomes that its parent has received (a model call)."""
+    """Whether all earlier outcomes that its parent has received are part of what it is asked (a model call)."""
     effect: Effect = "none"
     timeout: float | None = None
     """The limit in seconds of one attempt."""
@@ -119,10 +120,10 @@ class Step(Generic[T]):
     placeholder: Callable[[], T] | None = None
     """Returns a stand-in for an outcome that is not known, for a preview."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Texts of the question, recorded with the outcome to show which question it answered."""
+    """The texts in `question`, such as a task's description; recorded to show later what the outcome answered."""
     drift: Drift = "diverge"
     strict_replay: bool = False
-    """Whether its question alone determines the steps inside it, so that steps other than the recorded are an error."""
+    """Whether `question` alone determines the steps inside it, so that steps other than the recorded are an error."""
     round_trip: bool = False
     """Whether the caller gets the outcome as decoded from the record, in the first execution as on every resume."""
     label: str | None = None
@@ -182,19 +183,19 @@ class Scope(Protocol):
 
     @property
     def began(self) -> datetime:
-        """When the run began, with its time zone; outside a run, now."""
+        """The time at which the run began, with its time zone; outside a run, the current time."""
 
     @property
     def usage(self) -> Usage:
-        """What this step and everything in it has paid so far, in all lives of the run."""
+        """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:
         """Return the address of the next child step of this kind and name, in call order."""
 
     def expect(self, address: str) -> None:
-        """Note that the step of a reserved address is requested later, when it is known what it is to do.
+        """Announce that the step of a reserved address will be requested later.
 
-        In the order of the requests it stands here, and what stops the run from now on does not stop it.
+        The step keeps its place in the order of requests. It may begin even if an error stops the run in between.
         """
 
     def step(self, step: Step[T]) -> Awaitable[T]:
@@ -226,7 +227,7 @@ class Scope(Protocol):
         """Return where the outcome of a step is recorded; None if it is not."""
 
     def mask(self, text: str) -> str:
-        """Return `text` with the secrets that the run knows replaced."""
+        """Return `text` with every secret that the run knows replaced by a mask."""
 
     def hears(self, event: type[Any]) -> bool:
         """Return whether an event of this class would reach a handler, or create a checkpoint."""

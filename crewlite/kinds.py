@@ -1,6 +1,6 @@
 """The kinds of steps, in one table with their properties, so that no other code compares names of kinds.
 
-A record holds the names of kinds. `of` returns the kind of a name, and a plain one for a name of a later release.
+A record holds only the names of kinds, perhaps some that a later release of crewlite has added.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kind:
     rebuilt: bool = False
     """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
-    """Whether its outcome becomes part of the question of later model calls of the same parent."""
+    """Whether later model calls of the same parent are asked with its outcome."""
     is_ordered: bool = False
     """Whether what follows from its outcome depends on the order in which such steps were committed."""
     takes_messages: bool = False
@@ -87,7 +87,7 @@ _KNOWN = {kind.name: kind for kind in _ALL}
 
 
 def of(name: str) -> Kind:
-    """Return the kind of this name."""
+    """Return the kind with this name; for an unknown name, a kind that has no special properties."""
     return _KNOWN.get(str(name)) or Kind(str(name), str(name))
 
 

@@ -351,13 +351,13 @@ class Redacted(CrewliteError, RuntimeError):
 
 
 class GuardrailFailed(CrewliteError, ValueError):
-    """No answer has passed a guardrail, in all tries."""
+    """A guardrail has refused every answer to a task, until its retries were used up."""
 
     code = "guardrail_failed"
 
     def __init__(self, task: str, guardrail: str, reason: str, *, tries: int) -> None:
         super().__init__(
-            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Of the last it says: "
+            f"{task}: no answer of {tries} passes the guardrail {guardrail!r}. Its reason for refusing the last one: "
             f"{reason.rstrip('.')}. Kick off the run again for a new attempt, raise guardrail_max_retries, or relax "
             f"the guardrail."
         )

@@ -59,7 +59,10 @@ class _Bound:
             named: dict[str, Any] = {} if cls is Agent or "name" in section else {"name": name}
             self._made[key] = cls(config=section, **named)
         if self._made[key] is None:
-            raise ConfigError(f"{name} depends on itself: its context leads back to it. Remove it from one context")
+            raise ConfigError(
+                f"{name} depends on itself: the tasks in its context, or in theirs, have it in their context. Remove "
+                f"one of these references"
+            )
         return self._made[key]
 
 

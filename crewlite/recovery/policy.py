@@ -35,7 +35,7 @@ class Rule:
         return failure.kind in self.kinds
 
     def spent(self, past: Sequence[Remedy]) -> bool:
-        """Return whether its retries are used up. `past` are the remedies since the last fallback."""
+        """Return whether the rule has no retries left. `past`: the remedies applied since the last fallback."""
         counted = (remedy for remedy in past if isinstance(remedy, Retry))
         return sum(remedy.kind is None or remedy.kind in self.kinds for remedy in counted) >= self.retries
 
@@ -71,12 +71,12 @@ class FailurePolicy:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Go on up to `retries` times after a failure other than a timeout: where a step inside failed, or else anew."""
+    """Retry up to `retries` times, except after a timeout. Steps inside that have finished are not run again."""
 
     retries: int
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return the remedy."""
+        """Return a Retry while retries are left and the failure is no timeout, else Abort."""
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
 
 

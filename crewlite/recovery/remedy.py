@@ -78,9 +78,9 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
 
 
 def remedy_of(name: str | None, after: float, kind: str, *, anew: bool = True) -> Remedy | None:
-    """Rebuild a remedy from its recorded name; None for a name that this release does not know.
+    """Rebuild a remedy from its recorded name; return None for a name that this release does not know.
 
-    Of a retry, `after` is the wait in seconds, `kind` the kind of the failure, and `anew` as in Retry.
+    The other arguments are the fields of a Retry: `after` seconds of delay, the `kind` of failure, and `anew`.
     """
     match name:
         case "retry":

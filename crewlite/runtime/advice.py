@@ -24,7 +24,7 @@ def warn_unused(run: Run) -> None:
 
 
 def answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """Return the last steps that an earlier kickoff of the run finished. Their recorded outcomes were reused."""
+    """Return the addresses of the last steps whose outcomes this kickoff reuses. `kind`: that of the run."""
     outcomes = run.record.outcomes
     before = (
         [at for at in run.begun if at in outcomes and is_right_below(at, "")] if not kinds.of(kind).begins_anew else []

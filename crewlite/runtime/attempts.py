@@ -17,8 +17,8 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
     A resume after a final failure starts a new budget. So does a fork: only failures after `base`, the commit it is
     forked from, are charged to it.
 
-    After a final failure the resume repeats the last attempt number if a child step failed, if the error is for the
-    author of the program, or if time ran out: the child steps that finished are then reused. In all other cases the
+    After a final failure the resume repeats the last attempt number if a child step failed, if the error tells of a
+    mistake in the program, or if time ran out: the child steps that finished are then reused. In all other cases the
     number goes up, so that the child steps run again. A step that is done `once` always makes attempt 1.
     """
     if not past or once:
@@ -38,9 +38,9 @@ def following(last: Attempt) -> int:
 
 
 def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
-    """Return the changes of its siblings that were committed when a step last failed with a StateConflict of its own.
+    """Return the changes of the state, by step, that concurrent steps had committed when a step met a StateConflict.
 
-    Empty if that was not how its last attempt failed.
+    Returns {} unless that error, raised for the step itself, ended its last attempt.
     """
     last = next(iter(record.attempts.get(address, ())[-1:]), None)
     if last is None or last.cause is not None or last.error_type != StateConflict.__qualname__:

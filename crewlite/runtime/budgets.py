@@ -1,4 +1,4 @@
-"""The door to every model call: budgets of all enclosing steps are checked, and calls are paced.
+"""Admit model calls: check the budgets of all enclosing steps, and space the calls in time.
 
 What a step has used is read from the record, so it is the same number after a resume.
 """
@@ -33,7 +33,7 @@ _GLANCE = 0.1  # seconds after which a time limit is looked at again while its c
 
 
 class HeldBudget:
-    """The budget of one step, at work in one run."""
+    """The budget of one step while the step runs: compares what the step uses with the limits."""
 
     def __init__(self, budget: Budget, run: Run, address: str) -> None:
         self.budget, self._run, self._address = budget, run, address
@@ -42,7 +42,7 @@ class HeldBudget:
 
     @property
     def timed(self) -> bool:
-        """Whether it limits the time at work."""
+        """Whether the budget limits for how long the step may work."""
         return self._clock is not None
 
     def check(self) -> None:
@@ -59,12 +59,12 @@ class HeldBudget:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise TimeBudgetExceeded if the time at work is used up."""
+        """Raise TimeBudgetExceeded if the step has worked for as long as it may."""
         if self.left() <= 0:
             raise self.too_long()
 
     def left(self) -> float:
-        """Return the seconds after which the time at work may be used up; 0 or less if it is; infinite for no limit."""
+        """Return for how many seconds the step may still work; 0 or less for none, infinite without a limit."""
         limit, clock = self.budget.max_execution_time, self._clock
         if limit is None or clock is None:
             return math.inf
@@ -72,17 +72,17 @@ class HeldBudget:
         return max(left, _GLANCE) if clock.stands and left > 0 else left
 
     def too_long(self) -> BudgetExceeded:
-        """Build the error for a time at work that is used up."""
+        """Build the error for a step that has worked for as long as it may."""
         limit, clock = self.budget.max_execution_time or 0.0, self._clock
         used = round(max(limit, clock.seconds() if clock else 0.0), 3)
         return self._exceeded(TimeBudgetExceeded, "max_execution_time", limit, used)
 
     def pause(self) -> contextlib.AbstractContextManager[None]:
-        """Do not count the time of the block."""
+        """Return a context manager: the time that its block takes does not count as work."""
         return self._clock.standing() if self._clock else contextlib.nullcontext()
 
     async def noting(self, work: Awaitable[T]) -> T:
-        """Await work on the step. If it is cut, note for how long the step has been at work, to be recorded."""
+        """Await the work of the step. If it raises or is cancelled, note for how long the step has worked."""
         try:
             return await work
         except BaseException:
@@ -97,7 +97,7 @@ class HeldBudget:
 
 
 def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:
-    """Put the budgets of a step to work. Raises TimeBudgetExceeded if its time at work is used up."""
+    """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if it has no time left, from before a resume."""
     made = tuple(HeldBudget(budget, run, address) for budget in budgets)
     for one in made:
         one.check_time()
@@ -105,7 +105,7 @@ def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget,
 
 
 def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coroutine[Any, Any, T]:
-    """Return the work of a step, to be cut with TimeBudgetExceeded when its own budgets allow no more time."""
+    """Return a coroutine that does the work, and raises TimeBudgetExceeded once a budget has no time left."""
     for one in budgets:
         if one.timed:
             work = one.noting(while_left(work, one.left, one.too_long))
@@ -113,9 +113,9 @@ def limited(work: Coroutine[Any, Any, T], budgets: Iterable[HeldBudget]) -> Coro
 
 
 async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announce) -> None:
-    """Wait until a step may begin, if it asks a model. `budgets` are those around it, outermost first.
+    """Wait until a model call may begin. Any other step may begin at once.
 
-    Raises BudgetExceeded if one of them is used up.
+    `budgets`: those of the enclosing steps, outermost first. Raises BudgetExceeded if one of them is used up.
     """
     if not step.kind.asks_model:
         return
@@ -139,7 +139,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
 
 
 def worked(run: Run) -> list[TimeAtWork]:
-    """Return for how long the steps that are cut now had been at work. No outcome tells of it."""
+    """Return for how long each step that is being cancelled has worked: such a step has no outcome that says so."""
     at = now().isoformat()
     return [
         {"address": address, "seconds": seconds, "at": at}
@@ -154,7 +154,7 @@ def _paced(budget: Budget, seconds: float, stamp: Stamp) -> events.LLMCallPacedE
 
 @contextlib.contextmanager
 def paused(budgets: Iterable[HeldBudget]) -> Iterator[None]:
-    """Do not count the time of the block as time at work."""
+    """Stop the clocks of these budgets during the block."""
     with contextlib.ExitStack() as stack:
         for one in budgets:
             stack.enter_context(one.pause())
@@ -162,7 +162,10 @@ def paused(budgets: Iterable[HeldBudget]) -> Iterator[None]:
 
 
 def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, Budget]:
-    """Return the paces that hold, each with its strictest budget. Of agents, only the one that calls is paced."""
+    """Return the limits of requests per minute that apply, each with its strictest budget.
+
+    Of the enclosing agents, only the innermost is limited: it makes the call.
+    """
     agents = [one.budget for one in budgets if one.budget.kind == kinds.AGENT.name]
     paced = [one.budget for one in budgets if one.budget.kind != kinds.AGENT.name] + agents[-1:]
     strictest_last = sorted((one for one in paced if one.max_rpm), key=lambda one: -(one.max_rpm or 0))
@@ -170,7 +173,7 @@ def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, Budget]:
 
 
 class _ActiveClock:
-    """The seconds for which a step has been at work."""
+    """Counts the seconds for which a step has worked."""
 
     def __init__(self, earlier: float) -> None:
         self._counted, self._since, self._standing = earlier, time.monotonic(), 0
@@ -192,10 +195,10 @@ class _ActiveClock:
 
 
 def _recorded_seconds(record: Record, address: str) -> float:
-    """Return for how long earlier lives of the run were at work on a step, as far as their work is recorded.
+    """Return for how many seconds earlier kickoffs of the run worked on a step, as far as that is recorded.
 
-    Steps side by side count once. Questions to people and timers count as nothing. Where a budget has stopped the run,
-    the time until then is recorded as such, with that of what was cut.
+    Steps that ran side by side count once; waiting for people and timers does not count. If a budget stopped the run,
+    the time until then was recorded, including that of cancelled steps.
     """
     stopped = record.worked.get(address)
     until = datetime.fromisoformat(stopped["at"]) if stopped else None

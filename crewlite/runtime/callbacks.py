@@ -1,4 +1,4 @@
-"""Functions of users that a run calls at its joints, as steps: once one has returned, no later life calls it again."""
+"""Callbacks of the user, called as recorded steps: once one has returned, no resume calls it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TOLD_APART = 6  # hexadecimal digits of a digest that a name shows
 
 
 async def call_back(callback: Callable[..., Any], argument: Any, question: Json, *, role: str = "") -> None:
-    """Have a callback called with one argument, whatever it returns. `role`: see callback_step."""
+    """Call a callback with one argument, as a recorded step, and ignore its result.
+
+    `question`: what the step is asked, so that a changed one calls the callback again. `role`: as in `callback_step`.
+    """
 
     async def act() -> None:
         await called(callback, argument)
@@ -30,7 +33,7 @@ async def call_back(callback: Callable[..., Any], argument: Any, question: Json,
 
 
 async def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user's, sync (in a thread) or async, and await what it returns where that can be."""
+    """Call a function of the user, a blocking one in a thread, and return its result; await an awaitable result."""
     if is_async(function):
         return await function(*arguments)
     result = await background.blocking(function, *arguments)
@@ -50,9 +53,9 @@ def callback_step(
     decode: Callable[[Json], Any] = durable.same,
     round_trip: bool = False,
 ) -> Step[Any]:
-    """The step in which a callback is called, unless it has a `name` of its own named `role.function`.
+    """Build the step that calls a callback. Without a `name` it is named `role.function`.
 
-    So the record of one function never answers for another, and not for the same one in another role.
+    So the record of one function never answers for another one, nor for the same one in another role.
     """
     title = _address_name(callback)
     name = name or (f"{role}.{title}" if role else title)
@@ -74,20 +77,20 @@ def callback_step(
 
 
 def name_of(function: object) -> str:
-    """What a function is called: `lambda` if it has no name, its class if it is an object that can be called."""
+    """Return the name of a function for messages: `lambda` for a lambda, the class for a callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
 
 
 def callback_address(callback: Callable[..., Any], role: str, number: int) -> str:
-    """The address of the callback of a crew that is its `number`-th of this name, from 1, in this role."""
+    """Return the address of a callback of a crew: the `number`-th of this name in this role, from 1."""
     first = f"{kinds.CALLBACK.name}:{role}.{_address_name(callback)}"
     return first if number == 1 else f"{first}#{number}"
 
 
 def _address_name(function: object) -> str:
-    """What a function is called in addresses: by its name, and a lambda by what it does."""
+    """Return the name of a function for addresses; for a lambda, one with a digest of its code."""
     name, code = name_of(function), getattr(function, "__code__", None)
     if name == "lambda" and isinstance(code, CodeType):
         return f"lambda-{codec.digest(_shape(code))[:_TOLD_APART]}"
@@ -95,7 +98,7 @@ def _address_name(function: object) -> str:
 
 
 def _shape(constant: object) -> Json:
-    """What a constant of a function is, the same in every process. Code has neither its file nor its lines."""
+    """Return JSON for a constant in a function's code that is the same in every process: without files and lines."""
     match constant:
         case CodeType():
             constants = [_shape(one) for one in constant.co_consts]

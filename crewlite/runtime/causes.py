@@ -1,4 +1,7 @@
-"""Describe a failure: its type and traceback, the child steps that caused it, the error for the author behind it."""
+"""Describe the failure of a step: its type and traceback, and the child steps and errors that caused it.
+
+A frame is one attempt at a step; it knows which of the step's child steps have failed, and with which error.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ _LONGEST_TRACEBACK = 4000  # characters
 
 
 def causes_of(frame: Frame, error: BaseException) -> list[str]:
-    """Return the child steps that caused a failure: they failed with this very error, or with one that led to it."""
+    """Return the addresses of the child steps that failed with `error` itself, or with an error that led to it."""
     return list(dict.fromkeys(child for _, children in led_to(frame, error) for child in children))
 
 
 def for_author(frame: Frame, error: BaseException) -> BaseException | None:
-    """Return the error for the author of the program that a failure is, or was caused by; None if there is none."""
+    """Return the error that tells of a mistake in the program: `error`, or one that led to it; None for neither."""
     return next((one for one, _ in led_to(frame, error) if ends_run(one)), None)
 
 
@@ -38,7 +41,7 @@ def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, 
 
 
 def type_of(error: Exception) -> str:
-    """Return the name of an error's type; for an error that stands for another, the type of that one."""
+    """Return the name of an error's type; for a Redacted or StepRaised, that of the error it replaces."""
     return error.error_type if isinstance(error, Redacted | StepRaised) else type(error).__qualname__
 
 

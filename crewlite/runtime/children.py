@@ -30,14 +30,14 @@ class Children:
         "suspended",
         "texts",
         "turns",
-        "unasked",
+        "unrequested",
         "view",
     )
 
     def __init__(self, prefix: str, recorded: Iterable[str]) -> None:
         self.numbering = Numbering(prefix)
         """Gives the child steps their addresses, which begin with `prefix`."""
-        self.unasked = set(recorded)
+        self.unrequested = set(recorded)
         """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
@@ -52,7 +52,7 @@ class Children:
         self.blocked: Suspended | AnswerRefused | BudgetExceeded | None = None
         """The same error, once it was raised to the parent's code. From then on no further child step is begun."""
         self.drifted: list[str] = []
-        """Addresses of steps, these or inside these, whose answers were kept although their questions changed."""
+        """Addresses of child steps, and steps inside them, that answer something else than is asked now."""
         self.texts: dict[str, str] = {}
         """Long texts in their outcomes, each with its address. The parent's outcome refers to them by address."""
         self.view: View | None = None
@@ -63,7 +63,7 @@ class Children:
         """The steps that were begun and not awaited at once."""
 
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
-        """Note the outcome of a child step, and the drifted steps whose answers it keeps."""
+        """Note the outcome of a child step. `drifted`: the steps in it that answer something else than is asked now."""
         self.asked[address] = digest
         self.drifted += drifted
         text = data.get("text") if isinstance(data, dict) else None
@@ -75,7 +75,7 @@ class Children:
         return self.spawned.unobserved() if self.spawned else []
 
     def enter_turn(self, address: str, order: Order) -> Turns:
-        """Note that a recorded child step which changed the state is about to hand over its result."""
+        """Queue a recorded child step that changed the state and is about to hand over its result; return the queue."""
         if self.turns is None:
             self.turns = Turns()
         self.turns.enter(address, order)

@@ -125,7 +125,7 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
 
 
 async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
-    """Kick off a separate run with a store, inside a run without one. The outer run counts its usage."""
+    """Kick off a separate run with a store, inside a run without one. Its usage counts for the outer run too."""
     ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:
         request = replace(request, auto_approve=True)
@@ -196,7 +196,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """Another process has finished or deleted a run since it was found."""
+    """Another process has finished or deleted the run since this one found it."""
 
 
 async def _take_up(

@@ -197,7 +197,7 @@ class Execution(Generic[T]):
     ) -> Remedy:
         """Choose the remedy for a failed attempt and record both. Raises the error if there is no remedy.
 
-        `told`: the outcome tells of the failure, so where nothing follows it, there is nothing to record or raise.
+        `told`: the step has an outcome that reports the failure, so without a remedy nothing is recorded or raised.
         """
         failure, remedy, raised = self._remedy(frame, error, past)
         if not (told and raised is error and isinstance(remedy, Abort)):
@@ -224,9 +224,9 @@ class Execution(Generic[T]):
         return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
 
     def _policy(self, frame: Frame, error: Exception) -> Policy | None:
-        """Return the policy that decides on a failure: the nearest one; None if a policy inside has decided already.
+        """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
 
-        Only its own policy may repeat a call with effect="once".
+        Only the step's own policy may repeat a call with effect="once".
         """
         step = self.step
         if step.failure_policy or not step.inherits:
@@ -236,7 +236,7 @@ class Execution(Generic[T]):
         return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
     async def _begin(self) -> None:
-        """Emit the event of the start. A checkpoint that it names shows the run just before the step."""
+        """Emit the event of the start. If the event creates a checkpoint, that shows the run just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
         stamp = self.outer.stamp(self.address, self.step.title, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
@@ -348,7 +348,7 @@ class Execution(Generic[T]):
             raise shown from None
 
     async def _commit(self, parts: CommitParts, event: BaseEvent | None) -> None:
-        """Make one commit with an event and the checkpoint that the event may name; then emit the event."""
+        """Make one commit with an event and the checkpoint that the event may create; then emit the event."""
         run = self.outer.run
         if event is not None:
             run.journal.buffer_event(event)
@@ -364,7 +364,7 @@ class Execution(Generic[T]):
 
 
 class _Ended(NamedTuple):
-    """A successful attempt."""
+    """The parts of a successful attempt that its commit needs."""
 
     changes: Sequence[Operation] = ()
     """Its changes of the state."""

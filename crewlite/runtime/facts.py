@@ -1,4 +1,4 @@
-"""Choose the part of a definition that is recorded: plain fields as data, live ones only by name.
+"""Choose the part of a definition that is recorded: plain fields as data, live objects (tools, models) only by name.
 
 From that, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: of a
 tool, a function or a class only the name is recorded, of a model made by name its plain settings, and never a key.
@@ -83,7 +83,7 @@ def _plain(value: object) -> Any:
 
 
 def _told_apart(names: list[Any]) -> list[Any]:
-    """Names of functions as paths have them: the second `check` is `check#2`."""
+    """Return the names of functions, made unique for paths: the second `check` becomes `check#2`."""
     return [
         f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 and isinstance(name, str) else name
         for at, name in enumerate(names)

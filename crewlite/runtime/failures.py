@@ -18,7 +18,7 @@ from crewlite.state.format.commit import RaisedError
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A failure in another process."""
+    """A failure that another process has reported."""
 
     error_type: str
     message: str
@@ -47,7 +47,7 @@ class Failure(Protocol):
 
 
 def written(error: BaseException) -> RaisedError:
-    """Return the class, arguments and fields of an error, as far as they can be encoded, to raise it again from."""
+    """Return an error as data, from which `raised` builds it again: its class, and the fields that can be encoded."""
     raised: RaisedError = {"cls": codec.class_name(type(error))}
     with contextlib.suppress(NotCodable):
         raised["args"] = codec.encode(list(_arguments(error)))

@@ -29,7 +29,7 @@ def forked(
     operation_id: str | None,
     bind: Bind,
 ) -> D:
-    """Create a branch and return the definition bound to it; for a class, rebuild it first. See Runnable.fork."""
+    """Create a branch and return the definition bound to it, as Runnable.fork does; for a class, rebuild it first."""
     given = config if isinstance(config, CheckpointConfig) else CheckpointConfig(restore_from=config)
     definition = None if isinstance(source, type) else source
     if definition is not None and bind:

@@ -67,7 +67,7 @@ class Frame(Scope):
         prefix = f"{address}!{attempt}/" if attempt > 1 else f"{address}/" if address else ""
         self.children = Children(prefix, run.inside.get(prefix, ()))
         self.fingerprint = ""
-        """The digest of the step's question."""
+        """The digest of what the step is asked."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
         self.started: str | None = None
@@ -88,18 +88,18 @@ class Frame(Scope):
         return self.children.view
 
     def start_inside(self) -> Start:
-        """What a step that is asked for now begins with, of the state."""
+        """The state with which a step that is requested now starts."""
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
 
     @property
     def began(self) -> datetime:
-        """When the run began, or the branch if it is a fork."""
+        """The time at which the run began; on a fork, the branch."""
         return datetime.fromisoformat(self.run.record.started_at)
 
     @property
     def usage(self) -> Usage:
-        """What this step and everything in it has paid so far, in all lives of the run."""
+        """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
         return self.run.record.paid.inside(self.address)
 
     def child(
@@ -142,8 +142,8 @@ class Frame(Scope):
     ) -> str:
         """Record an event that is no step's outcome, then emit it. Returns the event's id.
 
-        `parts` are committed together with the event, and with the checkpoint that it names, before anybody hears of
-        it. An event without parts that names no checkpoint is recorded by the next commit.
+        `parts` are committed together with the event and the checkpoint that it creates, before handlers are called.
+        An event without parts and checkpoint is recorded by the next commit.
         """
         run = self.run
         event: BaseEvent = make(self.stamp(self.address, self.name))
@@ -162,7 +162,7 @@ class Frame(Scope):
         return event.event_id
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
-        """Return a child's outcome with the usage of everything inside it, and `more`, which is not recorded yet."""
+        """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
         if step.with_usage is None:
             return value
         return step.with_usage(value, self.run.record.paid.inside(address) + Usage(**(more or {})))
@@ -180,7 +180,10 @@ class Frame(Scope):
         }
 
     def go_on(self) -> None:
-        """Raise the error of a child step that waits for a person, even if the code in between has caught it."""
+        """Raise again the error with which a child step stops the run, if the code in between has caught it.
+
+        Such a step waits for a person, or a budget is used up.
+        """
         if self.children.suspended:
             raise self.children.suspended
 
@@ -202,6 +205,6 @@ class Frame(Scope):
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if a recorded step inside this one, which has ended, was not requested."""
         children, mode = self.children, self.inherited.mode
-        if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unasked):
+        if left := replay.missed(self.run.record, mode, children.numbering.prefix, children.unrequested):
             asked = ", ".join(list(children.asked)[-3:]) or "none"
             raise NonDeterminism(self.run.run_id, self.address, ", ".join(left[:3]), f"{asked}, and no more")

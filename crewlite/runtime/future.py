@@ -99,7 +99,7 @@ class StepFuture(Generic[T]):
             self._done.set_result(task.result())
 
     def _hand_over(self) -> None:
-        """The code that has begun it, and no other that it gave this to, sees now what it has changed of the state."""
+        """Show the step's changes of the state to the code that requested the step, and to no other reader of this."""
         if self._task and self._task.done() and durable.scope() is self._scope:
             self._scope.hand_over(self._task)
 
@@ -160,15 +160,15 @@ class Awaited(Coroutine[Any, Any, T]):
         return self._work.__await__()
 
     def send(self, value: Any) -> Any:
-        """See Coroutine.send."""
+        """Resume the coroutine with a value, as Coroutine.send does."""
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """See Coroutine.throw."""
+        """Raise an error inside the coroutine, as Coroutine.throw does."""
         return self._work.throw(*error)
 
     def close(self) -> None:
-        """See Coroutine.close."""
+        """End the coroutine, as Coroutine.close does."""
         self._work.close()
         self._asked.close()  # closing `_work` does not close this if `_work` was never started
 

@@ -37,7 +37,7 @@ class RunHandle(Generic[R]):
 
     @property
     def status(self) -> Status:
-        """running, waiting (for people), finished, failed or cancelled; running until the run releases its branch."""
+        """The status, which is "running" until the run has released its branch. "waiting": for people to answer."""
         if not self._future.done():
             return "running"
         error = self._future.exception()
@@ -70,7 +70,7 @@ class RunHandle(Generic[R]):
             return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def when_ended(self, call: Callable[[], object]) -> None:
-        """Have something called, on any thread, when the run has let go of its branch; at once if it has."""
+        """Call `call` when the run has released its branch, at once if it has. The call may be on any thread."""
         self._future.add_done_callback(lambda _: call())
 
     def cancel(self) -> None:

@@ -80,12 +80,10 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
 
 
 def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
-    """Put a question that is already made, inside a run or outside of one, as `ask` does on an event loop.
+    """Ask a person this question, inside a run or outside of one, and return an awaitable of the answer.
 
-    It is requested now, and asked when the result is awaited.
-
-    `leads_to` is the address of the step that follows from the answer. An edited answer is checked until that step has
-    its outcome.
+    The step is requested now; the person is asked when the result is awaited. `leads_to`: the address of the step that
+    follows from the answer. An edited answer is checked until that step has its outcome.
     """
     scope = durable.scope()
     if not isinstance(scope, StepScope):
@@ -122,8 +120,8 @@ class Question:
     schema: Any = None
     timeout: float | None = None
     wider: tuple[Any, Callable[[Any], Any]] | None = None
-    """What else than `schema` fits, for a question that is still the same: a JSON schema, and a function that reads an
-    answer or raises ValueError."""
+    """Further answers than those of `schema` that fit: their JSON schema, and a function that reads an answer or raises
+    ValueError. They do not make the question another one."""
     check: Callable[[Any], object] | None = None
     """Raises ValueError for an answer that fits and cannot be used. Of recorded answers, only edits are checked."""
     is_approval: bool = False
@@ -131,7 +129,7 @@ class Question:
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
     asked_as: Any = field(init=False, repr=False)
-    """The JSON schema that belongs to the question; None for any text."""
+    """The JSON schema of `schema` alone, which is part of what the step is asked; None for any text."""
 
     def __post_init__(self) -> None:
         seconds = self.timeout
@@ -351,7 +349,7 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
 
 
 def warn_unasked(run: Run) -> None:
-    """Warn about answers given ahead to questions that the run has not asked: an address may be misspelt."""
+    """Warn about answers to questions that the run has not asked a person: an address may be misspelt."""
     record = run.record
     known = record.asked.keys() | {step.address for step in record.outcomes.values() if kinds.of(step.kind).asks_person}
     left = [
@@ -378,7 +376,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 @dataclass(slots=True)
 class _Voice:
-    """Builds the events of a question. A start emits none: `_put` announces the question, once over all resumes."""
+    """Builds the events of a question to a person. Its start emits none: `_put` announces the question, only once."""
 
     question: str
     source: object = ask

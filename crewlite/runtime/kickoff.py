@@ -34,8 +34,8 @@ _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are aband
 async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, progress: Progress) -> T:
     """Drive a run to its result, and close its journal however it ends.
 
-    A run that suspends although its questions were answered meanwhile is driven again at once. Connections that tools
-    and models hold open are closed before the branch is released to other runs.
+    A run that suspends for people who have answered meanwhile is driven again at once. Connections that tools and
+    models hold open are closed before the branch is released, so that another process may acquire it.
     """
     async with _listener(root, run, setting) as listener:
         try:
@@ -91,7 +91,7 @@ async def _driven(
 
 
 async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: BudgetExceeded) -> None:
-    """Announce that a budget is used up, with which the run stops. The event and its checkpoint are recorded."""
+    """Record and emit the event of a budget that is used up, which stops the run, and the checkpoint it may create."""
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
     frame = StepScope(run, "", root.name, settings=(setting,))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
@@ -117,7 +117,7 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
 
 
 def _going_on(root: Root[Any], run: Run) -> Run:
-    """Build the run again, as another kickoff would: its questions were answered while it was at work."""
+    """Build the run again, as another kickoff would, after people have answered what it suspended for."""
     record = run.record
     return Run(
         run.journal,
@@ -132,7 +132,7 @@ def _going_on(root: Root[Any], run: Run) -> Run:
 
 
 async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
-    """Announce that the run waits for people. Returns the error to raise, with all open questions."""
+    """Emit the event that the run waits for people, and return the error to raise, with all their open questions."""
     frame = StepScope(run, "", root.name, settings=(setting,))
     waiting = {asked["address"]: asked["question"] for asked in run.record.waiting}
     if event := root.paused(waiting):

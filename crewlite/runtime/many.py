@@ -23,7 +23,7 @@ _SHOWN = 200  # characters of the inputs that a note shows
 
 
 def kickoff_for_each(definition: Runnable[R], inputs: Sequence[Mapping[str, Any]], **how: Any) -> list[R | Exception]:
-    """`akickoff_for_each`, for code that blocks until all have ended."""
+    """Do the same as `akickoff_for_each`, and block until all runs have ended."""
     work = partial(akickoff_for_each, definition, inputs, **how)
     return run_sync("kickoff_for_each", work, lambda: "Call kickoff_for_each again with the same run_id.")
 
@@ -60,7 +60,7 @@ async def akickoff_for_each(
     free = asyncio.Semaphore(max_concurrency or width())
 
     async def in_turn(number: int, request: Request) -> tuple[R | Exception]:
-        """The result in a tuple, so that a failure which is returned is not taken for one that was raised."""
+        """Return the result in a tuple, so that a failure which is returned is not taken for one that was raised."""
         async with free:
             try:
                 return (await kickoff(definition, request),)

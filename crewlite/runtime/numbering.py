@@ -1,8 +1,8 @@
 """Give addresses to the steps inside one attempt of a step.
 
 Steps that the attempt's own code requests are numbered in the order of the calls. Coroutines and threads beside that
-code request steps in any order: the address of such a step is made from its question and from the function call, with
-its arguments, that requests it.
+code request steps in any order: the address of such a step is made from what the step is asked, and from the function
+call, with its arguments, that requests it.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ class PreviewStep:
     address: str
     kind: str
     verdict: Verdict
-    """reused: the step answers from the record. runs: the step runs. may run: its question contains the outcome of a
-    step that runs, so it answers from the record only if that outcome stays the same. dropped: the step is recorded,
-    but is not requested any more."""
+    """reused: the step answers from the record. runs: the step runs. may run: what the step is asked contains the
+    outcome of a step that runs, so it answers from the record only if that outcome stays the same. dropped: the step
+    is recorded, but is not requested any more."""
     why: str
 
 
@@ -317,7 +317,7 @@ class DryScope(StepScope):
 
 
 class _Unknown(BaseException):
-    """The following code depends on an unknown outcome.
+    """Ends the drive of a preview: the following code depends on an unknown outcome.
 
     It is a BaseException, so that the user's code in between does not handle it as an error.
     """

@@ -1,4 +1,7 @@
-"""Compare the questions of a definition with those its run answered, and decide what a kickoff does about differences.
+"""Compare what a definition asks its steps with what they were asked in its run, and decide what a kickoff then does.
+
+What a step is asked is its question: the task's texts, the agent, the outputs it builds on. A step whose question has
+changed since it finished has drifted. Questions to people are in human.py.
 
 Pure functions over data: nothing here reads a store, waits or writes.
 """
@@ -15,19 +18,19 @@ OnDrift = Literal["keep", "rerun", "error"]
 Verdict = Literal["stored", "go on", "refused", "drifted"]
 
 FILE = "input file "
-"""How the text of a question that stands for a file begins; then comes the name of the file."""
-_SHOWN = 80  # characters of a question that a message shows
+"""The prefix of the field that holds an input file of a task; the name of the file follows."""
+_SHOWN = 80  # characters of a text that a message shows
 
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A finished step whose question has changed since it was answered."""
+    """A finished step that is asked something else now than when it finished."""
 
     address: str
     answered: Mapping[str, str]
-    """Texts of the question that was answered, by field; empty if the record does not hold them."""
+    """The texts that the step was asked when it finished, by field; empty if the record does not hold them."""
     asked: Mapping[str, str]
-    """Texts of the current question, by field."""
+    """The texts that the step is asked now, by field."""
 
     def __str__(self) -> str:
         differing = [name for name, text in self.asked.items() if self.answered.get(name, text) != text]
@@ -51,13 +54,13 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How the questions of a definition compare with those its run answered."""
+    """The result of comparing what a definition asks its steps with what they were asked in its run."""
 
     drifted: tuple[Drifted, ...] = ()
     same_steps: bool = True
     """Whether the definition has the recorded steps in the recorded order."""
     compared: frozenset[str] = frozenset()
-    """The steps that were compared. Those of them that are not in `drifted` answer their current questions."""
+    """The steps that were compared. Those of them that are not in `drifted` answer what they are asked now."""
 
 
 def drifted(
@@ -67,10 +70,10 @@ def drifted(
     texts: Mapping[str, str],
     recorded_texts: Callable[[], Mapping[str, str]],
 ) -> Drifted | None:
-    """Return how a finished step's question changed; None if it did not, if it was edited, or if it has not finished.
+    """Return how what a finished step is asked has changed; None if it has not, or for an edited or unfinished step.
 
-    `fingerprint` and `texts` describe the current question. `recorded_texts` is called for the texts of the answered
-    question if they were not recorded with the answer.
+    `fingerprint`: the digest of what the step is asked now; `texts`: the texts in it. `recorded_texts` is called for
+    the texts that the step was asked, if they were not recorded with its outcome.
     """
     outcome = record.outcomes.get(address)
     if outcome is None or outcome.edited or outcome.fingerprint == fingerprint:
@@ -83,7 +86,7 @@ def decide_result(
 ) -> tuple[Verdict, tuple[Drifted, ...]]:
     """Decide what a kickoff does with the recorded result, and return the drifted steps that are the reason.
 
-    `fingerprint` is the digest of the root step's current question. With the verdict "stored", the drifted steps are
+    `fingerprint`: the digest of what the root step is asked now. With the verdict "stored", the drifted steps are
     those whose answers the result keeps, including any it kept when it was recorded.
     """
     outcome = record.outcomes.get("")
@@ -101,8 +104,8 @@ def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> V
 
     stored: return the recorded result. go on: run the steps that changed. refused: raise QuestionsChanged.
     drifted: raise TaskDrifted.
-    `on_drift` is None if no setting gives it. `same_result`: the recorded result answers exactly the question of this
-    kickoff, so repeating the kickoff returns that result again, including the answers it kept.
+    `on_drift` is None if no setting gives it. `same_result`: the recorded result answers exactly what this kickoff
+    asks, so repeating the kickoff returns that result again, including the answers it kept.
     """
     if now.drifted:
         if on_drift == "error":
@@ -123,13 +126,13 @@ def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: st
 
 
 def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Sequence[str | None]]) -> bool:
-    """Return whether two lists of tasks share a name or a question. Each task is given as its names and questions."""
+    """Return whether two lists of tasks share a name or a text. Each task is given as its names and texts."""
     known = {key for keys in recorded for key in keys if key}
     return any(key in known for keys in now for key in keys if key)
 
 
 def _shown(text: str, other: str = "") -> str:
-    """Return a question in quotes, shortened to the part where it begins to differ from `other`."""
+    """Return a text in quotes. Of a long one, return the 80 characters around its first difference from `other`."""
     if len(text) <= _SHOWN:
         return repr(text)
     same = next((n for n, (one, two) in enumerate(zip(text, other, strict=False)) if one != two), len(other))

@@ -178,7 +178,7 @@ class Rebuild:
         return self._add(Part(path, value))
 
     def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
-        """Return an item of a list, live ones under their names, texts under their numbers."""
+        """Return an item of a list as a part: a text at its number, or a live object at its recorded name."""
         if isinstance(item, dict):
             return self._recorded(item.get(PLAIN), path)
         return self.live((*path[:-1], str(item)), item, name)
@@ -274,7 +274,7 @@ class Draft(Generic[D]):
             raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}") from None
         for name, field in self._fields.items():
             if isinstance(field, list):
-                _called_alike([part for part in field if part.value is not None], getattr(made, name))
+                _check_tool_names([part for part in field if part.value is not None], getattr(made, name))
         return made
 
     def _class(self) -> type[D]:
@@ -302,8 +302,8 @@ def _filled(field: Field) -> Any:
     return [part.value for part in field if part.value is not None]
 
 
-def _called_alike(parts: list[Part], tools: tuple[object, ...]) -> None:
-    """Raise ConfigError for a tool whose name is not the recorded one: the model and the record know it by name."""
+def _check_tool_names(parts: list[Part], tools: tuple[object, ...]) -> None:
+    """Raise ConfigError for a tool with another name than was recorded: the model and the record know tools by name."""
     for part, item in zip(parts, tools, strict=True):
         if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
             raise ConfigError(

@@ -1,7 +1,8 @@
 """Decide what happens to a step that code requests: answer it from the record, run it, or refuse it.
 
-The decision is made from data alone, for a run and for a preview of it. Under strict replay the steps inside a step
-follow from its own question, so its code must request the recorded steps again. Two exceptions: steps that came after
+A step is known by its address and by what it is asked (its question), whose digest is recorded with its outcome. The
+decision is made from data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow
+from what that step is asked, so its code must request the recorded steps again. Two exceptions: steps that came after
 a failure which is now retried, and forks with edits or other inputs.
 """
 
@@ -22,7 +23,7 @@ from crewlite.state.format.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A step as the code requests it now."""
+    """A step that code requests: its address, and what it is asked."""
 
     address: str
     kind: str
@@ -48,7 +49,7 @@ class Mode:
     diverged: bool = False
     """An earlier step differs from the record, so no later recorded outcome applies."""
     superseded: bool = False
-    """The recorded result of the run does not answer the current question."""
+    """The recorded result of the run answers something else than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
     """Addresses of failed steps to retry, and of calls in doubt to make again."""
     begun: frozenset[str] = frozenset()
@@ -61,7 +62,7 @@ class Reuse:
 
     outcome: Outcome
     drifted: tuple[str, ...] = ()
-    """Addresses of steps whose recorded answers are kept although their questions changed."""
+    """Addresses of steps whose recorded answers are kept although they are asked something else now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,10 @@ class Refuse:
     """Raise an error instead of running the step: the request contradicts the record."""
 
     why: Literal["drifted", "other question", "passed over"]
-    """drifted: the question changed, with on_drift="error". other question: another question is recorded at this
-    address. passed over: recorded steps should have been requested before this new step."""
+    """drifted: the step is asked something else than is recorded, with on_drift="error". other question: the same under
+    strict replay. passed over: recorded steps should have been requested before this new step."""
     addresses: tuple[str, ...]
-    """The steps concerned. For "other question", the recorded steps that have the requested question."""
+    """The steps concerned. For "other question", the recorded steps that were asked what this step is asked."""
 
 
 Decision = Reuse | Reraise | Run | Refuse
@@ -95,17 +96,18 @@ _RUN = Run()
 
 
 def decide(
-    record: Record, question: Question, mode: Mode, unasked: Collection[str] = (), alike: Collection[str] = ()
+    record: Record, question: Question, mode: Mode, unrequested: Collection[str] = (), siblings: Collection[str] = ()
 ) -> Decision:
-    """Decide what happens to the requested step.
+    """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
 
-    `unasked`: addresses of recorded sibling steps that were not requested yet. `alike`: those of all recorded siblings.
+    `siblings`: addresses of all recorded steps beside it, among which a refusal looks for the step that code may have
+    meant. `unrequested`: those of them that code has not requested yet.
     """
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
         return _RUN
     if recorded is not None and not mode.diverged:
-        verdict = _answered(record, recorded, question, mode, alike)
+        verdict = _answered(record, recorded, question, mode, siblings)
         if not isinstance(verdict, Run):
             return verdict
         if verdict.diverges:
@@ -114,20 +116,20 @@ def decide(
         failure = record.failures.get(question.address)
         if failure and question.address not in mode.rerun and failure.fingerprint == question.digest:
             return Reraise(failure)
-        if passed := _passed_over(record, question, mode, unasked):
+        if passed := _passed_over(record, question, mode, unrequested):
             return Refuse("passed over", passed)
     return _RUN
 
 
 def _answered(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, alike: Collection[str]
+    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
     """Decide about a step that has a recorded outcome."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return _RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if mode.strict_replay and not same:
-        return _answered_strictly(record, recorded, question, mode, alike)
+        return _answered_strictly(record, recorded, question, mode, siblings)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
         return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else _RUN
     drift = mode.on_drift if question.drift == "configured" else question.drift
@@ -140,9 +142,9 @@ def _answered(
 
 
 def _answered_strictly(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, alike: Collection[str]
+    record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Decide about a recorded outcome under strict replay, where the question differs although it should not."""
+    """Decide about a recorded outcome of a step that is asked something else, which strict replay does not allow."""
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in codec.renamed(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
@@ -150,26 +152,26 @@ def _answered_strictly(
         return Reuse(recorded, recorded.drifted) if address in record.edited else _RUN
     if mode.on_drift == "rerun":
         return Run(diverges=True)
-    others = (at for at in sorted(alike) if at in record.outcomes)
+    others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
 
 
-def _passed_over(record: Record, question: Question, mode: Mode, unasked: Collection[str]) -> tuple[str, ...]:
+def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> tuple[str, ...]:
     """Return the recorded steps that should have been requested before this new one; () if it may be new."""
     address = question.address
-    if not unasked or address in mode.begun or question.comes_late or not is_counted(address):
+    if not unrequested or address in mode.begun or question.comes_late or not is_counted(address):
         return ()
     if record.edited or record.earlier_inputs:  # a changed fork may request other steps
         return ()
     prefix = address[: address.rfind("/") + 1]
-    return tuple(at for at in missed(record, mode, prefix, unasked) if is_counted(at))
+    return tuple(at for at in missed(record, mode, prefix, unrequested) if is_counted(at))
 
 
-def missed(record: Record, mode: Mode, prefix: str, unasked: Collection[str]) -> list[str]:
-    """Return the recorded steps that were not requested although nothing they depend on has changed."""
-    if not unasked or not mode.strict_replay or mode.diverged or mode.on_drift == "rerun" or record.edited:
+def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
+    """Return those steps of `unrequested` that the code had to request, as nothing that they depend on has changed."""
+    if not unrequested or not mode.strict_replay or mode.diverged or mode.on_drift == "rerun" or record.edited:
         return []
-    left = [at for at in unasked if record.inputs_of(at) == record.run["inputs"]]
+    left = [at for at in unrequested if record.inputs_of(at) == record.run["inputs"]]
     tried_again = _tried_again(record, prefix) if left else 0
     return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
 

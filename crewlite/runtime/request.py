@@ -36,7 +36,7 @@ class KickoffOptions(TypedDict, total=False):
     from_checkpoint: FromCheckpoint
     """A ref, or CheckpointConfig(restore_from=ref), to resume from. Its fields override the definition's own."""
     answers: Mapping[str, Any] | None
-    """Answers to questions, and results of calls in doubt, by address."""
+    """Answers of people, and results of calls in doubt, by address."""
     rerun: Iterable[str]
     """Addresses of calls in doubt to make again, and of failed steps to retry."""
     resume: bool
@@ -50,12 +50,12 @@ _INSTEAD = {"input_files": "files belong to tasks, Task(input_files=...), and to
 
 
 def known_options(of: str, options: KickoffOptions) -> KickoffOptions:
-    """The options themselves. Raises TypeError, as Python does for a function, if a kickoff of this has no such one."""
+    """Return the options of a kickoff unchanged. Raises TypeError for an unknown one, in the words that Python uses."""
     return checked_options("kickoff", of, options, KickoffOptions.__annotations__)
 
 
 def checked_options(verb: str, of: str, options: T, known: Iterable[str]) -> T:
-    """Options of a verb themselves. Raises TypeError, as Python does for a function, for one that it does not have."""
+    """Return the options of a verb unchanged. Raises TypeError for an unknown one, in the words that Python uses."""
     names = tuple(known)
     for name in options:  # type: ignore[attr-defined]
         if name not in names:
@@ -156,7 +156,7 @@ class Request:
         return dataclasses.replace(self, from_checkpoint=bound)
 
     def how_to_go_on(self, kind: str) -> str:
-        """Return the advice that tells how to resume an interrupted run of this `kind` of definition."""
+        """Return a sentence that tells the user how to resume the interrupted run of a definition of this `kind`."""
         if self.progress.how_to_go_on:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:

@@ -120,7 +120,7 @@ def kept_result(
 ) -> tuple[Drifted, ...] | None:
     """Return the drifted steps whose answers the stored result keeps (mostly none), if that result is to be returned.
 
-    None means that the run has no result yet, or that it resumes to run the steps that changed. Raises
+    Returns None if the run has no result yet, or resumes to run the steps that are asked something else now. Raises
     QuestionsChanged, TaskDrifted.
     """
     record, mask = journal.record, journal.secrets.mask
@@ -142,7 +142,10 @@ def kept_result(
 def _kept_answer(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...]:
-    """Return what drifted of an earlier answer of the run. Raises QuestionsChanged if that must not be kept."""
+    """Return the steps that an earlier answer of the run keeps though they are asked something else now.
+
+    Raises QuestionsChanged if they must not be kept.
+    """
     drifted = root.compare(journal.record, inputs).drifted
     if drifted and config.on_drift != "keep":
         changed = {one.address: str(one) for one in drifted}
@@ -151,7 +154,7 @@ def _kept_answer(
 
 
 def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
-    """Warn about the answers that a stored result keeps although their questions changed."""
+    """Warn about the answers in a stored result that answer something else than is asked now."""
     for one in drifted:
         what = one.address or "The result"
         journal.warn(f"{what} is finished and kept, though its question has changed (on_drift='keep'): it {one}")
@@ -190,9 +193,10 @@ def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
 
 
 def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
-    """Return the addresses of the calls in doubt.
+    """Return the addresses of the calls in doubt: nobody knows whether they took effect before the run was interrupted.
 
-    Raises RefError if an address in `settled` is no call in doubt, no failed or finished step and no question.
+    `settled`: addresses that the kickoff has answers or reruns for. Raises RefError for one that is no call in doubt,
+    no failed or finished step and no question to a person.
     """
     doubts = frozenset(address for address in record.intents if address not in record.outcomes)
     for address in settled:

@@ -44,7 +44,7 @@ class Definition(Protocol):
 
 
 class Root(ABC, Generic[T]):
-    """A definition as the engine uses it: facts for the record, a check of inputs, a question, and a step.
+    """A definition as the engine uses it: facts for the record, a check of inputs, and the step that runs it.
 
     Each kind of definition has a subclass. An instance serves one kickoff, so it may cache its results.
     """
@@ -91,18 +91,18 @@ class Root(ABC, Generic[T]):
 
     @abstractmethod
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """Return the question of its root step for these inputs, as plain JSON."""
+        """Return what the root step is asked with these inputs, as plain JSON: `Step.question`."""
 
     @abstractmethod
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[T]:
         """Build its root step. `run` is None if the step is to be part of another definition's run."""
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Compare its current questions with those that the finished run answered."""
+        """Compare what its steps are asked now with what they were asked in the finished run."""
         return Comparison()
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-        """Return whether it shares a name or a question with a record; if not, the run is of another definition.
+        """Return whether any of its steps has a name or a text in common with the record; if not, the run is another's.
 
         `mask` masks texts as the record does.
         """
@@ -113,10 +113,10 @@ class Root(ABC, Generic[T]):
         return {**recorded, **given}
 
     def place(self, record: Record, given: Json | None) -> CommitParts | None:
-        """Find which question of a recorded run a kickoff with these inputs asks, where a run may have several.
+        """Find the turn of a conversation that a kickoff with these inputs asks for.
 
-        `given` are coded inputs; None if the kickoff has none. Returns the parts to commit for a further question, {}
-        for a recorded one, and None where the recorded inputs are the only ones that the run can have.
+        `given`: encoded inputs; None if the kickoff has none. Returns the parts to commit for a new turn, {} for a
+        recorded one, and None for a definition whose runs have only one.
         """
         return None
 
@@ -126,5 +126,8 @@ class Root(ABC, Generic[T]):
         return definition
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
-        """Return a function that builds the event of a run waiting for these questions; None for no event."""
+        """Return a function that builds the event of a run that waits for people; None if there is no such event.
+
+        `waiting`: the texts of the open questions, by address.
+        """
         return None

@@ -59,9 +59,9 @@ class Run:
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     superseded: bool = False
-    """The recorded result does not answer the current question, so the root step runs again."""
+    """The recorded result answers something else than this kickoff asks, so the root step runs again."""
     drifted: tuple[str, ...] = ()
-    """Addresses of steps whose answers the recorded result keeps although their questions changed."""
+    """Addresses of steps in the recorded result that answer something else than is asked now."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: frozenset[str] = frozenset()
     doubts: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class Run:
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
     """The usage of the separate runs that were kicked off inside this one, by the address of the step that did it."""
     worked: dict[str, float] = field(default_factory=dict)
-    """How long steps that have a limit for it had been at work when they ended otherwise than well, by address."""
+    """For how many seconds failed and cancelled steps with a time limit had worked, by address."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
 
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def branch(self) -> str:
-        """The name of its branch."""
+        """The name of the branch."""
         return self.journal.branch
 
     @property
@@ -131,11 +131,11 @@ class Run:
         return "async" if self.journal.durability == "async" else "sync"
 
     def checkpoint_parts(self, event: BaseEvent, setting: CheckpointConfig | bool, seq: int) -> CommitParts:
-        """Return the commit parts that name a checkpoint for `event` at `seq`."""
+        """Return the commit parts that create a checkpoint for `event` at commit `seq`."""
         return self.subscriber.checkpoint_parts(event, setting, self.record, seq, self.journal.bases)
 
     def used(self, address: str) -> Usage:
-        """Return what a step and everything inside it has used so far, separate runs that are at work included."""
+        """Return what a step and all steps inside it have used so far, including separate runs that they have begun."""
         used = self.record.paid.inside(address)
         for at, usage in self.separate.items():
             if at not in self.record.outcomes and (not address or address in outers(at)):
@@ -143,7 +143,10 @@ class Run:
         return used
 
     def hears(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> bool:
-        """Return whether events of this class have a handler or name checkpoints. If not, no event is needed."""
+        """Return whether an event of this class has a handler or creates a checkpoint. If not, it need not be built.
+
+        `settings`: the checkpoint settings around the event, innermost first.
+        """
         kind = event.model_fields["type"].default
         return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
 

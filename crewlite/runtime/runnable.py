@@ -48,7 +48,7 @@ class Asked(Protocol[P, R_co]):
         """Build the value that a kickoff returns."""
 
     def ended(self, result: Any, outcome: Any) -> None:
-        """Called in the context of the caller after a kickoff has returned this result."""
+        """Keep the result of a kickoff. Called in the caller's context after each kickoff."""
 
 
 class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
@@ -98,15 +98,15 @@ class Runnable(ABC, Generic[R]):
         """Build the value that a kickoff returns from the outcome of its run."""
 
     def ended(self, result: Any, outcome: Any) -> None:
-        """Called in the context of the caller after a kickoff has returned; a crew keeps its outputs there.
+        """Keep the results of a kickoff, such as a crew's outputs. Called in the caller's context after each kickoff.
 
-        `outcome`: the outcome of the root step, of which `result` was made.
+        `outcome`: the outcome of the root step, from which `result` was made.
         """
 
     @classmethod
     @abstractmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """Rebuild the definition from the record of its run: see from_checkpoint."""
+        """Rebuild the definition from the record of its run, as `from_checkpoint` does."""
 
     @abstractmethod
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -143,13 +143,13 @@ class Runnable(ABC, Generic[R]):
             messages: Of an agent: a question, or a conversation as a list of `{"role": ..., "content": ...}`. A resume
                 needs none; the kickoff of a fork adds them to the recorded conversation.
             response_format: Of an agent: a pydantic class the answer must fit.
-            turn: Of an agent: which question of the conversation `run_id` this is, from 1. None: the one with these
-                messages, or else the next.
+            turn: Of an agent: the number, from 1, of this turn in the conversation `run_id`. None: the turn that has
+                these messages, or else the next.
             run_id: Name of the run. A new run is started, an unfinished one is resumed, and for a finished one its
                 stored result is returned.
             from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to resume from. Fields that are set on it
                 override the definition's own configuration.
-            answers: Answers to questions, and results of calls in doubt, by address.
+            answers: Answers of people, and results of calls in doubt, by address.
             rerun: Addresses of calls in doubt to make again, and of failed steps to retry.
             resume: Resume the newest unfinished run of this definition with these inputs that no process is working
                 on; start a new run if there is none.
@@ -173,7 +173,7 @@ class Runnable(ABC, Generic[R]):
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """`kickoff`, to await on a loop of your own."""
+        """Do the same as `kickoff`, for code on an event loop: await it there."""
         with shortened():
             request = self.as_request(*args, **kwargs)
             result: R_co = await engine.kickoff(self, request)
@@ -217,7 +217,7 @@ class Runnable(ABC, Generic[R]):
         return foreseen
 
     async def apreview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
-        """`preview`, to await on a loop of your own."""
+        """Do the same as `preview`, for code on an event loop: await it there."""
         with shortened():
             foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
         return foreseen
@@ -243,7 +243,7 @@ class Runnable(ABC, Generic[R]):
             config: A ref, or CheckpointConfig(restore_from=ref): a checkpoint, or a run or branch, which is forked at
                 its head. `latest` is the newest run of this definition.
             branch: The name of the new branch; one is made up if it is left out.
-            operation_id: Makes a repeated call safe: the same operation_id returns the same branch.
+            operation_id: A text of your choice that makes a repeated call safe: it returns the same branch again.
             edits: Outcomes that replace recorded ones, by address: `{"task:research": "other text"}`. Steps that use
                 them run again; all other steps answer from the record.
             rerun: Addresses of finished steps to run again, together with the steps that use their outcomes.

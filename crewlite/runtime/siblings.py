@@ -19,7 +19,7 @@ class Siblings:
         self._over = False
 
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
-        """Begin a step as a task. After `cut` the task is cancelled at once."""
+        """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once."""
         task: asyncio.Task[T] = asyncio.ensure_future(step)
         task.set_name(address)  # by which it is known what its step has changed
         self._running[task] = address

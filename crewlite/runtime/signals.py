@@ -166,7 +166,7 @@ class Listener:
             self._cut.set_result(None)
 
     async def _record(self, name: str) -> None:
-        """Commit the event of a signal and the checkpoint that it names, then emit the event."""
+        """Commit the event of a signal and the checkpoint that it creates, then emit the event."""
         about: dict[str, Any] = {"signal_number": int(signal.Signals[name]), "reason": _MEANING[name]}
         run = self._frame.run
         try:

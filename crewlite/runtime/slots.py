@@ -50,7 +50,7 @@ class Pools:
 
 
 class Slots:
-    """The slots that one step holds while an attempt runs. `outer` are those of the step around it."""
+    """The slots that one step holds while an attempt runs. `outer`: those of the enclosing step."""
 
     def __init__(self, pools: Pools, address: str, limits: Sequence[Limit], outer: Slots | None) -> None:
         around = {pool.limit.key for one in _outwards(outer) for pool in one.held}
@@ -89,7 +89,7 @@ class Slots:
 
 
 def _kept(pool: Pool, inside: set[Slots]) -> bool:
-    """Return whether all slots of a pool are held by steps among `inside`."""
+    """Return whether only steps among `inside` hold the slots of a pool, and all of its slots are taken."""
     return len(pool.holders) == pool.limit.width and pool.holders <= inside
 
 

@@ -1,6 +1,6 @@
-"""A running step, as the code inside it uses it: it gives child steps their addresses and answers or executes them.
+"""The scope of a running step: it gives the steps that its code requests their addresses, and answers or executes them.
 
-requested ─► recorded, same question? ── yes ─► answer: no call, no cost, no side effect
+requested ─► recorded, asked the same? ── yes ─► answer: no call, no cost, no side effect
                  │ no
                  └─► execute (execution.py): attempt ─► commit ─► emit
 """
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
     address: str
     fingerprint: str
-    """The digest of the question."""
+    """The digest of what the step is asked."""
     start: Start
     """The state that the step begins with."""
     behind: Exception | None
@@ -54,7 +54,7 @@ _SHOWN = 200  # characters of plain JSON that an error shows
 
 
 class StepScope(Frame):
-    """A frame in which code requests steps."""
+    """One attempt at a step (a frame), in which its code requests child steps."""
 
     __slots__ = ()
 
@@ -63,7 +63,10 @@ class StepScope(Frame):
         return self.children.numbering.next(kind, name)
 
     def expect(self, address: str) -> None:
-        """Give the step of a reserved address its place in the order of the requests; it may begin behind a stop."""
+        """Give the step of a reserved address its place in the order of requests, before the step itself is requested.
+
+        The step may begin even if an error stops the run in between.
+        """
         children = self.children
         children.asked.setdefault(address, "")
         if children.blocked is None:
@@ -80,7 +83,7 @@ class StepScope(Frame):
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = ""
-        children.unasked.discard(address)
+        children.unrequested.discard(address)
         self.run.unused.discard(address)
         start = self.start_inside()
         if children.view:
@@ -151,7 +154,7 @@ class StepScope(Frame):
         return None if outcome is None or self.inherited.mode.diverged else Recorded(outcome.seq, outcome.order)
 
     def hears(self, event: type[BaseEvent]) -> bool:
-        """Return whether an event of this class has a handler or would name a checkpoint."""
+        """Return whether an event of this class has a handler or would create a checkpoint."""
         return self.run.hears(event, self.inherited.settings)
 
     async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
@@ -190,7 +193,7 @@ class StepScope(Frame):
                 self._deliver(address)
 
     def _failed(self, error: Exception, address: str, *, told: bool) -> None:
-        """Note the failure of a child step. `told`: the error is raised to this step's code at once."""
+        """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
         self.children.failed[address] = error
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
@@ -254,7 +257,7 @@ class StepScope(Frame):
         )
         record, children = self.run.record, self.children
         beside = self.run.inside.get(children.numbering.prefix, ())
-        decision = replay.decide(record, question, self.inherited.mode, children.unasked, beside)
+        decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
         if isinstance(decision, replay.Run) and decision.diverges:
@@ -317,7 +320,7 @@ class StepScope(Frame):
             raise JournalCorrupt(f"run {self.run.run_id}, branch {self.run.branch}", problem, None) from error
 
     def _question(self, step: Step[Any]) -> str:
-        """Return the digest of a step's question. For a chained step it includes all outcomes its parent has so far."""
+        """Return the digest of what a step is asked: for a chained step, with all outcomes that its parent has."""
         if not step.chained:
             return codec.digest([step.kind.name, step.question])
         return codec.digest(
@@ -352,7 +355,7 @@ class StepScope(Frame):
         await self._announce_replay(step, recorded.address, changed=tuple(changed), drifted=addresses)
 
     def _how_drifted(self, step: Step[Any], recorded: Outcome) -> str:
-        """Return in words how a step's current question differs from the recorded one."""
+        """Return in words how what the step is asked now differs from what it was asked when it was recorded."""
         asked = {name: self.mask(text) for name, text in step.texts.items()}
         return str(Drifted(recorded.address, recorded.question, asked))
 

@@ -72,7 +72,7 @@ class RunStream(Generic[R]):
                 yield piece
 
     async def atext(self) -> AsyncIterator[str]:
-        """Do the same as `text`, for `async for`."""
+        """Yield the same texts as `text`, for `async for`."""
         async for event in self:
             if piece := self._said(event):
                 yield piece
@@ -88,7 +88,7 @@ class RunStream(Generic[R]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop a run that is left early, and wait until it has let go of its branch."""
+        """Cancel the run if it has not ended, and wait until it has released its branch."""
         if self.handle.status == "running":
             self.cancel()
             with contextlib.suppress(Exception):  # whatever it came to, it was left

@@ -17,7 +17,7 @@ from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
 from crewlite.errors import CrewliteError, SchemaTooNew
 from crewlite.ids import now
-from crewlite.state.format.entry import Unsound, parse
+from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.operations import Operation, check_operations, items_moved
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import results_of
@@ -45,11 +45,10 @@ class Cache:
         self._told = set[str]()
 
     async def recall(self, step: Step[T], kept: Cached, address: str) -> Found[T] | None:
-        """Return a stored result of the same call; None if there is none, or it is damaged or too old.
+        """Return a stored result of the same call; None if there is none, it is damaged or too old, or on a fork.
 
-        Items that the call added to a collection get the ids that the step `address` would have given them.
-
-        Always None on a fork. Warns instead of raising. Call it on the run's event loop.
+        `kept`: the key of the result, and its greatest age. Items that the call added to a collection get the ids
+        that the step at `address` would have given them. Warns instead of raising. Call it on the run's event loop.
         """
         if self._journal.record.run.get("base"):
             return None  # a step that runs on a fork is meant to run again
@@ -113,22 +112,27 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
 
 
 def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str) -> Found[T] | None:
-    """Read an entry; None if it is too old. Raises Unsound, SchemaTooNew, and the errors of `step.decode`."""
+    """Decode a cache entry; return None if it is older than `age` seconds (None: no limit).
+
+    Raises InvalidEntry if the entry is damaged or its class has changed, SchemaTooNew, and what `step.decode` raises.
+    """
     entry = parse(data)
     schema = entry.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise SchemaTooNew(f"cache entry {key}", schema, SCHEMA)
     check = entry.pop("check", None)
     if check != digest(entry) or entry.get("key") != key or not isinstance(entry.get("from"), str):
-        raise Unsound("it was changed after it was written")
+        raise InvalidEntry("it was changed after it was written")
     if age is not None and (now() - datetime.fromisoformat(entry["at"])).total_seconds() > age:
         return None
     value = step.decode(entry["value"])
     if digest(step.encode(value)) != entry["digest"]:
-        raise Unsound("the class of its value has changed since it was written")
+        raise InvalidEntry("the class of its value has changed since it was written")
     changes = check_operations(entry.get("state", []))
     return Found(value, entry["from"], items_moved(changes, entry["from"].partition("@")[2], address))
 
 
 def _error_text(error: BaseException) -> str:
-    return str(error) if isinstance(error, CrewliteError | OSError | Unsound) else f"{type(error).__name__}: {error}"
+    return (
+        str(error) if isinstance(error, CrewliteError | OSError | InvalidEntry) else f"{type(error).__name__}: {error}"
+    )

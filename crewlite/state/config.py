@@ -1,4 +1,4 @@
-"""The checkpoint settings: where, when, how many, and what to do if a save fails or a question has changed."""
+"""Checkpoint settings: where and when to save, how many to keep, what to do if a save fails or a task has changed."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class CheckpointConfig(Described):
     on_save_error: Literal["warn", "raise"] = "warn"
     """If a save fails: "warn" continues the run, with durability="degraded" in its result; "raise" stops it."""
     on_drift: Literal["keep", "rerun", "error"] | None = None
-    """If the question of a finished task has changed: keep its answer, run it and its dependents again, or stop. None
-    keeps the answers of an unfinished run, and refuses a finished run whose question has changed."""
+    """If a finished task is asked something else now: keep its answer, run it and its dependents again, or stop. None
+    keeps the answers of an unfinished run, and refuses a finished run that is asked something else."""
     on_conflict: Literal["last", "error"] = "last"
     """If steps that run side by side change the same value of the state: "last" keeps the change that was committed
     later and emits an event; "error" fails the later step with StateConflict, and its retries may mend that."""

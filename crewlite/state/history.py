@@ -99,16 +99,16 @@ class History:
         Args:
             ref: The checkpoint, run or branch to fork: a ref, or an object of this history.
             branch: The name of the new branch; generated if left out.
-            operation_id: Makes a repeated call safe: the same operation returns the same branch.
-            edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`. Steps whose
-                questions differ because of them run again; all others answer from the record.
+            operation_id: A text of your choice that makes a repeated call safe: it returns the same branch again.
+            edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`. Steps that
+                are asked something else because of them run again; all others answer from the record.
             rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.
             inputs: New values for some of the recorded inputs. A kickoff of the fork uses them.
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: an
-            argument has the wrong type, or an input is neither recorded nor used by the recorded definition.
-            AnswerRefused: an edit does not answer its question. StoreError, OSError: the branch was not created.
+            argument has the wrong type, or no task of the run uses an input. AnswerRefused: the edit of a person's
+            answer does not fit the question. StoreError, OSError: the branch was not created.
         """
         changed = Changes.of(edits, rerun, inputs)
         found = fork(self._find(ref), self, branch=branch, operation_id=operation_id, changed=changed)
@@ -117,7 +117,7 @@ class History:
     def answer(
         self, ref: str | UUID | Checkpoint | RunHistory, address: str | Waiting, value: Any, *, ahead: bool = True
     ) -> None:
-        """Record the answer to a question that a run waits for. The next kickoff of the run continues with it.
+        """Record a person's answer to a question that a run waits for. The next kickoff continues with it.
 
         `address` is the address of the question, or the question as `.waiting` of the run lists it. A run that this
         process is running receives the answer at once.

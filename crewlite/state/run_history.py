@@ -1,4 +1,4 @@
-"""One run of a history: its status, steps, attempts, checkpoints, events and questions, read from its record."""
+"""One run of a history: its status, steps, attempts, checkpoints, events and questions to people."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RunHistory:
 
     @property
     def at_work(self) -> str | None:
-        """The live process that runs it, such as "process 7 on lamp"; None if none does."""
+        """The live process that runs it, by number and host, such as "process 7 on lamp"; None if none does."""
         return holder(self._store, self.run_id, self.branch, self._record.claim)
 
     @property

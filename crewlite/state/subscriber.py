@@ -22,7 +22,7 @@ _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal h
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSubscriber:
-    """Filters events by `on_events` of the innermost definition around the event that has a checkpoint setting."""
+    """Selects the events that create a checkpoint, by `on_events` of the innermost definition that has a setting."""
 
     natural: frozenset[str]
     """The events that `on_events=True` stands for, which depend on the kind of the run's root definition."""

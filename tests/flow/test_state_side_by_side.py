@@ -193,7 +193,7 @@ def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(c
         return dict(kept[0]), dict(state())
 
     assert work.kickoff(run_id=RUN) == ({"x": 1}, {"x": 1})
-    assert "The state of step:leave was changed after that had ended" in told[0]
+    assert "The state of step:leave was changed after step:leave had ended" in told[0]
 
 
 def test_a_handle_that_nobody_awaits_hands_over_its_changes_at_the_end_of_the_step_around_it(config):

@@ -15,7 +15,7 @@ from crewlite.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.ids import new_id, now
 from crewlite.state import JsonProvider, SqliteProvider
-from crewlite.state.format.entry import SCHEMA, Unsound, seal, unseal
+from crewlite.state.format.entry import SCHEMA, InvalidEntry, seal, unseal
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import locate
 from crewlite.testing.bench import Branch
@@ -58,7 +58,7 @@ def step(**more):
     ids=lambda commit: None,
 )
 def test_commits_that_no_crewlite_wrote_are_not_read_however_well_they_are_sealed(commit):
-    with pytest.raises(Unsound, match="no crewlite wrote this"):
+    with pytest.raises(InvalidEntry, match="no crewlite wrote this"):
         read_back(commit)
 
 
@@ -80,7 +80,7 @@ def test_a_newer_schema_is_newer_whatever_it_looks_like():
 def test_json_that_is_none_or_goes_too_deep_is_not_read(text):
     body = seal(beginning(more=0), after="").body.replace(b'"more":0', b'"more":' + text.encode())
     total = hashlib.blake2b(body, digest_size=16).hexdigest()
-    with pytest.raises(Unsound, match="JSON|deeply"):
+    with pytest.raises(InvalidEntry, match="JSON|deeply"):
         unseal(body, total, after="", where="here")
 
 

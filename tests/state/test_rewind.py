@@ -144,7 +144,7 @@ def test_a_prune_keeps_what_was_gone_back_to(kept):
 
 def test_what_goes_back_to_nothing_is_damaged(kept):
     kept.go_back(place_of(kept.before, "task:t0")["seq"], total="0" * 32)
-    with pytest.raises(JournalCorrupt, match="rewinds to commit"):
+    with pytest.raises(JournalCorrupt, match="goes back to commit"):
         kept.record()
 
 

@@ -48,10 +48,10 @@ def can_be_name(text: str) -> bool:
 
 
 def is_right_below(address: str, prefix: str) -> bool:
-    """Return whether an address is that of a direct child, given the `prefix` of the addresses of all children."""
+    """Return whether `address` is `prefix` and one more part: a direct child of the attempt that `prefix` names."""
     return bool(address) and address.startswith(prefix) and "/" not in address[len(prefix) :]
 
 
 def is_question(address: str) -> bool:
-    """Return whether a step is a question to a person, which may be answered before it is asked."""
+    """Return whether the step at this address asks a person. Such a step may be answered before it is requested."""
     return kinds.at(address).asks_person

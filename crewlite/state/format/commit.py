@@ -166,14 +166,17 @@ class ForkBase(TypedDict):
 
 
 class Rewind(TypedDict):
-    """An earlier entry of the same branch, whose state is valid again. Seals stay chained to the entry before."""
+    """The commit goes back: its run continues from the state after an earlier entry of the same branch.
+
+    The seal of the commit is chained to the entry before it, as always.
+    """
 
     seq: Number
     sum: Hex
 
 
 class Claim(TypedDict):
-    """The process that writes a branch."""
+    """The process that has acquired a branch: from this commit on, only that process may write to the branch."""
 
     id: Text
     host: Text
@@ -183,7 +186,7 @@ class Claim(TypedDict):
 
 
 class StepRecord(TypedDict):
-    """An outcome; with `error`, a failed attempt; with `again`, the tombstone of a finished step.
+    """The outcome of a step; with `error`, a failed attempt; with `again`, a tombstone: its outcome is void.
 
     `at` is its time, if that differs from the time of the commit, as it may after a compaction.
     """
@@ -240,7 +243,7 @@ class AskedQuestion(TypedDict):
 
 
 class GivenAnswer(TypedDict):
-    """An answer that was recorded from outside the run: to the question with this digest, or `ahead` of any question.
+    """A person's answer, recorded from outside the run: to the question with this digest, or `ahead` of the question.
 
     `refused` withdraws the answer, and says why.
     """
@@ -286,7 +289,7 @@ class RaisedError(TypedDict):
 
 
 class CheckpointRecord(TypedDict):
-    """A recorded checkpoint at commit `seq`. It has the `sum` of that commit if a later commit names it."""
+    """A recorded checkpoint: it shows the run after commit `seq`, whose `sum` it holds if a later commit records it."""
 
     id: Hex
     seq: Number

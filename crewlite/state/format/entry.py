@@ -20,7 +20,7 @@ from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, 
 
 SCHEMA = 1
 STATE = "state"
-"""The kind of a run that consists of values alone and is never kicked off. See RuntimeState.open."""
+"""The kind of a run that consists of values alone and is never kicked off: RuntimeState.open creates it."""
 _HEAD = b'{"sum":"'
 _BODY = len(_HEAD) + 32 + 2  # after the sum, its quote and a comma
 _SUM = re.compile("[0-9a-f]{32}")
@@ -62,27 +62,26 @@ class Entry:
         return b'%b%b",%b' % (_HEAD, self.seal.encode(), self.body[1:])
 
 
-class Unsound(Exception):
-    """Bytes or a commit that are not a valid next entry. Internal: readers turn it into JournalCorrupt."""
+class InvalidEntry(Exception):
+    """Bytes or a commit are not a valid next entry of a journal. Internal: readers raise JournalCorrupt from it."""
 
 
 def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
     """Seal the entry with these parts that follows the entry with the seq and sum `after`. `at` is its time, else now.
 
-    Raises Unsound if it names a checkpoint at another commit without the sum of that commit, as `read_commit` would
-    refuse it.
+    Raises InvalidEntry for a checkpoint of another commit without the sum of that, as `read_commit` would refuse it.
     """
     seq, total = after
     return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now().isoformat(), **parts}, after=total)
 
 
 def seal(commit: Commit, *, after: str) -> Entry:
-    """Seal a commit that follows the entry with the sum `after`, "" for the first. Raises Unsound as `next_entry`."""
+    """Seal a commit that follows the entry with the sum `after`, "" for the first. Raises what `next_entry` raises."""
     if checkpoint := commit.get("place"):
         try:
             check_checkpoint(checkpoint, commit["seq"])
         except ValueError as misfit:
-            raise Unsound(f"this commit cannot be sealed: {misfit}") from None
+            raise InvalidEntry(f"this commit cannot be sealed: {misfit}") from None
     body = dumps(commit)
     return Entry(commit["seq"], _sum(after, body), body, commit)
 
@@ -90,17 +89,17 @@ def seal(commit: Commit, *, after: str) -> Entry:
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     """Read an entry with the seal `total` that follows the entry with the sum `after`.
 
-    For the first entry of a branch pass `after=None`: its data say which base it is chained to. Raises Unsound if the
-    entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
+    For the first entry of a branch pass `after=None`: its data say which base it is chained to. Raises InvalidEntry if
+    the entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
-        raise Unsound("its bytes are missing")  # a column of a database may hold a value of any type
+        raise InvalidEntry("its bytes are missing")  # a column of a database may hold a value of any type
     data = None
     if after is None:
         data = parse(body)
         after = _base(data)
     if _sum(after, body) != total:
-        raise Unsound("the checksum does not fit")
+        raise InvalidEntry("the checksum does not fit")
     data = parse(body) if data is None else data
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
@@ -108,12 +107,12 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
     try:
         commit = read_commit(data)
     except ValueError as misfit:
-        raise Unsound(f"no crewlite wrote this: {misfit}") from None
+        raise InvalidEntry(f"no crewlite wrote this: {misfit}") from None
     return Entry(commit["seq"], total, body, commit)
 
 
 def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
-    """Repair an entry that is unsound only because of the checkpoint that it names: drop that checkpoint.
+    """Repair an entry that is invalid only because of the checkpoint that it holds: drop that checkpoint.
 
     Returns None for any other entry. The repaired entry has the sum of the original, to which the next is chained.
     """
@@ -136,7 +135,7 @@ def without_checkpoint(body: object, total: object, *, after: str | None) -> Ent
 def unseal_line(line: bytes, *, after: str | None, where: str) -> Entry:
     """Read an entry from a line of a journal file, given without the newline. Raises like `unseal`."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
-        raise Unsound("this is not a line of a journal")
+        raise InvalidEntry("this is not a line of a journal")
     return unseal(*parts(line), after=after, where=where)
 
 
@@ -146,15 +145,15 @@ def parts(line: bytes) -> tuple[bytes, str]:
 
 
 def parse(text: bytes) -> JsonObject:
-    """Parse bytes as a JSON object. Raises Unsound for anything else, for NaN and infinity, and for deep nesting."""
+    """Parse bytes as a JSON object. Raises InvalidEntry for anything else, for NaN, infinity and deep nesting."""
     try:
         data = _JSON.decode(text.decode())
     except (ValueError, RecursionError) as error:
-        raise Unsound(f"this is not JSON ({error})") from None
+        raise InvalidEntry(f"this is not JSON ({error})") from None
     if not isinstance(data, dict):
-        raise Unsound("this is not a JSON object")
+        raise InvalidEntry("this is not a JSON object")
     if text.count(b"[") + text.count(b"{") > _DEEPEST and _is_deep(data):
-        raise Unsound("this is nested too deeply")
+        raise InvalidEntry("this is nested too deeply")
     return data
 
 

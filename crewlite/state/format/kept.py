@@ -1,4 +1,4 @@
-"""The named values of a run after its commits: those of the run itself, and those with the changes of its steps.
+"""The named values of a run after each commit: without the changes that its steps have made, and with them.
 
 A commit records each change once. The changes of a step are part of its outcome, and become invalid with it. The
 changes of code between the steps are recorded as the difference to the values that follow from the rest of the commit.

@@ -135,7 +135,7 @@ def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
 
 
 def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
-    """Return the keys that keep their place: removing all others, then setting those of `after`, gives its order."""
+    """Return the keys that need not move: removing all others, then setting those of `after`, gives its order."""
     kept, order = set[str](), iter(before)
     for key in after:
         if key not in before or not any(other == key for other in order):
@@ -159,7 +159,7 @@ def _leads_somewhere(root: dict[str, Json], path: Sequence[str]) -> bool:
 
 
 def _opened(target: dict[str, Json], key: str, own: dict[int, Any], kind: type) -> Any:
-    """Return the container at a key as a copy that may be changed."""
+    """Return the container at `key`, copied at its first change; `own` holds the copies made so far."""
     found = target.get(key)
     if (kind is dict and not is_plain(found)) or (kind is list and not isinstance(found, list)):
         found = kind()

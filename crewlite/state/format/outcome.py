@@ -35,9 +35,9 @@ class Outcome:
     """The step that it was copied from, as `run/branch@address`; None if this run produced it."""
     edited: bool = False
     question: Mapping[str, str] = field(default_factory=dict)
-    """Texts of the question that it answers, such as the description of a task; empty in records of early releases."""
+    """The texts that the step was asked, such as the description of a task; empty in records of early releases."""
     drifted: tuple[str, ...] = ()
-    """The addresses of steps inside it whose outcomes were kept although their questions had changed."""
+    """The addresses of steps inside it whose outcomes were kept although the steps were asked something else."""
     changes: Sequence[Operation] = ()
     """The changes that it made to the state of the enclosing step."""
     order: Order = ()
@@ -64,7 +64,7 @@ class Attempt:
     ended_at: datetime
     """The time at which it was recorded, in UTC."""
     fingerprint: str | None = None
-    """The fingerprint of the question; recorded for a final attempt only."""
+    """The digest of what the step was asked; recorded for a final attempt only."""
     raised: RaisedError | None = None
     """The data from which its error is rebuilt to be raised again."""
     for_author: bool = False

@@ -27,7 +27,7 @@ class Paid:
         return self._inside.get(address, Usage()) if address else self.total
 
     def fork(self) -> None:
-        """Note that a fork begins here: what has been paid so far is inherited."""
+        """Note that a fork begins here: the usage so far is inherited from the branch it is forked from."""
         self.own = Usage()
 
     def take(self, commit: CommitParts) -> None:
@@ -36,7 +36,7 @@ class Paid:
         self.take_totals(commit)
 
     def take_totals(self, commit: CommitParts) -> None:
-        """Add the usage in a commit that belongs to no step in it."""
+        """Add the usage in a commit that is not part of a step's outcome."""
         if usage := commit.get("usage"):
             self._add(Usage(**usage))
         for address, usage in commit.get("usage_inside", {}).items():  # `usage` includes it already

@@ -113,12 +113,12 @@ class Record:
 
     @property
     def values(self) -> Mapping[str, Json]:
-        """What is kept beside the run, coded. Replaced when it changes, never changed itself."""
+        """The named values after the last commit, encoded. A commit replaces the mapping and never changes it."""
         return self.kept.values
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """How often each of these has changed, those that are gone included."""
+        """The number of changes of each named value, deleted values included."""
         return self.kept.versions
 
     @property
@@ -133,11 +133,14 @@ class Record:
 
     @property
     def waiting(self) -> list[AskedQuestion]:
-        """The questions that have no answer yet."""
+        """The questions to people that have no answer yet."""
         return [asked for at, asked in self.asked.items() if not self.settled(at) and not self.answer_to(asked)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
-        """Return the answer to this question, or given ahead of it; None if there is none, or it was refused."""
+        """Return the answer to a question to a person; None if there is none, or it was refused.
+
+        The answer may have been given before the question was asked.
+        """
         answer = self.answers.get(asked["address"])
         if answer is None or "refused" in answer:
             return None
@@ -163,20 +166,20 @@ class Record:
         return self.finished or self.failed
 
     def counts(self, seq: int) -> bool:
-        """Return whether a commit is valid, as no rewind has abandoned it."""
+        """Return whether a commit still counts: no later commit has gone back to one before it."""
         return not any(before < seq < after for before, after in self.left)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
-        """The record that the next entry adds to: this one, or one that stands where the entry goes back to.
+        """Return the record to apply the next entry to: this one, or for an entry that rewinds, one at its target.
 
-        `read` are the entries so far. What has been paid, named, dropped and claimed stays so. This record is used no
-        more once there is another. Raises JournalCorrupt if there is no such entry.
+        `read`: the entries so far. The record at the target keeps the usage, the checkpoints and the claim of this
+        one, which must not be used any more. Raises JournalCorrupt if the target is missing.
         """
         if (back := entry.commit.get("rewind")) is None:
             return self
         then = Record.of(each for each in read if each.seq <= back["seq"])
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
-            raise self._damaged(f"commit {entry.seq} rewinds to commit {back['seq']}, which is missing")
+            raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is missing")
         left, epoch = (*then.left, (back["seq"], self.seq + 1)), self.epoch + 1
         then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
         then.checkpoints, then.dropped = self.checkpoints, self.dropped
@@ -279,7 +282,7 @@ class Record:
             self.restored = changed.get("restored", self.restored)
 
     def _values(self, commit: Commit) -> None:
-        """What an entry says of the values beside the run."""
+        """Apply the changes that a commit makes to the named values."""
         self.kept = self.kept.after(commit)
         for late in commit.get("late", ()):
             order = tuple(late.get("order", (self.seq,)))
@@ -378,9 +381,9 @@ class Record:
 
 
 def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
-    """Yield each entry with the record after it. It is the same record each time, until an entry rewinds.
+    """Yield each entry with the record after it: one object that changes, until an entry goes back to an earlier one.
 
-    Raises JournalCorrupt if a rewind leads to a missing entry.
+    Raises JournalCorrupt if that earlier entry is missing.
     """
     record, read = Record(), list[Entry]()
     for entry in entries:

@@ -52,7 +52,7 @@ def holds(claim: Claim, touched: float) -> bool:
 
 
 def held_by(claim: Claim | None, touched: float) -> str | None:
-    """Return the live process that holds a claim, such as "process 7 on lamp"; None if none does."""
+    """Return the live process that holds a claim, such as "process 7 on lamp" (its host); None if none does."""
     return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
 
 
@@ -74,7 +74,7 @@ def _runs(pid: int, started: int | None, *, heard: bool) -> bool:
 
 @cache
 def _own_start(pid: int) -> int | None:
-    """Return `_start` of this process. Cached by its number, so that a forked child does not get its parent's."""
+    """Return `_start(pid)` for this process. It is cached by `pid`, so that a forked child gets a value of its own."""
     return _start(pid)
 
 

@@ -136,7 +136,7 @@ def _tombstones(held: dict[str, Outcome], live: Record) -> list[StepRecord]:
 
 
 def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """Return the items of the lists in these entries that are kept, and the steps."""
+    """Return the commit parts to keep from these entries, and `steps` as their steps."""
     commits = [entry.commit for entry in part]
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {

@@ -348,7 +348,7 @@ class Journal:
         return await asyncio.shield(asyncio.wrap_future(settled))
 
     def listen(self) -> None:
-        """Let the writer's thread report to `fenced` that the branch is fenced."""
+        """Have the writer's thread set the future `fenced` once another process has written to the branch."""
 
         def fence(error: BaseException) -> None:
             if not self.fenced.done():
@@ -375,7 +375,7 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()
 
 
 def at_work_on(claim: Claim | None, location: str) -> Journal | None:
-    """Return the journal of this process that holds this claim at this location; None if there is none."""
+    """Return the journal with which this process writes the branch under this claim; None if there is none."""
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
     there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
     return journal if there else None

@@ -19,7 +19,7 @@ Journals = dict[str, list[Entry]]
 
 
 def recorded(store: Store, run_id: str, branch: str) -> Record:
-    """Read the record of a branch. Raises RefError if the branch does not exist any more, JournalCorrupt."""
+    """Read the record of a branch. Raises RefError if the branch was deleted meanwhile, JournalCorrupt."""
     return Record.of(read_lineage(store, run_id, branch))
 
 
@@ -88,7 +88,7 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
 
 
 def _begins(info: BranchInfo) -> tuple[int, str]:
-    """Return a sort key that puts bases before their forks: the number of the entry that a branch is forked from."""
+    """Return the number of the entry that a branch is forked from: a sort key that puts bases before their forks."""
     return (info.base["seq"] if info.base else 0), info.branch
 
 

@@ -226,8 +226,9 @@ class View:
     def _check(self) -> None:
         if self.ended:
             raise ConfigError(
-                f"The state of {self.address or 'the run'} was changed after that had ended, so the change cannot be "
-                f"recorded. Change it before the end, also in threads of yours, or call RuntimeState.current() again"
+                f"The state of {self.address or 'the run'} was changed after {self.address or 'the run'} had ended, so "
+                f"the change cannot be recorded. Change it earlier, and wait for threads that do. To change the state "
+                f"of the step that runs now, call RuntimeState.current() there"
             )
 
 

@@ -89,7 +89,7 @@ class JsonStore:
         """The device and inode of `journals` when the first of them was claimed, to notice that it was replaced."""
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """See Store.append."""
+        """Store the commits durably, as Store.append describes."""
         if any(commit.run and not commit.run.get("base") for commit in commits):
             self._make()
         elif not self.paths.journals.is_dir():
@@ -110,7 +110,7 @@ class JsonStore:
             self._create(new)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """See Store.read."""
+        """Return the verified entries of a branch, as Store.read describes."""
         head = self.heads.read(run_id, branch)  # before the journal: writers write the journal first, then the head
         entries, _ = self.journals.scan(run_id, branch)
         problem = lacking(head, entries)
@@ -120,15 +120,15 @@ class JsonStore:
         return entries
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """See Store.sum_at."""
+        """Return the sum of one entry of a branch; None if the branch has no such entry."""
         return self.journals.sum_at(run_id, branch, seq)
 
     def touched(self, run_id: str, branch: str) -> float:
-        """See Store.touched."""
+        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         return self.journals.touched(run_id, branch)
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """See Store.rewrite."""
+        """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         path = self.paths.journal(run_id, branch)
         if not path.exists():
             raise no_branch(run_id, branch, own[-1].seq if own else 0)
@@ -147,7 +147,7 @@ class JsonStore:
                 self._tails[run_id, branch] = replace(tail, offset=now.offset, mark=now.mark)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        """See Store.remove."""
+        """Delete a run with all its branches, as Store.remove describes."""
         directory = self.paths.run(run_id)
         if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
@@ -166,11 +166,11 @@ class JsonStore:
         disk.remove_directory(gone)
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """See Store.branches."""
+        """List the branches of one run, or of all runs, as Store.branches describes."""
         return self.journals.branches(run_id)
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """See Store.places."""
+        """List checkpoints, newest first, as Store.places describes."""
         return self.files.listed(part, limit, before)
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
@@ -178,7 +178,7 @@ class JsonStore:
         return str(self.files.path(checkpoint))
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
-        """See Salvageable."""
+        """Open the location for the doctor; return None if nothing is stored there."""
         parts = (self.paths, self.heads, self.files, self.journals)
         return contextlib.nullcontext(json_salvage.JsonSalvage(*parts, repair=repair))
 

@@ -16,7 +16,7 @@ from crewlite.codec import digest
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import SCHEMA, Entry, Unsound, parse
+from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
 from crewlite.state.providers.base import CheckpointInfo
 from crewlite.state.providers.json_paths import Paths
 
@@ -82,9 +82,9 @@ class CheckpointFiles:
                 batch.sync_directory(self._root)
 
     def listed(self, part: str = "", limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints of the files, newest first. See Store.places.
+        """List the checkpoints in the files, newest first, as Store.places describes.
 
-        Leaves out a file that is damaged or was changed, with a warning.
+        Logs a warning for a file that is damaged or was changed, and leaves it out.
         """
         files = self.files(part)
         found: list[CheckpointInfo] = []
@@ -160,7 +160,7 @@ def load(path: Path) -> tuple[CheckpointInfo, dict[str, Any]]:
         raise RefError(str(path), "does not exist") from None
     except OSError as error:
         raise CheckpointMismatch(str(path), f"this cannot be read ({error.strerror})", None) from error
-    except Unsound as problem:
+    except InvalidEntry as problem:
         raise CheckpointMismatch(str(path), f"this is not a checkpoint file ({problem})", None) from None
     schema = document.get("schema")
     if type(schema) is int and schema > SCHEMA:

@@ -11,7 +11,7 @@ from pathlib import Path
 from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreError
 from crewlite.state.format.commit import CheckpointRecord
-from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal_line
+from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal_line
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import branch_info, check_follows, in_order, newest_sound_checkpoint
@@ -64,10 +64,10 @@ class JournalFiles:
             line = data[offset:] if stop < 0 else data[offset:stop]
             try:
                 if stop < 0:
-                    raise Unsound("the last line has no newline")
+                    raise InvalidEntry("the last line has no newline")
                 entry = unseal_line(line, after=total, where=str(path))
                 check_follows(entry, found, run_id, branch, entry.seq)
-            except Unsound as problem:
+            except InvalidEntry as problem:
                 if found and is_torn(data[offset:], offset):  # the first line is never torn: it is renamed into place
                     log.warning("%s ends in a write that was cut (%d bytes): left out", path, len(data) - offset)
                     break
@@ -78,19 +78,19 @@ class JournalFiles:
         return found, offset
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """See Store.sum_at."""
+        """Return the sum of one entry of a branch; None if the branch has no such entry."""
         path = self._paths.journal(run_id, branch)
         data = _bytes(path) or b""
         try:
             for start, stop in _lines_with(b',"seq":%d,' % seq, data):
                 if _SEQ.match(data, start) and (entry := _at(data, start, stop, path)).seq == seq:
                     return entry.sum
-        except Unsound as problem:
+        except InvalidEntry as problem:
             raise JournalCorrupt(f"{path}, commit {seq}", str(problem), None) from None
         return None
 
     def touched(self, run_id: str, branch: str) -> float:
-        """See Store.touched."""
+        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         try:
             return self._paths.journal(run_id, branch).stat().st_mtime
         except (FileNotFoundError, NotADirectoryError):
@@ -112,12 +112,12 @@ class JournalFiles:
                 entry = _at(data, start, stop, path)
                 if entry.commit.get("place", {}).get("id") == info.id:
                     return entry, first
-        except Unsound:
+        except InvalidEntry:
             self.scan(info.run_id, info.branch)  # raises, naming the line
         return None, None
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """See Store.branches."""
+        """List the branches of one run, or of all runs, as Store.branches describes."""
         infos = []
         for directory in [self._paths.run(run_id)] if run_id else directories_in(self._paths.journals):
             for path in journals_in(directory):
@@ -129,7 +129,7 @@ class JournalFiles:
                     infos.append(branch_info(first))
                 except FileNotFoundError:
                     continue  # removed while we were looking
-                except (Unsound, SchemaTooNew, OSError) as problem:
+                except (InvalidEntry, SchemaTooNew, OSError) as problem:
                     if run_id:
                         raise _unreadable(problem, path) from problem
                     log.warning("%s begins with a line that cannot be read (%s): left out of the list", path, problem)
@@ -164,7 +164,7 @@ def follows(tail: bytes, after: str) -> bool:
     line, newline, _ = tail.partition(b"\n")
     try:
         return bool(newline and unseal_line(line, after=after, where=""))
-    except Unsound:
+    except InvalidEntry:
         return False
 
 
@@ -190,7 +190,7 @@ def _lines_with(part: bytes, data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _at(data: bytes, start: int, stop: int, path: Path) -> Entry:
-    """Read the entry of one line, checked against the line before. Raises Unsound, SchemaTooNew."""
+    """Read the entry of one line. Raises InvalidEntry if its seal does not fit the line before, SchemaTooNew."""
     if start == 0:
         return unseal_line(data[:stop], after=None, where=str(path))
     before = parse(data[data.rfind(b"\n", 0, start - 1) + 1 : start - 1])
@@ -206,7 +206,7 @@ def journals_in(directory: Path) -> list[Path]:
 
 
 def directories_in(path: Path) -> list[Path]:
-    """Return the directories of runs. Names that begin with ~ are runs being created or deleted, and the locks."""
+    """Return the directories of runs, without those of locks and of unfinished creations and deletions (~name)."""
     try:
         return [inside for inside in path.iterdir() if inside.name[0] != "~" and inside.is_dir()]
     except FileNotFoundError:

@@ -18,14 +18,14 @@ class ResultFiles:
         self._make = make
 
     def recall(self, key: str) -> bytes | None:
-        """See ResultCache.recall."""
+        """Return the bytes last remembered under `key`; None if there are none."""
         try:
             return self._path(key).read_bytes()
         except FileNotFoundError:
             return None
 
     def remember(self, key: str, data: bytes) -> None:
-        """See ResultCache.remember."""
+        """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         if not (self._root / ".gitignore").exists():
             self._make()
             disk.make_directory(self._root)
@@ -34,7 +34,7 @@ class ResultFiles:
             disk.replace(self._path(key), data)
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """See ResultCache.forget."""
+        """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
         old = [path for path in self._root.glob("*.json") if _written(path) < before]
         if dry_run or not old:
             return len(old)

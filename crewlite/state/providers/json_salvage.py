@@ -35,7 +35,7 @@ _BEING_MADE = re.compile(r"~[0-9a-f]{32}")
 
 
 class JsonSalvage:
-    """A pass over one directory. See Salvage. The `handle` of a branch is the content of its head file."""
+    """One pass of the doctor over a directory. The `handle` of a branch is the content of its head file."""
 
     def __init__(
         self, paths: Paths, heads: HeadFiles, files: CheckpointFiles, journals: JournalFiles, *, repair: bool
@@ -46,16 +46,16 @@ class JsonSalvage:
         self._dropped: set[str] = set()
 
     def runs(self) -> list[str]:
-        """See Salvage.runs."""
+        """Return the ids of all runs that left any record here."""
         return [self._paths.run_of(directory) for directory in sorted(directories_in(self._paths.journals))]
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """See Salvage.held."""
+        """Protect a run against changes by others during the block."""
         writes = self._repair and self._paths.journals.is_dir()
         return disk.locked([self._paths.lock(run_id)], shared=not writes)
 
     def branches(self, run_id: str) -> list[RawBranch]:
-        """See Salvage.branches."""
+        """Return the branches of a run as they are stored, damaged or not."""
         found, directory = [], self._paths.run(run_id)
         for path in filter(Path.is_file, journals_in(directory)):
             branch = self._paths.branch_of(directory, path)
@@ -67,7 +67,7 @@ class JsonSalvage:
         return found
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """See Salvage.ending. Finds an incomplete last write, and a journal that lacks its last commits."""
+        """Return a code and a sentence if the last write is incomplete or the last commits are missing; else None."""
         if problem is None:
             short = lacking(raw.handle, sound)
             return ("short_journal", short) if short else None
@@ -77,7 +77,7 @@ class JsonSalvage:
         return "torn_tail", f"its last {len(tail)} bytes are an incomplete write"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """See Salvage.rewrite."""
+        """Return a call that replaces the records of a branch by `records`, and quarantines those it removes."""
 
         def write() -> None:
             path, data = Path(raw.where), _joined(raw.records)
@@ -97,11 +97,11 @@ class JsonSalvage:
         return write
 
     def quarantined(self, raw: RawBranch) -> str:
-        """See Salvage.quarantined."""
+        """Return the words for where `rewrite` puts the records it removes."""
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """See Salvage.index. The index is the checkpoint files."""
+        """Compare the checkpoint files of a branch with its journal: return what to repair; None if all fit."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
         live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, Changes(), dict[Path, bytes]()
         for entry in sound:
@@ -124,7 +124,7 @@ class JsonSalvage:
         return Flaw("stale_index", raw.where, problem, "made again", make, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """See Salvage.strays. Finds checkpoint files that no journal names, and files of interrupted writes."""
+        """Yield checkpoint files that belong to no journal, and files that interrupted writes have left."""
         for identifier, path in sorted(self._unnamed.items()):
             content: Any = loosely(_bytes(path))
             content = content if isinstance(content, dict) else {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
-from crewlite.state.format.entry import Entry, Unsound, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, unseal
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 
 
@@ -61,26 +61,26 @@ def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
 
 
 def check_follows(entry: Entry, before: Sequence[Entry], run_id: str, branch: str, seq: int) -> None:
-    """Raise Unsound unless `entry` comes next after `before` in this branch, and has the number it is stored under."""
+    """Raise InvalidEntry unless `entry` follows `before` in this branch, and is the one to be stored as `seq`."""
     commit = entry.commit
     if before:
         if "run" in commit:
-            raise Unsound("this commit begins a run, in the middle of another")
+            raise InvalidEntry("this commit begins a run, in the middle of another")
         expected = before[-1].seq + 1
     else:
         if "run" not in commit:
-            raise Unsound("this is the first commit, and does not begin a run")
+            raise InvalidEntry("this is the first commit, and does not begin a run")
         run = commit["run"]
         if (run["run_id"], run["branch"]) != (run_id, branch):
             belongs = f"belongs to branch {run['branch']!r} of run {run['run_id']!r}"
-            raise Unsound(f"this commit {belongs}; perhaps the journal was copied or renamed")
+            raise InvalidEntry(f"this commit {belongs}; perhaps the journal was copied or renamed")
         base = run.get("base")
         expected = base["seq"] + 1 if base else 1
     if (entry.seq, entry.first) != (seq, expected):
-        raise Unsound(f"commit {expected} is missing")
+        raise InvalidEntry(f"commit {expected} is missing")
     back = commit.get("rewind")
     if back and (back["seq"], back["sum"]) not in [(earlier.seq, earlier.sum) for earlier in before]:
-        raise Unsound(f"it rewinds to commit {back['seq']}, which is missing")
+        raise InvalidEntry(f"this commit goes back to commit {back['seq']}, which is missing")
 
 
 def ends_claim(data: Mapping[str, Any]) -> bool:
@@ -170,7 +170,7 @@ def check_rewrite(
                 raise BranchConflictError(run_id, branch, expected=expected, found="a fork", problem=problem)
     try:
         _check_accounts(run_id, branch, own, entries)
-    except Unsound as problem:
+    except InvalidEntry as problem:
         where = f"branch {branch!r} of run {run_id!r} was not rewritten"
         raise StoreError(
             location, f"{where}: the entries to replace it are not a compaction of its entries ({problem})"
@@ -178,7 +178,7 @@ def check_rewrite(
 
 
 def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-    """Raise Unsound unless `entries` are a sound journal from the first to the last commit of `own`.
+    """Raise InvalidEntry unless `entries` are a valid journal from the first to the last commit of `own`.
 
     The seq and sum of each must be those of one of `own`, so that entries and forks stay chained to it.
     """
@@ -187,18 +187,18 @@ def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
         entry = unseal(given.body, given.seal, after=read[-1].sum if read else None, where=branch)
         check_follows(entry, read, run_id, branch, given.seq)
         if (entry.seq, entry.sum) not in ends:
-            raise Unsound(f"commit {entry.seq} has another sum")
+            raise InvalidEntry(f"commit {entry.seq} has another sum")
         read.append(entry)
     if not read or (read[-1].seq, read[-1].sum) != (own[-1].seq, own[-1].sum):
-        raise Unsound(f"it does not end with commit {own[-1].seq}")
+        raise InvalidEntry(f"it does not end with commit {own[-1].seq}")
     if _rewinds(read) != _rewinds(own):
-        raise Unsound("its rewinds are different")
+        raise InvalidEntry("the commits that go back to an earlier one are different")
     if read[0].commit["run"] != own[0].commit["run"]:
-        raise Unsound("it begins another branch")
+        raise InvalidEntry("it begins another branch")
 
 
 def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
-    """Return the number of each entry that rewinds, and its target."""
+    """Return the entries that go back to an earlier one: the number of each, and its target."""
     found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 

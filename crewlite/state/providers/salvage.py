@@ -76,9 +76,9 @@ class Salvage(Protocol):
         """Return the branches of a run."""
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """Return a code and a sentence if the end of a branch is damaged; None if it is as it was written.
+        """Return a code and a sentence if the end of a branch is damaged; None if it is intact.
 
-        `sound` are its entries before the first fault, and `problem` is that fault, or None.
+        `sound`: the entries before the first fault. `problem`: that fault, or None.
         """
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
@@ -92,10 +92,10 @@ class Salvage(Protocol):
         """Return the words for where `rewrite` puts removed records, such as "set aside as <file name>"."""
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Return the entries of the index that contradict the journal of a sound branch; None if none does."""
+        """Compare the index of an undamaged branch with its entries: return what to repair; None if all fit."""
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """Yield damage that belongs to no branch. The caller repairs each before it requests the next."""
+        """Yield damage that belongs to no branch. The caller repairs each flaw before it requests the next."""
 
 
 class Salvageable(Protocol):
@@ -106,7 +106,7 @@ class Salvageable(Protocol):
 
 
 def loosely(text: object) -> Any:
-    """Parse bytes as JSON without checking a seal; None if they are not JSON."""
+    """Parse bytes as JSON without checking a seal; return None if they are not JSON."""
     try:
         return json.loads(text) if isinstance(text, bytes) else None
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord, ForkBase
-from crewlite.state.format.entry import Entry, Unsound, chained, parse, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, unseal
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, Head
 from crewlite.state.providers.reading import (
     branch_info,
@@ -113,13 +113,13 @@ class SqliteStore:
         self.results = ResultRows(self._database)
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """See Store.append. All commits share one transaction."""
+        """Store the commits durably, in one transaction, as Store.append describes."""
         with self._database.writing():
             for commit in commits:
                 self._append(commit)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """See Store.read."""
+        """Return the verified entries of a branch, as Store.read describes."""
         found: list[Entry] = []
         total: str | None = None
         where = f"{self.location}, run {run_id}, branch {branch}"
@@ -132,7 +132,7 @@ class SqliteStore:
             try:
                 entry = unseal(body, written, after=total, where=where)
                 check_follows(entry, found, run_id, branch, seq)
-            except Unsound as problem:
+            except InvalidEntry as problem:
                 sound = newest_sound_checkpoint(found, self.ref)
                 raise JournalCorrupt(f"{where}, commit {seq}", str(problem), sound) from None
             total = entry.sum
@@ -143,7 +143,7 @@ class SqliteStore:
         return found
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """See Store.sum_at."""
+        """Return the sum of one entry of a branch; None if the branch has no such entry."""
         rows = self._database.query(
             "SELECT entry.seq, sum, body FROM entry JOIN branch ON branch_id = id "
             "WHERE run_id=? AND name=? AND entry.seq<=? ORDER BY entry.seq DESC LIMIT 2",
@@ -155,16 +155,16 @@ class SqliteStore:
         try:
             after = _chained(*rows[1][1:]) if len(rows) == 2 else None
             return unseal(rows[0][2], rows[0][1], after=after, where=where).sum
-        except Unsound as problem:
+        except InvalidEntry as problem:
             raise JournalCorrupt(where, str(problem), None) from None
 
     def touched(self, run_id: str, branch: str) -> float:
-        """See Store.touched."""
+        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         rows = self._database.peek("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
         return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """See Store.rewrite."""
+        """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         with self._database.writing():
             found = self._database.ask(
                 "SELECT entry.seq, sum FROM entry JOIN branch ON branch_id = id "
@@ -180,7 +180,7 @@ class SqliteStore:
         self._database.give_back()
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        """See Store.remove."""
+        """Delete a run with all its branches, as Store.remove describes."""
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
             check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
@@ -193,11 +193,11 @@ class SqliteStore:
         self._database.give_back()
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """See Store.branches."""
+        """List the branches of one run, or of all runs, as Store.branches describes."""
         return self._database.read(lambda db: self._branches(db.execute, run_id), [])
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """See Store.places."""
+        """List checkpoints, newest first, as Store.places describes."""
         rows = self._database.query(
             "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
             "FROM place JOIN branch ON branch_id = branch.id "
@@ -217,7 +217,7 @@ class SqliteStore:
         return f"{self.location}#{checkpoint['id']}"
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
-        """See Salvageable."""
+        """Open the location for the doctor; return None if nothing is stored there."""
         opened: AbstractContextManager[Salvage | None] = sqlite_salvage.salvaged(Path(self.location), repair=repair)
         return opened
 
@@ -284,7 +284,7 @@ class SqliteStore:
         ).fetchone()
         try:
             return bool(row) and _chained(*row) == base["sum"]
-        except Unsound:
+        except InvalidEntry:
             return False
 
     def _id_of(self, run_id: str, branch: str) -> int:
@@ -308,7 +308,7 @@ class SqliteStore:
                 first = unseal(body, total, after=None, where=where)
                 check_follows(first, [], run, name, first.seq)
                 found.append(branch_info(first))
-            except (Unsound, SchemaTooNew) as problem:
+            except (InvalidEntry, SchemaTooNew) as problem:
                 if run_id is not None:
                     newer = isinstance(problem, SchemaTooNew)
                     raise problem if newer else JournalCorrupt(where, str(problem), None) from problem
@@ -317,7 +317,7 @@ class SqliteStore:
 
 
 def _chained(total: object, body: object) -> str:
-    """Return the sum that the commit after this row is chained to. Raises Unsound."""
+    """Return the sum that the commit after this row is chained to. Raises InvalidEntry if the row is damaged."""
     if not isinstance(body, bytes) or not isinstance(total, str):
-        raise Unsound("the bytes of the commit before it are gone")
+        raise InvalidEntry("the bytes of the commit before it are gone")
     return chained(parse(body), total)

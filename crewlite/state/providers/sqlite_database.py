@@ -217,9 +217,9 @@ def version_of(db: sqlite3.Connection, location: str) -> int:
 
 
 def as_text(data: bytes) -> str:
-    """Decode a text of the database. Invalid UTF-8 becomes lone surrogates instead of failing the complete query.
+    """Decode a text of the database. Invalid UTF-8 becomes lone surrogates, so that only the checks of its row fail.
 
-    Such a text then fails the checks of its own row alone.
+    By default, SQLite's driver would fail the complete query.
     """
     return data.decode("utf-8", "surrogateescape")
 

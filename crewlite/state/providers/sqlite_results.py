@@ -15,17 +15,17 @@ class ResultRows:
         self._database = database
 
     def recall(self, key: str) -> bytes | None:
-        """See ResultCache.recall."""
+        """Return the bytes last remembered under `key`; None if there are none."""
         rows = self._rows("SELECT data FROM cache WHERE key=?", key)
         return bytes(rows[0][0]) if rows else None
 
     def remember(self, key: str, data: bytes) -> None:
-        """See ResultCache.remember."""
+        """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         with self._database.writing():
             self._database.run("INSERT OR REPLACE INTO cache (key, at, data) VALUES (?,?,?)", (key, time.time(), data))
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """See ResultCache.forget."""
+        """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
         rows = self._rows("SELECT key FROM cache WHERE at<?", before)
         if rows and not dry_run:
             with self._database.writing():

@@ -1,4 +1,4 @@
-"""The rows of checkpoints in a database: an index that is derived from the journals."""
+"""The rows of checkpoints in a database: an index, which can be rebuilt from the journals."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _Row:
 
 
 class SqliteSalvage:
-    """A pass over one database. See Salvage. The `handle` of a branch is its `_Row`."""
+    """One pass of the doctor over a database. The `handle` of a branch is its `_Row`."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, repair: bool) -> None:
         self._path, self._db, self._repair = path, db, repair
@@ -68,7 +68,7 @@ class SqliteSalvage:
         """Branches that have entries and no row, by run_id."""
 
     def runs(self) -> list[str]:
-        """See Salvage.runs."""
+        """Return the ids of all runs that left any record here."""
         if not self._version:
             return []
         if problem := self._illness():
@@ -80,7 +80,7 @@ class SqliteSalvage:
 
     @contextlib.contextmanager
     def held(self, run_id: str) -> Iterator[None]:
-        """See Salvage.held."""
+        """Protect a run against changes by others during the block."""
         run = self._do if self._repair else self._db.execute
         run("BEGIN IMMEDIATE" if self._repair else "BEGIN")
         try:
@@ -92,7 +92,7 @@ class SqliteSalvage:
             raise
 
     def branches(self, run_id: str) -> list[RawBranch]:
-        """See Salvage.branches."""
+        """Return the branches of a run as they are stored, damaged or not."""
         query = "SELECT id, name, uid, seq, head, touched FROM branch WHERE run_id=? ORDER BY id"
         if known := self._orphans.pop(run_id, None):  # another repair may have moved them, and their ids may be reused
             again = [self._orphans_among("WHERE branch_id IS ? GROUP BY branch_id", (row.id,)) for row in known]
@@ -110,7 +110,7 @@ class SqliteSalvage:
         return [*found, *(self._raw(run_id, row, homeless=False) for row in rows.values())]
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
-        """See Salvage.ending. Finds a branch whose row has another head than its last entry."""
+        """Return a code and a sentence if the row of a branch does not name its last entry as its head; else None."""
         row: _Row = raw.handle
         if problem or not sound or not row.there or (row.seq, row.head) == (sound[-1].seq, sound[-1].sum):
             return None
@@ -119,7 +119,7 @@ class SqliteSalvage:
         return "stale_index", "its row does not name its last commit"
 
     def rewrite(self, raw: RawBranch, records: Sequence[Record], head: Head | None, why: str) -> Callable[[], object]:
-        """See Salvage.rewrite."""
+        """Return a call that replaces the records of a branch by `records`, and quarantines those it removes."""
         number, told = raw.handle.id, (now().isoformat(), why, raw.run_id, raw.branch)
         statements, there = [_MAKE], set(raw.records)
         for record in sorted(there - set(records), key=raw.records.index):
@@ -137,11 +137,11 @@ class SqliteSalvage:
         return partial(self._run, statements)
 
     def quarantined(self, raw: RawBranch) -> str:
-        """See Salvage.quarantined."""
+        """Return the words for where `rewrite` puts the records it removes."""
         return "set aside"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """See Salvage.index. The index is the row of the branch and the rows of its checkpoints."""
+        """Compare the rows of a branch and its checkpoints with its entries: return what to repair; None if all fit."""
         row, last = raw.handle, sound[-1]
         wanted = [checkpoint_row(raw.run_id, raw.branch, one) for one in live_checkpoints(sound)]
         there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()  # noqa: S608
@@ -162,7 +162,7 @@ class SqliteSalvage:
         return Flaw("stale_index", raw.where, problem, "made again", mend, (raw.run_id, raw.branch))
 
     def strays(self) -> Generator[Flaw, None, None]:
-        """See Salvage.strays. Finds rows of checkpoints whose branch does not exist."""
+        """Yield the rows of checkpoints whose branch does not exist, as one flaw."""
         if not self._version:
             return
         with self.held(""):

@@ -31,9 +31,10 @@ P = TypeVar("P", bound=Named)
 
 
 def chosen(checkpoints: Sequence[Checkpoint], target: object) -> Checkpoint:
-    """Return the checkpoint that `target`, a version number or a ref, names. `checkpoints` are ordered first to last.
+    """Return the one of these checkpoints, ordered first to last, that `target` names.
 
-    Raises RefError if `target` names none of them or several, ConfigError if it is neither a version nor a ref.
+    `target` is the `version` of a checkpoint, which counts from 1, or a ref. Raises RefError if it names none of them
+    or several, ConfigError if it is neither.
     """
     if isinstance(target, int) and not isinstance(target, bool):
         found = [one for one in checkpoints if one.version == target]

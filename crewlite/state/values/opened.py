@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 
 async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:
-    """Open and claim the journal of the state of that name. It is in memory only without a location and a provider.
+    """Open the journal of a state for writing by this process alone, as RuntimeState.open describes.
 
-    See RuntimeState.open.
+    Without a location and a provider, the journal is in memory only.
     """
     name = str(name) if isinstance(name, UUID) else name
     run_id, _, branch = name.partition("/") if isinstance(name, str) else (name, "", "")

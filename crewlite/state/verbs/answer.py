@@ -1,4 +1,4 @@
-"""Answers to the questions of a run, asked already or still to come: checked, and built as parts of a commit.
+"""Answers of people to the questions of a run, asked already or still to come: checked and recorded.
 
 The check uses the recorded JSON schema. The run itself checks again, with the class that it asked for.
 """
@@ -72,7 +72,7 @@ def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:
 
 
 def answer(store: Store, run_id: str, branch: str, address: str, value: Any, *, ahead: bool) -> None:
-    """Record an answer to the question at `address`. A run that this process is running receives it at once.
+    """Record a person's answer to the question at `address`. A run that this process is running receives it at once.
 
     With `ahead`, a question that was not asked yet may be answered. Raises RefError if the run does not ask it,
     AnswerRefused if the answer does not fit or is the second, BranchConflictError if another process runs the branch.
@@ -112,7 +112,7 @@ def _answered(record: Record, secrets: Secrets, address: str, value: Any, *, ahe
 
 
 def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
-    """Return whether only the run can say if a recorded answer fits. Until it has read it, another may replace it."""
+    """Return whether only the run can tell if a recorded answer fits. Until it has, another answer may replace it."""
     schema = asked.get("schema")
     return is_unchecked(schema, decode_answer(answer, schema))
 
@@ -216,7 +216,7 @@ def check(asked: AskedQuestion, value: Any) -> None:
 
 
 def _problem(error: Any, schema: Any) -> str:
-    """Say what does not fit, by its name where it is inside of the answer."""
+    """Return a sentence about the part of an answer that does not fit, with the path of that part."""
     within = max(error.context, key=lambda inner: len(inner.absolute_path), default=error)
     if at := ".".join(map(str, within.absolute_path)):
         return f"{at}: {within.message}"

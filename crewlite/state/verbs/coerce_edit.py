@@ -33,7 +33,7 @@ _PATHS = ("path", "PurePosixPath", "PureWindowsPath")
 
 
 def read(text: Typed, recorded: Json) -> Any:
-    """Convert typed text: to JSON or to a boolean, or not at all if the recorded value is a text or written as one."""
+    """Convert text that a person typed to a boolean or other JSON; keep it if the recorded value is stored as text."""
     if _tag(recorded) == "enum":
         recorded = recorded["v"]
     if isinstance(recorded, str) or _tag(recorded) in {"str", *_READERS, *_PATHS}:

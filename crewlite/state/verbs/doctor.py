@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.ids import short
 from crewlite.state.format.commit import Claim
-from crewlite.state.format.entry import Entry, Unsound, unseal, without_checkpoint
+from crewlite.state.format.entry import Entry, InvalidEntry, unseal, without_checkpoint
 from crewlite.state.journal.holder import holder_at
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Store
@@ -226,13 +226,13 @@ def sound_part(raw: RawBranch) -> SoundPart:
         try:
             try:
                 entry = unseal(body, seal, after=after, where=raw.where)
-            except Unsound:
+            except InvalidEntry:
                 mended = without_checkpoint(body, seal, after=after)
                 if mended is None:
                     raise
                 entry, without[len(found)] = mended, mended.commit["drops"][-1][0]
             check_follows(entry, found, raw.run_id, raw.branch, entry.seq if seq is None else seq)
-        except Unsound as problem:
+        except InvalidEntry as problem:
             return SoundPart(found, str(problem), {at: gone for at, gone in without.items() if at < len(found)})
         found.append(entry)
     return SoundPart(found, None, without)

@@ -1,7 +1,7 @@
 """Edits of a fork: replace the outcome of a step, or invalidate it so that the step runs again.
 
-The original branch does not change. The first commit of the fork holds the new outcome. On the fork, a step whose
-question differs because of the new outcome runs again; every other step answers from the record.
+The original branch does not change. The first commit of the fork holds the new outcome. On the fork, a step that is
+asked something else because of the new outcome runs again; every other step answers from the record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def changed_steps(
     """Build the step records of the first commit of a fork: new outcomes for `edits`, tombstones for `rerun`.
 
     `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
-    AnswerRefused for an edited answer that does not fit its question, and ConfigError for an edit that cannot be made.
+    AnswerRefused for a person's answer that does not fit the question, ConfigError for an edit that cannot be made.
     """
     steps, both = [], edits.keys() & set(rerun)
     if both:
@@ -97,14 +97,14 @@ def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> 
 
 
 def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
-    """Return the question that `auto_approve` has answered, and nobody was asked; None if this is another."""
+    """Return the question whose answer `auto_approve` gave in place of a person; None if a person gave the answer."""
     if not (isinstance(was, dict) and "automatic" in was):
         return None
     return {"address": outcome.address, "question": "", "at": outcome.at, "schema": schema_of(None)}
 
 
 def _read(outcome: Outcome, said: Typed, recorded: Any, asked: AskedQuestion | None) -> Any:
-    """Convert typed text to the type that an outcome of this kind has."""
+    """Convert text that a person typed to the type that an outcome of this kind has."""
     if kinds.of(outcome.kind).holds_value:
         return read(said, recorded)
     schema = asked.get("schema") if asked else None
@@ -123,7 +123,7 @@ def _coded(outcome: Outcome, value: Any) -> Any:
 
 
 def _answer_text(outcome: Outcome, value: Any) -> str:
-    """Return text as it is, and data as the JSON text of a structured answer. Raises ConfigError for anything else."""
+    """Return a text unchanged, and a dict, list or pydantic model as JSON. Raises ConfigError for anything else."""
     if isinstance(value, str | BaseModel | dict | list) and not _is_reply(value):
         return as_text(value)
     raise ConfigError(
@@ -132,7 +132,7 @@ def _answer_text(outcome: Outcome, value: Any) -> str:
 
 
 def _done(outcome: Outcome, value: Any) -> Any:
-    """Build the outcome of a finished task or turn with this answer, also for a task that was skipped."""
+    """Return the recorded outcome of a task or turn with another answer. A skipped task then counts as done."""
     recorded = {name: part for name, part in outcome.value.items() if name != "skipped"}
     return recorded | {"raw": _answer_text(outcome, value)}
 
@@ -156,7 +156,7 @@ def _verdict(outcome: Outcome, value: Any) -> bool:
 
 
 def _passed(outcome: Outcome, value: Any) -> list[Any]:
-    """Return what a guardrail says of an answer: that it passes, perhaps with another in its place; or why not."""
+    """Check a guardrail's verdict, [True, a replacing text or None] or [False, the reason]. Raises ConfigError."""
     match value:
         case [True, None | str()]:
             return list(value)

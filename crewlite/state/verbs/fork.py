@@ -95,7 +95,7 @@ def fork(
         found: The branch, and the checkpoint on it, to fork.
         source: The object that forks, such as a crew or a History.
         branch: The name of the new branch; None for a generated one.
-        operation_id: With one, repeating the call returns the branch that the first call created.
+        operation_id: Makes a repeated call safe: with the same id it returns the branch that the first call created.
         changed: What the fork changes.
         secrets: Masked in the recorded changes; None for the secrets of the environment.
     """
@@ -275,9 +275,9 @@ def check_taken(record: Record, inputs: Iterable[str], takes: Iterable[str]) -> 
 
 
 def asked_for(definition: JsonObject) -> list[str] | None:
-    """Return the names of the inputs that a recorded definition uses; None if its record does not say.
+    """Return the names of the inputs that a recorded definition uses; None if they are not known.
 
-    It does not say where callbacks before the kickoff may use any, and in records of early releases.
+    They are not known if callbacks before the kickoff may use any input, and in records of early releases.
     """
     live = definition.get("live")
     if isinstance(live, dict) and "before_kickoff_callbacks" in live:

@@ -48,7 +48,7 @@ class Pruned:
 def prune(
     store: Store, *, keep_last: int | None, older_than: timedelta | datetime | None, dry_run: bool = False
 ) -> Pruned:
-    """Delete old finished runs, and old checkpoints of the others. See `History.prune`.
+    """Delete old finished runs, and old checkpoints of the others, as `History.prune` describes.
 
     Raises ConfigError if neither limit is given or one is unusable, JournalCorrupt for a run that cannot be read,
     OSError if storage fails. A prune that was interrupted can be repeated.

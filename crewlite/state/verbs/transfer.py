@@ -15,7 +15,7 @@ from crewlite import codec, disk
 from crewlite.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
-from crewlite.state.format.entry import Entry, Unsound, unseal
+from crewlite.state.format.entry import Entry, InvalidEntry, unseal
 from crewlite.state.journal.lineage import Journals, gone, journals_of_branch, journals_of_run
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import Head
@@ -147,7 +147,7 @@ def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
         try:
             entry = _unseal(line, found[-1].sum if found else None, f"{where}, entry {number}")
             check_follows(entry, found, run_id, branch, entry.seq)
-        except Unsound as problem:
+        except InvalidEntry as problem:
             raise JournalCorrupt(f"{where}, entry {number}", str(problem), None) from None
         found.append(entry)
     return found
@@ -156,12 +156,12 @@ def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
 def _unseal(line: Any, after: str | None, where: str) -> Entry:
     """Read an entry from its JSON object, whose canonical bytes are the bytes that were sealed."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
-        raise Unsound("this is not an entry")
+        raise InvalidEntry("this is not an entry")
     unchecked: JsonObject = {name: value for name, value in line.items() if name != "sum"}
     try:
         body = codec.dumps(unchecked)
     except (ValueError, RecursionError) as error:
-        raise Unsound(f"this is not an entry ({error})") from None
+        raise InvalidEntry(f"this is not an entry ({error})") from None
     return unseal(body, line["sum"], after=after, where=where)
 
 
