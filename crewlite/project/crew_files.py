@@ -60,8 +60,7 @@ class _Bound:
             self._made[key] = cls(config=section, **named)
         if self._made[key] is None:
             raise ConfigError(
-                f"{name} depends on itself: the tasks in its context, or in theirs, have it in their context. Remove "
-                f"one of these references"
+                f"{name} depends on itself, through the tasks in its context. Remove one of these references"
             )
         return self._made[key]
 

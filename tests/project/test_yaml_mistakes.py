@@ -184,7 +184,7 @@ def test_a_task_that_builds_on_itself_is_told():
           agent: clerk
           context: [one]
         """
-    assert told(GOOD_AGENTS, tasks).startswith("one depends on itself: its context leads back to it. Remove")
+    assert told(GOOD_AGENTS, tasks).startswith("one depends on itself, through the tasks in its context. Remove")
 
 
 def test_a_class_tells_the_mistakes_of_its_files_when_they_are_first_read():
