@@ -50,6 +50,8 @@ class Kind:
     """Whether later model calls of the same parent are asked with its outcome."""
     is_ordered: bool = False
     """Whether what follows from its outcome depends on the order in which such steps were committed."""
+    is_aside: bool = False
+    """Whether the models that it asks speak about the work: what they say is no part of the answer that is read."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
 
@@ -61,18 +63,18 @@ AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=Tr
 CALLBACK = Kind("callback", "callback", heard=False)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
-EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False)
+EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
 FLOW = Kind("flow", "flow", enters=True)
-GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True)
+GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
 METHOD = Kind("method", "method", holds_value=True, is_ordered=True)
-OBSERVATION = Kind("observation", "observation")
-PLAN = Kind("plan", "plan", holds_value=True, heard=False)
-REASONING = Kind("reasoning", "reasoning")
+OBSERVATION = Kind("observation", "observation", is_aside=True)
+PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True)
+REASONING = Kind("reasoning", "reasoning", is_aside=True)
 STEP = Kind("step", "step", holds_value=True)
-SUMMARY = Kind("summary", "summary")
+SUMMARY = Kind("summary", "summary", is_aside=True)
 TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_valida
 from crewlite import kinds
 from crewlite.agent.guardrail import Guardrail, as_guardrail, models_of, without_models
 from crewlite.agent.input_files import InputFile, as_files, read, showing
+from crewlite.agent.messages import as_conversation, asked
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.planning import PlanningConfig
 from crewlite.agent.shape import check_format
@@ -233,7 +234,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         if turn is not None and (type(turn) is not int or turn < 1):
             raise ConfigError(f"turn is {turn!r}; wanted the number of a question of the conversation, from 1")
         files = read(as_files(input_files))
-        inputs = None if messages is None else {"messages": showing(as_conversation(messages), files)}
+        inputs = None if messages is None else {"messages": showing(asked(messages), files)}
         own: dict[str, Any] = {"response_format": response_format, "turn": turn, "files": files if inputs else ()}
         return AgentRequest(inputs, **known_options("an agent", options), **own)
 
@@ -314,14 +315,3 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         own = (self.llm, *models_of(self.guardrails))
         models = (part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm))
         return (self, *models, *self.tools)
-
-
-def as_conversation(messages: str | Sequence[Message]) -> list[Message]:
-    """Messages as a list of roles and contents. Raises ConfigError for what is none."""
-    if isinstance(messages, str):
-        return [{"role": "user", "content": messages}]
-    fits = isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)
-    found = [dict(message) for message in messages] if fits else []
-    if not found or any(not isinstance(message.get("role"), str) or "content" not in message for message in found):
-        raise ConfigError(f"messages is {messages!r}; wanted a text, or a list of {{'role': ..., 'content': ...}}")
-    return found

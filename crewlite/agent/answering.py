@@ -59,7 +59,7 @@ def answering(
         voice=_Voice(agent, persona.role, job),
         encode=lambda result: {"raw": result.raw},
         decode=decode,
-        with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage}),
+        with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage, "own_usage": usage}),
         budgets=(agent.budget,),
         failure_policy=agent.retries,
         inherits=True,

@@ -65,11 +65,11 @@ class Conversation:
         """The number of the turn that a kickoff is about; one more than there are for a further one.
 
         Words that were asked before are that question again, unless this process has had a later turn: who says "yes"
-        a second time asks a second question. The words of the first turn begin the conversation again, so a program
-        that is run again hears what is recorded. The same words with changed files are neither. `messages` are coded;
-        None for a kickoff without any. `files` are those they show; where one cannot be read any more, the question
-        that has it is that question again. Raises ConfigError and RunMismatch for a `turn` that cannot be, and
-        RunMismatch for changed files.
+        a second time asks a second question. The words of the first turn, of a fork its own first, begin the
+        conversation again, so a program that is run again hears what is recorded. The same words with changed files are
+        neither. `messages` are coded; None for a kickoff without any. `files` are those they show; where one cannot be
+        read any more, the question that has it is that question again. Raises ConfigError and RunMismatch for a `turn`
+        that cannot be, and RunMismatch for changed files.
         """
         questions, run_id = self.questions, self.record.run["run_id"]
         last = len(questions)
@@ -88,7 +88,9 @@ class Conversation:
                 f"turn={last + 1}, or leave turn out"
             )
         reached = 1 if turn else _reached(self.record)
-        known = [turn] if turn else [*(n for n in shown if n >= reached), *([1] if reached > 1 else [])]
+        first = next((number for number in shown if not self._is_inherited(number)), 1)
+        known = [turn] if turn else [*(n for n in shown if n >= reached), *([first] if reached > first else [])]
+        known.sort(key=self._is_inherited)
         same = [number for number in known if shown[number] == []]
         other = [number for number in known if shown[number]]
         if other and not same:
@@ -102,6 +104,13 @@ class Conversation:
                 *(run_id, same[0], last, last + 1),
             )
         return same[0] if same else last + 1
+
+    def _is_inherited(self, number: int) -> bool:
+        """Whether a turn was asked before this branch was forked."""
+        asked, base = self.record.outcomes.get(message_at(number)), self.record.base
+        if asked is None:  # the first, which is in the inputs
+            return base > 0 and all(until <= base for until, _ in self.record.earlier_inputs)
+        return asked.seq <= base
 
     def _refuse_files(self, number: int, names: Sequence[str]) -> NoReturn:
         run_id, last, listed = self.record.run["run_id"], len(self.questions), ", ".join(map(repr, names))

@@ -23,6 +23,8 @@ class LiteAgentOutput(BaseModel):
     agent_role: str
     token_usage: Usage = Field(default_factory=Usage)
     """Of all that this kickoff led to, also of what earlier lives of the run paid for it."""
+    own_usage: Usage = Field(default_factory=Usage)
+    """Of a fork, the usage without what had been paid when it was forked; else the same as `token_usage`."""
     run_id: str | None = None
     turn: int = 1
     """Which question of its conversation it answers, from 1."""

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from crewlite import codec, durable, kinds
-from crewlite.agent.agent import Agent, as_conversation
+from crewlite.agent.agent import Agent
 from crewlite.agent.answering import answering
 from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
 from crewlite.agent.input_files import InputFile, check
+from crewlite.agent.messages import as_conversation
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Worker
 from crewlite.agent.retell import further
@@ -55,6 +56,8 @@ class AgentRoot(Root[LiteAgentOutput]):
         super().__init__(agent)
         self._files = files
         self._turn, self._number, self._messages = turn, 1, list[Message]()
+        self._goes_on = False
+        """Whether it is a fork that is given its first question, after an answer."""
         self._began: datetime | None = None
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
@@ -78,7 +81,10 @@ class AgentRoot(Root[LiteAgentOutput]):
     def place(self, record: Record, given: Json | None) -> CommitParts | None:
         """Find the turn of the conversation that is asked for: a recorded one, or a further one."""
         conversation, messages = Conversation.of(record), given and given.get("messages")
-        number = conversation.number_of(messages, self._turn, self._files)
+        if record.fresh and messages is not None and not self._goes_on:
+            return None
+        turn = len(conversation.questions) + 1 if self._goes_on and self._turn is None else self._turn
+        number = conversation.number_of(messages, turn, self._files)
         further = number > len(conversation.questions)
         if further and not conversation.answered(number - 1):
             return None
@@ -114,6 +120,11 @@ class AgentRoot(Root[LiteAgentOutput]):
     def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """A fork that is given a further instruction goes on with the conversation that it was forked from."""
         asked, instruction = as_conversation(recorded["messages"]), as_conversation(given["messages"])
+        self._goes_on = (
+            record.fresh and record.finished and (self._turn is not None or instruction[: len(asked)] != asked)
+        )
+        if self._goes_on:
+            return dict(given)
         said = Conversation.of(record).so_far(self._shape, self._agent.max_tool_output) if record.fresh else asked
         return {"messages": further(record, asked, said, instruction)}
 
@@ -126,13 +137,14 @@ class AgentRoot(Root[LiteAgentOutput]):
             more = {"run_id": run.run_id, "durability": run.durability, "drifted": bool(run.drifted)}
         asked = self._messages or as_conversation(inputs["messages"])
         step = self._step(asked, self._shape, turn=self._number, **more)
-        if run is None or (self._number == 1 and not self.address):
+        if run is None:
             return step
-        record, conversation = run.record, Conversation.of(run.record)
+        step = dataclasses.replace(step, with_usage=lambda result, _: _with_usage(result, run))
+        if self._number == 1 and not self.address:
+            return step
+        conversation = Conversation.of(run.record)
         if self.address:
-            of_all = lambda result, _: result.model_copy(update={"token_usage": record.usage})  # noqa: E731
-            question = conversation.question(self._number)
-            return dataclasses.replace(step, kind=kinds.TURN, question=question, with_usage=of_all)
+            return dataclasses.replace(step, kind=kinds.TURN, question=conversation.question(self._number))
         work = lambda: self._all_turns(conversation, more)  # noqa: E731
         return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
 
@@ -177,6 +189,11 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def _texts(self) -> dict[str, str]:
         return {"goal": self._agent.goal, "backstory": self._agent.backstory}
+
+
+def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:
+    """A result with the usage of the whole run."""
+    return result.model_copy(update={"token_usage": run.record.usage, "own_usage": run.record.paid.own})
 
 
 def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:

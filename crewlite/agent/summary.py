@@ -31,23 +31,22 @@ async def summarised(persona: Persona, messages: Sequence[Message], opening: int
     old = list(messages[kept:])
     if not old or (len(old) == 1 and old[0].get("name") == REMINDER):
         raise ContextOverflow(persona.llm.model, None, said)
-    text: str = await durable.scope().step(_step(persona, old, said))
+    text: str = await durable.scope().step(_step(persona, old))
     told = templates.render(PROMPTS, "summary.j2", summary=text)
     return [*messages[:kept], {"role": "user", "content": told, "name": REMINDER}]
 
 
-def _step(persona: Persona, old: list[Message], said: str) -> Step[str]:
+def _step(persona: Persona, old: list[Message]) -> Step[str]:
     async def act() -> str:
         length = sum(len(_text(message)) for message in old)
-        for attempt in range(1, _TRIES + 1):
-            asked = [
-                {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)},
-                {"role": "user", "content": _transcript(old, length // 2**attempt)},
-            ]
+        shorter = dict.fromkeys(_transcript(old, length // 2**attempt) for attempt in range(1, _TRIES + 1))
+        told = {"role": "system", "content": templates.render(PROMPTS, "summarise.j2", role=persona.role)}
+        *more, last = [[told, {"role": "user", "content": text}] for text in shorter]
+        for asked in more:
             reply = await ask(persona.llm, asked, agent=persona.role, may_overflow=True)
             if reply.finish_reason != OVERFLOW:
                 return reply.text
-        raise ContextOverflow(persona.llm.model, None, said)
+        return (await ask(persona.llm, last, agent=persona.role)).text  # what fails is asked again by a resume, alone
 
     return Step(
         kind=kinds.SUMMARY,

@@ -22,6 +22,7 @@ from crewlite.cli.shipped import shipped
 from crewlite.ids import new_id
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
+_OF_WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")
 _LONGEST = 50
 _QUESTION = "When are spring tides?"
 
@@ -115,6 +116,8 @@ class Project:
             return f"{package} is a word of Python"
         if package == "tests":
             return "its tests are in a folder of this name"
+        if _OF_WINDOWS.fullmatch(package):
+            return f"{package} is the name of a device on Windows, where no folder can have it"
         if package in sys.stdlib_module_names or importlib.util.find_spec(package):
             return f"there is a module {package} already, which its package would hide"
         return ""

@@ -65,7 +65,12 @@ class InputsChanged(RunMismatch):
     def __init__(self, run_id: str, names: Sequence[str], *, kind: str = "crew", branch: str = "main") -> None:
         others = ", ".join(f"{name!r}: ..." for name in names)
         ref = run_id if branch == "main" else f"{run_id}/{branch}"
-        if kinds.of(kind).takes_messages:
+        if kinds.of(kind) is kinds.TRIAL:
+            super().__init__(
+                f"Run {ref!r} was started with another {' and another '.join(names)}. To go on, call test or train of "
+                f"the crew as it was called then; for another trial, use another run_id."
+            )
+        elif kinds.of(kind).takes_messages:
             super().__init__(
                 f"Run {ref!r} has a question without an answer, and was given another. Without messages, or with those "
                 f"of that question, it goes on, and takes a further question then; to ask something in its place, "
@@ -203,15 +208,24 @@ class Suspended(CrewliteError, RuntimeError):
     code = "suspended"
     ends_run = True
 
-    def __init__(self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main") -> None:
+    def __init__(
+        self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main", *, kind: str = "crew"
+    ) -> None:
         questions = "; ".join(f"{address}: {question}" for address, question in waiting.items())
         first = next(iter(waiting))
         where = run_id if branch == "main" else f"{run_id}/{branch}"
         again = f"{'run_id' if branch == 'main' else 'from_checkpoint'}={where!r}"
+        answered = f"{again}, answers={{{first!r}: ...}}"
+        is_trial = kinds.of(kind) is kinds.TRIAL
+        resume = (
+            f"Call test or train of the crew again with {answered}"
+            if is_trial
+            else (f"Resume it with kickoff({answered})")
+        )
+        later = "call it" if is_trial else "kick off"
         super().__init__(
-            f"Run {where!r} waits for an answer: {questions} Resume it with kickoff({again}, "
-            f"answers={{{first!r}: ...}}), or call History({location!r}).answer({where!r}, {first!r}, ...) and kick "
-            f"off again."
+            f"Run {where!r} waits for an answer: {questions} {resume}, or call "
+            f"History({location!r}).answer({where!r}, {first!r}, ...) and {later} again."
         )
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
 

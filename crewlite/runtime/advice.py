@@ -37,9 +37,12 @@ def note_answered(error: Exception, kind: str, run: Run, answered: Sequence[str]
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return
     ref = run.run_id if run.branch == "main" else f"{run.run_id}/{run.branch}"
+    again = f"{kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+    if kinds.of(kind) is kinds.TRIAL:
+        again = "begin another trial, with another run_id"
     note = (
         f"{', '.join(answered)} answered from the record of run {ref!r}: changing the code of a step does not change "
-        f"its recorded outcome. To run a step again: {kind}.fork({ref!r}, rerun={[answered[-1]]!r}).kickoff()"
+        f"its recorded outcome. To run a step again: {again}"
     )
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)

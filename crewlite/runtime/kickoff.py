@@ -95,6 +95,7 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
     about = {"owner": error.owner, "setting": error.setting, "limit": error.limit, "used": error.used}
     frame = StepScope(run, "", root.name, settings=(setting,))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
+    committed["stopped"] = run.journal.secrets.mask(error.found)
     await frame.announce(root.source, lambda stamp: events.BudgetExceededEvent(**stamp, **about), parts=committed)
     await run.journal.flush()
 
@@ -139,7 +140,7 @@ async def _paused(root: Root[Any], run: Run, setting: Setting) -> Suspended:
         await frame.announce(root.source, event)
     warn_unused(run)
     await run.journal.flush()
-    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch)
+    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)
 
 
 async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:

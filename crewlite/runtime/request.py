@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from uuid import UUID
 
+from crewlite import kinds
 from crewlite.definition import check_inputs
 from crewlite.durable import Durability
 from crewlite.errors import ConfigError, meant
@@ -161,6 +162,8 @@ class Request:
             return self.progress.how_to_go_on()
         if self.progress.run_id is None or self.progress.location is None:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
+        if kinds.of(kind) is kinds.TRIAL:
+            return f"To go on: call test or train of the crew again, with run_id={self.progress.run_id!r}"
         if self.progress.branch != "main":
             ref = f"{self.progress.run_id}/{self.progress.branch}"
             return f"To go on: {kind}.kickoff(from_checkpoint={ref!r})"

@@ -100,7 +100,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         given, coded = masked(journal, root.follow(record, inputs, request.inputs) if forked else request.inputs)
         if forked:
             coded = laid_over(record.run["inputs"], coded)
-        if (further := None if record.fresh else root.place(record, coded)) is not None:
+        if (further := root.place(record, coded)) is not None:
             root.check(given)
             return inputs, further
         if digest(coded) != digest(record.run["inputs"]):

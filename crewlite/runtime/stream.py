@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
-from crewlite import background, events
+from crewlite import background, events, kinds
 from crewlite.errors import OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import lock
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.request import Progress
+from crewlite.state.format.addresses import outers
 
 R = TypeVar("R")
 
@@ -66,7 +67,10 @@ class RunStream(Generic[R]):
         await self.handle
 
     def text(self) -> Iterator[str]:
-        """Yield the texts of the models: pieces if a model streams (`LLM(..., stream=True)`), else complete replies."""
+        """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
+
+        What models say of the work is left out: plans, looks at them, verdicts of guardrails, summaries.
+        """
         for event in self:
             if piece := self._said(event):
                 yield piece
@@ -105,12 +109,17 @@ class RunStream(Generic[R]):
 
     def _said(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""
+        if not isinstance(event, events.LLMStreamChunkEvent | events.LLMCallCompletedEvent) or _is_aside(event.address):
+            return ""
         if isinstance(event, events.LLMStreamChunkEvent):
             self._streamed.add(event.address)
             return event.chunk
-        if isinstance(event, events.LLMCallCompletedEvent) and event.address not in self._streamed:
-            return event.response
-        return ""
+        return "" if event.address in self._streamed else event.response
+
+
+def _is_aside(address: str | None) -> bool:
+    """Whether a call of a model is inside a step that judges, plans or summarises the work."""
+    return any(kinds.at(around).is_aside for around in outers(address or ""))
 
 
 def _hear(progress: Progress, left: _Left, source: object, event: BaseEvent) -> None:

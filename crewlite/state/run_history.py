@@ -76,6 +76,11 @@ class RunHistory:
         return "waiting" if self._record.waiting else "unfinished"
 
     @property
+    def stopped_by(self) -> str | None:
+        """The budget that an unfinished run has stopped at, in words; None if none did, or it was resumed since."""
+        return None if self._record.ended else self._record.stopped
+
+    @property
     def at_work(self) -> str | None:
         """The live process that runs it, by number and host, such as "process 7 on lamp"; None if none does."""
         return holder(self._store, self.run_id, self.branch, self._record.claim)

@@ -375,7 +375,8 @@ def test_a_tool_may_answer_for_a_lone_agent_also_after_a_stop(config):
 
 
 def test_a_config_for_a_crew_warns_on_a_lone_agent(caplog, tmp_path):
-    agent("x", checkpoint=CheckpointConfig(location=tmp_path / "s")).kickoff("go")
+    setting = CheckpointConfig(location=tmp_path / "s", on_events=["task_completed"])
+    agent("x", checkpoint=setting).kickoff("go")
     assert "task_completed is never emitted" in caplog.text
 
 
@@ -409,3 +410,37 @@ def test_a_lone_agent_is_told_the_shape_its_answer_must_have():
     Agent(role="Clerk", goal="add", llm=llm).kickoff("Add 1 and 2", response_format=Sum)
     assert "fits this JSON schema" in llm.calls[0][0]["content"]
     assert '"total"' in llm.calls[0][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([], r"messages is \[\]; wanted a text, or a list of"),
+        (7, "messages is 7; wanted a text"),
+        (["hello"], "wanted a text, or a list of"),
+        ([{"role": "user"}], "wanted a text, or a list of"),
+        ([{"role": "human", "content": "x"}], r"messages\[0\]: the role is 'human'; write 'user'"),
+        ([{"role": "usr", "content": "x"}], r"the role is 'usr'; did you mean 'user'"),
+        (
+            [{"role": "user", "content": "x"}, {"role": "user", "content": 7}],
+            r"messages\[1\]: the content is 7; wanted",
+        ),
+        ([{"role": "user", "content": None}], "the content is None; wanted a text"),
+        ([{"role": "user", "content": []}], "the content is an empty list"),
+        ([{"role": "user", "content": ["x"]}], "a part of the content is 'x'; wanted"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "wanted its text"),
+    ],
+)
+def test_messages_that_no_model_takes_are_told_before_anything_is_paid(messages, problem):
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM([]))
+    with pytest.raises(ConfigError, match=problem):
+        agent.kickoff(messages)
+
+
+def test_a_result_says_what_a_fork_of_it_has_paid_itself(memory):
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM(["one", "two"]), checkpoint=memory())
+    first = agent.kickoff("1?", run_id="r")
+    assert first.own_usage == first.token_usage
+    forked = agent.fork(memory(restore_from="r")).kickoff("2?")
+    assert forked.token_usage.requests == 2
+    assert forked.own_usage.requests == 1

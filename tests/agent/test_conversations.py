@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import Agent, CheckpointConfig, History, ToolCall, tool
-from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RunMismatch
+from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RefError, RunMismatch
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -188,6 +188,24 @@ def test_a_conversation_is_forked_at_any_turn(config):
     calls = len(agent.llm.calls)
     assert edited.kickoff().turn == 3
     assert [said(agent, n)[-1] for n in range(calls, len(agent.llm.calls))] == ["What?", "3?"]
+
+
+def test_a_ref_names_a_turn_and_a_fork_counts_on_from_there(config, caplog):
+    agent = pilot(lambda messages: f"answer {len(messages)}", checkpoint=config(on_events=True))
+    for question in ("1?", "2?", "3?"):
+        agent.kickoff(question, run_id="chat")
+    other = agent.fork(config(restore_from="chat@turn#2"), branch="other")
+    for _ in range(2):
+        assert other.kickoff("1?", turn=3).turn == 3
+    assert said(agent) == ["1?", "answer 2", "2?", "answer 4", "1?"]
+    again = pilot([], checkpoint=config(restore_from="chat/other", on_events=True))
+    assert again.kickoff("1?").turn == 3, "words that were said on the fork are known as those"
+    assert other.kickoff("And then?").turn == 4
+    first = agent.fork(config(restore_from="chat@turn#1"), branch="first").kickoff("2?")
+    assert (first.turn, said(agent)) == (2, ["1?", "answer 2", "2?"])
+    for ref in ("chat@turn#4", "chat@turn#0", "chat@turn#x"):
+        with pytest.raises(RefError):
+            agent.fork(config(restore_from=ref))
 
 
 def test_a_failed_turn_begins_anew_alone(config):

@@ -155,6 +155,16 @@ def test_what_cannot_be_summarised_is_an_error_that_can_be_gone_on_from(on_disk)
     assert looked == ["here"]
 
 
+def test_a_summary_that_is_refused_is_asked_for_once_by_each_further_kickoff(on_disk):
+    agent = pilot(*[too_long()] * 7, "short", "done")
+    question = " ".join(f"word{n}" for n in range(2000))
+    for calls in (5, 6, 7):
+        with pytest.raises(ContextOverflow):
+            agent.with_(checkpoint=on_disk()).kickoff(question, run_id="q")
+        assert len(agent.llm.calls) == calls
+    assert agent.with_(checkpoint=on_disk()).kickoff(run_id="q").raw == "done"
+
+
 def test_a_larger_model_is_asked_first_where_there_is_one():
     small, large = ScriptedLLM([too_long()], model="small"), ScriptedLLM(["done"], model="large")
     small.fallbacks = (large,)

@@ -61,6 +61,8 @@ def test_a_new_project_runs_and_passes_its_tests_at_once(shop, more):
         ("Class", 2, "class is a word of Python"),
         ("json", 2, "there is a module json already, which its package would hide. Choose another name"),
         ("crewlite", 2, "there is a module crewlite already"),
+        ("con", 2, "con is the name of a device on Windows"),
+        ("LPT1", 2, "lpt1 is the name of a device on Windows"),
         ("tests", 2, "its tests are in a folder of this name"),
         ("there", 1, "exists, and nothing is overwritten"),
         ("a-file", 1, "exists, and nothing is overwritten"),

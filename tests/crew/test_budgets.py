@@ -101,7 +101,7 @@ def test_a_run_stops_at_its_budget_and_goes_on_with_more(on_disk, owner, setting
     with pytest.raises(BudgetExceeded):
         crew_of(llm, checkpoint=on_disk(), **{owner: {setting: limit}}).kickoff(run_id="r")
     run = History(on_disk().location).run("r")
-    assert run.status == "unfinished"
+    assert (run.status, run.stopped_by) == ("unfinished", error.found)
     assert "budget_exceeded" in [event.type for event in run.events()]
     assert len(llm.calls) == 2
     result = crew_of(llm, checkpoint=on_disk(on_drift="error"), **{owner: {setting: more}}).kickoff(run_id="r")

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, History, Process, Task, event_bus
 from crewlite.cli.main import main
-from crewlite.errors import ConfigError, OutputInvalid, QuestionsChanged, Suspended
+from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, Suspended
 from crewlite.events import BaseEvent
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
@@ -152,6 +152,9 @@ def test_a_person_is_asked_for_feedback_and_a_manager_learns_too(on_disk):
     with pytest.raises(Suspended) as waits:
         crew.train(1, inputs=TOPIC, run_id="r")
     assert list(waits.value.waiting) == ["human:feedback.1.one"]
+    assert "Call test or train of the crew again with run_id='r', answers=" in str(waits.value)
+    with pytest.raises(InputsChanged, match="another n_iterations. To go on, call test or train of the crew as it was"):
+        crew.train(2, inputs=TOPIC, run_id="r")
     answers = {"human:feedback.1.one": "Delegate.", "human:feedback.1.two": ""}
     result = crew.train(1, inputs=TOPIC, run_id="r", answers=answers)
     assert list(result.agents) == ["Crew Manager"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import time
 import weakref
@@ -62,6 +63,14 @@ def test_text_comes_reply_by_reply_from_a_model_that_does_not_stream():
         return [piece async for piece in crew_of(["a", "b"]).stream({"topic": "tides"}).atext()]
 
     assert asyncio.run(main()) == ["a", "b"]
+
+
+def test_text_is_what_agents_say_and_not_what_models_say_of_it():
+    who = Agent(role="W", goal="g", llm=ScriptedLLM(["a", '{"valid": true, "feedback": ""}']))
+    task = Task(description="d", expected_output="x", agent=who, guardrail="It is short")
+    plan = json.dumps({"plans": [{"task": 1, "plan": "Begin."}]})
+    crew = Crew(tasks=[task], planning=True, planning_llm=ScriptedLLM([plan]))
+    assert list(crew.stream().text()) == ["a"]
 
 
 def test_events_come_while_the_run_goes_on():

@@ -83,5 +83,5 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
     except JournalCorrupt as error:
         return {**name, "status": "damaged", "problem": str(error)}
     said: dict[str, object] = {"status": status, "started_at": run.started_at, "base": run.base, "tasks": run.tasks}
-    said |= {"at_work": run.at_work, "waiting": run.waiting}
+    said |= {"stopped_by": run.stopped_by, "at_work": run.at_work, "waiting": run.waiting}
     return {**name, **said, "definition": run.definition, "inputs": run.inputs, "usage": run.usage, **more}

@@ -89,7 +89,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
         f"{base.branch} at {base.checkpoint_id[-8:] if base.checkpoint_id else f'commit {base.seq}'}" if base else ""
     )
     rows: list[tuple[str, Part]] = [
-        ("because", _why(run) if status == "failed" else ""),
+        ("because", _why(run) if status == "failed" else run.stopped_by or ""),
         ("definition", name_of(run.definition)),
         ("begun", begun),
         ("forked from", stands),

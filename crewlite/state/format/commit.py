@@ -85,6 +85,8 @@ class CommitParts(TypedDict, total=False):
     """Ends the claim: no process writes the branch any more."""
     cancelled: bool
     """Marks the run as stopped on purpose, until the next claim."""
+    stopped: Text
+    """Says which budget has stopped the run, until the next claim."""
     definition: CheckedDefinition
     """The definition from here on, if it has changed."""
     inputs: Inputs

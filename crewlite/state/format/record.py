@@ -32,7 +32,7 @@ from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
 from crewlite.usage import Usage
 
-_OF_THE_RUN = ("run", "definition", "inputs", "auto_approve", "claim", "released", "cancelled", "values")
+_OF_THE_RUN = ("run", "definition", "inputs", "auto_approve", "claim", "released", "cancelled", "stopped", "values")
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a checkpoint made with `state.snapshot()`."""
@@ -74,6 +74,8 @@ class Record:
     """The process that writes the branch; None if the run has ended or the branch was released."""
     cancelled: bool = False
     """Whether the run was cancelled, and not resumed since."""
+    stopped: str | None = None
+    """What is said of the budget that has stopped the run, if it was not resumed since."""
     failed: bool = False
     """Whether the run has failed, and was not resumed since."""
     auto_approve: bool = False
@@ -184,7 +186,7 @@ class Record:
         then = replace(then, seq=self.seq, sum=self.sum, left=left, epoch=epoch, paid=self.paid, claim=self.claim)
         then.checkpoints, then.dropped = self.checkpoints, self.dropped
         then.named, then.cancelled, then.worked = self.named, self.cancelled, self.worked
-        then.newest_checkpoint = then._newest()
+        then.newest_checkpoint, then.stopped = then._newest(), None
         return then
 
     def apply(self, entry: Entry) -> None:
@@ -278,6 +280,7 @@ class Record:
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
             self.cancelled = commit.get("cancelled", False)
+        self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         if changed := commit.get("values"):
             self.restored = changed.get("restored", self.restored)
 
@@ -297,7 +300,7 @@ class Record:
             return
         self.run = {**self.run, "branch": run["branch"], "base": base}
         self.paid.fork()
-        self.claim, self.cancelled, self.failed, self.fresh = None, False, False, True
+        self.claim, self.cancelled, self.stopped, self.failed, self.fresh = None, False, None, False, True
         if checkpoint := base["place"]:
             self._add_checkpoint(self.checkpoints.get(checkpoint["id"], checkpoint))
         self.inherited = frozenset(self.checkpoints)

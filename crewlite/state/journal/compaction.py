@@ -112,6 +112,8 @@ def _merged(part: Sequence[Entry], held: dict[str, Outcome], live: Record, recor
         ends["released"] = True
     if live.cancelled:
         ends["cancelled"] = True
+    if live.stopped:
+        ends["stopped"] = live.stopped
     if (checkpoint := last.commit.get("place")) and checkpoint["id"] in record.checkpoints:
         ends["place"] = checkpoint
     return {

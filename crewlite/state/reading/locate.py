@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crewlite import kinds
 from crewlite.errors import RefError, nearest
 from crewlite.refs import Ref, parse
 from crewlite.state.format.commit import CheckpointRecord
@@ -174,7 +176,7 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
     """Return the id of the checkpoint that `@...` names or, with `~n`, of its n-th predecessor."""
     along = sorted(record.checkpoints.values(), key=lambda checkpoint: (checkpoint["seq"], checkpoint["id"]))
     checkpoints = [checkpoint_info(record.run, one) for one in along]
-    found = meant(checkpoints, ref.at)
+    found = _end_of_turn(record, checkpoints, ref.at) or meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
         named = [f"{one.id[-8:]} ({one.address or one.trigger})" for one in checkpoints]
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
@@ -187,6 +189,18 @@ def _walk(record: Record, ref: Ref, text: str) -> str:
         raise RefError(text, _too_far(ref), [one.id[-8:] for one in checkpoints])
     identifier: str = checkpoint["id"]
     return identifier
+
+
+def _end_of_turn(record: Record, checkpoints: Sequence[CheckpointInfo], at: str | None) -> list[CheckpointInfo]:
+    """Return the last checkpoint before the next question of a conversation, if `at` is the address of a turn."""
+    kind, _, number = (at or "").partition("#")
+    if kind != kinds.TURN.name or not number.isdigit() or int(number) < 1:
+        return []
+    asked, following = (record.outcomes.get(f"{kinds.MESSAGE.name}#{int(number) + more}") for more in (0, 1))
+    if asked is None and (int(number) > 1 or following is None):
+        return []
+    begin, end = asked.seq if asked else 0, following.seq if following else math.inf
+    return [one for one in checkpoints if begin <= one.seq < end][-1:]
 
 
 def _too_far(ref: Ref) -> str:
