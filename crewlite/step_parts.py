@@ -46,6 +46,8 @@ class Recorded(NamedTuple):
     """The number of its commit."""
     order: tuple[int, ...]
     """Its place among all outcomes, which stays the same when commits are merged."""
+    at: str = ""
+    """The time of its commit, in ISO 8601; "" for one that is only foreseen."""
 
 
 @dataclass(frozen=True, slots=True)

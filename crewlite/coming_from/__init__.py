@@ -9,11 +9,10 @@ PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
 _MODULE: dict[str, str] = {
     "persist": "a flow is kept with checkpoint=True: class MyFlow(Flow): checkpoint = True",
-    "human_feedback": "a flow asks people with ask: from crewlite.flow import ask",
 }
 _FILES: dict[str, str] = {
     "crewlite.flow.persistence": _MODULE["persist"],
-    "crewlite.flow.human_feedback": _MODULE["human_feedback"],
+    "crewlite.flow.async_feedback": "a run without a terminal waits by itself: kickoff(answers=...) answers it",
     "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
     "crewlite.knowledge": "what a run should know goes into its inputs, or is looked up by a tool",
     "crewlite.memory": "what a run should know goes into its inputs, or is looked up by a tool",
@@ -31,10 +30,6 @@ _FLOW: dict[str, str] = {
     "method_outputs": "what its methods returned are steps of the run: History(location).run(run_id).steps",
     "flow_id": "each run has an id: self.state.id, or self.state['id'] of a mapping",
     "usage_metrics": "a run has its usage: flow.submit().usage, or History(location).run(run_id).usage",
-}
-_EVENTS: dict[str, str] = {
-    "flow_input_requested": "human_feedback_requested",
-    "flow_input_received": "human_feedback_received",
 }
 _OF = {"Crew": _RUN, "Task": _TASK, "Flow": _FLOW}
 
@@ -59,8 +54,3 @@ def instead_of(kind: type, attribute: str) -> str | None:
     """Return what to write instead of a method or field of CrewAI; None for any other attribute."""
     told = next((_OF[cls.__name__].get(attribute) for cls in kind.__mro__ if cls.__name__ in _OF), None)
     return f"{told} ({PAGE})" if told else None
-
-
-def event(name: str) -> str | None:
-    """Return the name of the event that CrewAI calls `name`; None if the names are equal or there is none."""
-    return _EVENTS.get(name)

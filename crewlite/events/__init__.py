@@ -56,6 +56,8 @@ if TYPE_CHECKING:
         FlowCreatedEvent as FlowCreatedEvent,
         FlowFailedEvent as FlowFailedEvent,
         FlowFinishedEvent as FlowFinishedEvent,
+        FlowInputReceivedEvent as FlowInputReceivedEvent,
+        FlowInputRequestedEvent as FlowInputRequestedEvent,
         FlowPausedEvent as FlowPausedEvent,
         FlowStartedEvent as FlowStartedEvent,
         HumanFeedbackReceivedEvent as HumanFeedbackReceivedEvent,

@@ -60,6 +60,8 @@ CheckpointEventType = Literal[
     "method_execution_paused",
     "human_feedback_requested",
     "human_feedback_received",
+    "flow_input_requested",
+    "flow_input_received",
     "llm_call_started",
     "llm_call_completed",
     "llm_call_failed",

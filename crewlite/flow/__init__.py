@@ -7,7 +7,9 @@ from crewlite.coming_from import missing_import
 from crewlite.durable import bound
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
+from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.methods import listen, router, start
+from crewlite.flow.classes.people import human_feedback
 from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
 from crewlite.flow.steps import StepFunction, step
@@ -23,6 +25,7 @@ __all__ = [
     "FlowFunction",
     "FlowHandle",
     "FlowState",
+    "HumanFeedbackResult",
     "Job",
     "StepFunction",
     "StepFuture",
@@ -31,6 +34,7 @@ __all__ = [
     "ask",
     "bound",
     "flow",
+    "human_feedback",
     "listen",
     "or_",
     "router",

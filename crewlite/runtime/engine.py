@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import background, durable, events, kinds
-from crewlite.durable import Stamp
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
@@ -18,6 +17,7 @@ from crewlite.lazy import lazy
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
+from crewlite.runtime.plain_voice import Silent
 from crewlite.runtime.plan import Plan, check_one_store, plan
 from crewlite.runtime.preview import Preview, preview as foresee
 from crewlite.runtime.program import named
@@ -145,26 +145,10 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
-    silent = replace(step, work=work, voice=_Silent(root.source), usage=usage, failure_policy=None, inherits=False)
+    silent = replace(step, work=work, voice=Silent(root.source), usage=usage, failure_policy=None, inherits=False)
     value = await inside(scope, root, request, silent, own=True)
     scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Silent:
-    """Emits no events: the separate run emits its own."""
-
-    source: object
-
-    def started(self, stamp: Stamp) -> None:
-        return None
-
-    def completed(self, stamp: Stamp, value: Any) -> None:
-        return None
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
-        return None
 
 
 async def _run(root: Root[T], request: Request, decided: Plan, enclosing: tuple[HeldBudget, ...] = ()) -> Finished[T]:

@@ -6,13 +6,10 @@ and the run can be resumed, anywhere and at any time, once somebody has answered
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import select
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -23,19 +20,17 @@ from pydantic.errors import PydanticUserError
 from crewlite import background, codec, durable, events, kinds
 from crewlite.durable import Stamp, Step
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
-from crewlite.forked import lock
 from crewlite.ids import now
 from crewlite.runtime.budgets import paused
 from crewlite.runtime.future import Awaited, StepFuture, on
 from crewlite.runtime.run import Run
 from crewlite.runtime.step_scope import StepScope
+from crewlite.runtime.terminal import line, piped, terminal, turn
 from crewlite.state.format.addresses import can_be_name, is_question
 from crewlite.state.format.commit import AskedQuestion, CommitParts
 from crewlite.state.verbs.answer import decode_answer, refusal, typed
 
 _LATE: Any = object()
-_asking = lock()
-_GLANCE = 0.1  # seconds between two checks whether the answer is still wanted
 
 
 def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: float | None = None) -> Any:
@@ -60,20 +55,23 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
         ConfigError: nobody could ever answer: there is no terminal, and no run with a store that could wait. Also
             raised for an unusable name, schema or timeout.
     """
+    return asked_here(Question(question, schema, timeout), name)
+
+
+def asked_here(asked: Question, name: str | None) -> Any:
+    """Put a question that is already made, from where the caller is, as `ask` does."""
     if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask(name={name!r}): wanted a name without / # and !, which separate the parts of a step's address; "
             f"for example name='approval'"
         )
-    codec.declare(schema)
     scope = durable.scope()
-    asked = Question(question, schema, timeout)
     if not isinstance(scope, StepScope):
         try:
             return asked.at_terminal()
         except EOFError:
-            raise ConfigError(f"ask({question!r}): nobody answered at the terminal, as its input has ended") from None
-    step = _step(asked, name)
+            raise ConfigError(f"ask({asked.text!r}): nobody answered at the terminal, as its input has ended") from None
+    step = question_step(asked, name)
     if on(scope.loop):
         return Awaited("ask(...)", scope.step(step), lambda answer: _in_time(answer, asked))
     return asked.in_time(StepFuture[Any](scope, step).result())
@@ -88,7 +86,7 @@ def put(asked: Question, name: str, leads_to: str) -> Awaitable[Any]:
     scope = durable.scope()
     if not isinstance(scope, StepScope):
         return background.in_thread(asked.at_terminal)
-    step = scope.addressed(_step(asked, name))
+    step = scope.addressed(question_step(asked, name))
     return _put_inside(scope, asked, step, leads_to)
 
 
@@ -107,9 +105,13 @@ async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
     return asked.in_time(await answer)
 
 
-def terminal() -> bool:
-    """Return whether stdin and stderr are a terminal, so that a person can be asked and can answer here."""
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+@dataclass(frozen=True, slots=True)
+class QuestionEvents:
+    """Builds the events of a question from `question`, `options`, `answer` and the fields of all events of a step."""
+
+    source: object
+    requested: Callable[..., events.HumanFeedbackRequestedEvent]
+    received: Callable[..., events.HumanFeedbackReceivedEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Question:
     """Raises ValueError for an answer that fits and cannot be used. Of recorded answers, only edits are checked."""
     is_approval: bool = False
     """Whether `auto_approve` answers it with yes."""
+    told: QuestionEvents | None = None
+    """Builds its events; None for the plain ones."""
     adapter: TypeAdapter[Any] = field(init=False, repr=False)
     """Validates the answer."""
     asked_as: Any = field(init=False, repr=False)
@@ -135,6 +139,7 @@ class Question:
         seconds = self.timeout
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
             raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
+        codec.declare(self.schema)
         try:
             adapter = _adapter(self.schema)
             shown = None if self.schema is None else adapter.json_schema()
@@ -177,24 +182,29 @@ class Question:
             raise AnswerTimeout(self.text, self.timeout or 0.0)
         return answer
 
+    def can_be_read(self) -> bool:
+        """Return whether somebody, or something, can answer on stdin now."""
+        return terminal() or (piped() and not self.is_approval)
+
     def at_terminal(self, over: threading.Event | None = None) -> Any:
         """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
 
         Another thread sets `over` when the answer is no longer wanted. Raises ConfigError if there is no terminal,
-        EOFError if the terminal's input has ended or `over` was set.
+        EOFError if the terminal's input has ended or `over` was set. Without a terminal, answers are read from a pipe
+        or a file as stdin, except those that allow a call.
         """
-        if not terminal():
+        if not self.can_be_read():
             raise ConfigError(
                 f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
                 f"answer. Ask inside a flow or crew that has checkpoint=True"
             )
         over = over or threading.Event()
-        with _turn(over):
+        with turn(over):
             while True:
                 print(f"{self.text} {_choices(self.json_schema)}", end="", file=sys.stderr, flush=True)
-                line = _line(over)
+                said = line(over)
                 try:
-                    return self.read(typed(line, self.json_schema), self.text)
+                    return self.read(typed(said, self.json_schema), self.text)
                 except AnswerRefused as refusal:
                     print(refusal.problem, file=sys.stderr)
 
@@ -224,38 +234,9 @@ def _choices(schema: Any) -> str:
     return f"[{'/'.join(map(str, known))}] " if known else ""
 
 
-@contextlib.contextmanager
-def _turn(over: threading.Event) -> Iterator[None]:
-    """Hold the terminal for one question at a time, so that an answer goes to the question on the screen.
-
-    Raises EOFError if `over` is set while this question waits for its turn.
-    """
-    while not _asking.acquire(timeout=_GLANCE):
-        if over.is_set():
-            raise EOFError
-    try:
-        yield
-    finally:
-        _asking.release()
-
-
-def _line(over: threading.Event) -> str:
-    """Return the next line that a person types. Raises EOFError if the input has ended or `over` is set.
-
-    On POSIX the stream is polled until there is something to read. A thread blocked in a read would crash the
-    interpreter as it exits, and an abandoned thread would read the next question's answer.
-    """
-    while os.name == "posix" and not select.select([sys.stdin], [], [], _GLANCE)[0]:
-        if over.is_set():
-            raise EOFError
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.rstrip("\n")
-
-
-def _step(asked: Question, name: str | None) -> Step[Any]:
-    voice = _Voice(durable.scope().mask(asked.text))
+def question_step(asked: Question, name: str | None) -> Step[Any]:
+    """Build the step of a question. Its value goes through `Question.in_time`."""
+    voice = _Voice(durable.scope().mask(asked.text), asked.told)
 
     async def work() -> Any:
         frame = durable.scope()
@@ -306,7 +287,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE
-    if terminal():
+    if terminal() or (run.journal.location is None and asked.can_be_read()):
         over = threading.Event()
         try:
             with paused(frame.inherited.budgets):
@@ -340,9 +321,10 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     if ahead and ahead.get("ahead"):
         await frame.run.journal.save(parts, now=True)
         return recorded
+    made = asked.told.requested if asked.told else events.HumanFeedbackRequestedEvent
     await frame.announce(
-        ask,
-        lambda stamp: events.HumanFeedbackRequestedEvent(**stamp, question=recorded["question"], options=schema),
+        asked.told.source if asked.told else ask,
+        lambda stamp: made(**stamp, question=recorded["question"], options=schema),
         parts=parts,
     )
     return recorded
@@ -379,18 +361,21 @@ class _Voice:
     """Builds the events of a question to a person. Its start emits none: `_put` announces the question, only once."""
 
     question: str
-    source: object = ask
+    told: QuestionEvents | None = None
     automatic: bool = False
     """Whether `auto_approve` has answered."""
+
+    @property
+    def source(self) -> object:
+        return self.told.source if self.told else ask
 
     def started(self, stamp: Stamp) -> None:
         return None
 
     def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
         answer = None if value is _LATE else codec.encode(value)
-        return events.HumanFeedbackReceivedEvent(
-            **stamp, question=self.question, answer=answer, automatic=self.automatic
-        )
+        made = self.told.received if self.told else events.HumanFeedbackReceivedEvent
+        return made(**stamp, question=self.question, answer=answer, automatic=self.automatic)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
         return events.StepFailedEvent(**stamp, kind="human", name=self.question, error=error, error_type=error_type)

@@ -11,6 +11,22 @@ from crewlite.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """Emits nothing: the steps inside, or the step around, tell all that is to be told."""
+
+    source: object
+
+    def started(self, stamp: Stamp) -> None:
+        """No event."""
+
+    def completed(self, stamp: Stamp, value: object) -> None:
+        """No event."""
+
+    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
+        """No event."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlainVoice:
     """Builds events that name a step by its kind and name."""
 

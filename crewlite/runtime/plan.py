@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite.errors import ConfigError
-from crewlite.runtime.human import terminal
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
+from crewlite.runtime.terminal import terminal
 from crewlite.settings import resolve
 from crewlite.state.config import CheckpointConfig, defaults
 from crewlite.state.subscriber import Setting

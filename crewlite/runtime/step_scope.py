@@ -151,7 +151,9 @@ class StepScope(Frame):
     def recorded(self, address: str) -> Recorded | None:
         """Return where the outcome of a step is recorded; None if it is not."""
         outcome = self.run.record.outcomes.get(address)
-        return None if outcome is None or self.inherited.mode.diverged else Recorded(outcome.seq, outcome.order)
+        if outcome is None or self.inherited.mode.diverged:
+            return None
+        return Recorded(outcome.seq, outcome.order, outcome.at)
 
     def hears(self, event: type[BaseEvent]) -> bool:
         """Return whether an event of this class has a handler or would create a checkpoint."""

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
-from crewlite import coming_from
 from crewlite.definition import Described
 from crewlite.errors import ConfigError, meant
 from crewlite.events.base import BaseEvent
@@ -117,8 +116,7 @@ def _event_name(item: object) -> str:
     if item == "*" or item in known:
         return str(item)
     about = "events about checkpoints never create one" if str(item).startswith("checkpoint_") else ""
-    here = f"here it is {ours!r}" if (ours := coming_from.event(str(item))) else ""
-    hint = about or here or meant(str(item).removesuffix("Event"), known) or f"known: {', '.join(known)}"
+    hint = about or meant(str(item).removesuffix("Event"), known) or f"known: {', '.join(known)}"
     raise ConfigError(f"on_events: {item!r} is not an event that can create a checkpoint; {hint}")
 
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from crewlite import durable
 from crewlite.errors import ConfigError
-from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow import Flow, and_, human_feedback, listen, or_, router, start
 
 LABELS = ("x", "y")
+NONE = "none"
+"""What a person says in place of a label."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,14 @@ class Plan:
     conditions: tuple[Any, ...]
     turns: dict[int, tuple[str | None, ...]]
     sync: frozenset[int]
+    asking: frozenset[int] = frozenset()
+    """The routers whose labels a person gives."""
+
+    def label(self, address: str) -> str | None:
+        """The label of the router's turn that has this address."""
+        method = address.split("/")[0].removeprefix("method:")
+        turns, count = self.turns[int(method.split("@")[0].split("#")[0][1:])], int(method.partition("#")[2] or 1)
+        return turns[count - 1] if count <= len(turns) else None
 
 
 @dataclass
@@ -31,6 +41,8 @@ class World:
 
     done: Counter[str] = field(default_factory=Counter)
     failing: frozenset[str] = frozenset()
+    asked: set[str] = field(default_factory=set)
+    """What a person was asked."""
     inside: Callable[[str], Any] | None = None
 
 
@@ -57,7 +69,8 @@ def plans(draw: Any, most: int = 6) -> Plan:
     turn = st.lists(st.sampled_from([*LABELS, None]), min_size=1, max_size=3).map(tuple)
     turns = {at: draw(turn) for at in sorted(routers)}
     sync = frozenset(draw(st.sets(st.integers(0, count - 1), max_size=1)))
-    return Plan(tuple(found), turns, sync)
+    asking = frozenset(draw(st.sets(st.sampled_from(sorted(turns)), max_size=1))) if turns else frozenset()
+    return Plan(tuple(found), turns, sync, asking)
 
 
 def condition(given: Any) -> Any:
@@ -71,12 +84,15 @@ def flow_of(plan: Plan, world: World, **settings: Any) -> type[Flow[Any]] | None
     """The class of a plan; None if it cannot work."""
     methods = {}
     for at, given in enumerate(plan.conditions):
-        work = _method(f"m{at}", plan.turns.get(at), world, sync=at in plan.sync)
+        routes = at in plan.turns and at not in plan.asking
+        work = _method(f"m{at}", plan if routes else None, world, sync=at in plan.sync)
         if given is None:
             work = start()(work)
         else:
             work = listen(condition(given))(work)
-        if at in plan.turns:
+        if at in plan.asking:
+            work = human_feedback("Which?", emit=(*LABELS, NONE))(work)
+        elif at in plan.turns:
             work = router(emit=LABELS)(work)
         methods[f"m{at}"] = work
     try:
@@ -85,7 +101,7 @@ def flow_of(plan: Plan, world: World, **settings: Any) -> type[Flow[Any]] | None
         return None
 
 
-def _method(name: str, turns: tuple[str | None, ...] | None, world: World, *, sync: bool) -> Any:
+def _method(name: str, plan: Plan | None, world: World, *, sync: bool) -> Any:
     def act(self: Flow[Any]) -> Any:
         address = durable.scope().address
         if address in world.failing:
@@ -93,10 +109,7 @@ def _method(name: str, turns: tuple[str | None, ...] | None, world: World, *, sy
         world.done[address] += 1
         self.state[address] = True
         self.state.setdefault("by", {})[address] = name
-        if turns is None:
-            return address
-        count = int(address.partition("#")[2] or 1)
-        return turns[count - 1] if count <= len(turns) else None
+        return plan.label(address) if plan else address
 
     async def act_async(self: Flow[Any]) -> Any:
         return act(self)

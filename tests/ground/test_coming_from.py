@@ -12,8 +12,7 @@ from crewlite import Agent, CheckpointConfig, Crew, Task, coming_from
 from crewlite.coming_from import modules
 from crewlite.errors import ConfigError
 from crewlite.events import BaseEventListener, TaskCompletedEvent, ToolUsageStartedEvent
-from crewlite.events.registry import checkpoint_event_types
-from crewlite.flow import flow
+from crewlite.flow import flow, human_feedback
 
 
 @pytest.mark.parametrize(
@@ -55,6 +54,8 @@ def test_a_verb_of_a_crew_that_is_not_here_says_what_to_write(name):
         ("crewlite.crews.crew_output", "CrewOutput", crewlite.CrewOutput),
         ("crewlite.flow.flow", "Flow", crewlite.Flow),
         ("crewlite.flow", "flow", flow),
+        ("crewlite.flow.human_feedback", "human_feedback", human_feedback),
+        ("crewlite.flow", "human_feedback", human_feedback),
         ("crewlite.agents.agent_builder.base_agent", "BaseAgent", Agent),
         ("crewlite.types.usage_metrics", "UsageMetrics", crewlite.Usage),
         ("crewlite.events", "crewai_event_bus", crewlite.event_bus),
@@ -112,17 +113,6 @@ def test_what_is_not_here_is_really_not_here():
         assert name not in importlib.import_module("crewlite.flow").__all__
     for kind, names in (("Crew", coming_from._RUN), ("Task", coming_from._TASK)):
         assert not [name for name in names if name in dir(getattr(crewlite, kind))]
-
-
-def test_the_events_that_stand_for_others_are_events():
-    known = checkpoint_event_types()
-    for theirs, ours in coming_from._EVENTS.items():
-        assert theirs not in known
-        assert ours in known
-        with pytest.raises(
-            ConfigError, match=f"{theirs!r} is not an event that can create a checkpoint; here it is {ours!r}"
-        ):
-            CheckpointConfig(on_events=[theirs])
 
 
 def test_an_event_that_nothing_stands_for_gets_no_hint():

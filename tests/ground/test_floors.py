@@ -171,6 +171,7 @@ AGAINST_THE_ORDER = {
     ("crewlite.crew.trials", "crewlite.crew.training"): "a definition loads without the engine",
     ("crewlite.flow.function", "crewlite.flow.root"): "a definition loads without the engine",
     ("crewlite.flow.classes.base", "crewlite.flow.classes.root"): "a definition loads without the engine",
+    ("crewlite.flow.classes.methods", "crewlite.flow.classes.reviewing"): "a definition loads without the engine",
 }
 """Modules loaded at first use that are on a higher floor, or lead back to who names them, and why."""
 

@@ -94,6 +94,16 @@ class HumanFeedbackRequestedEvent(BaseEvent):
     type: Literal["human_feedback_requested"] = "human_feedback_requested"
     question: str
     options: Any = None
+    flow_name: str | None = None
+    """The flow of methods that asks."""
+    method_name: str | None = None
+    message: str | None = None
+    """Of `@human_feedback`: its message, without the output."""
+    output: Any = None
+    """Of `@human_feedback`: what the method has returned."""
+    emit: tuple[str, ...] = ()
+    """Of `@human_feedback`: the outcomes that the feedback may come to."""
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class HumanFeedbackReceivedEvent(BaseEvent):
@@ -103,3 +113,19 @@ class HumanFeedbackReceivedEvent(BaseEvent):
     question: str
     answer: Any
     automatic: bool = False
+    flow_name: str | None = None
+    """The flow of methods that has asked."""
+    method_name: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class FlowInputRequestedEvent(HumanFeedbackRequestedEvent):
+    """A method of a flow asks a person with `self.ask`. Handlers of human_feedback_requested hear it, too."""
+
+    type: Literal["flow_input_requested"] = "flow_input_requested"  # type: ignore[assignment]  # a name of its own
+
+
+class FlowInputReceivedEvent(HumanFeedbackReceivedEvent):
+    """The answer to `self.ask` is recorded. Handlers of human_feedback_received hear it, too."""
+
+    type: Literal["flow_input_received"] = "flow_input_received"  # type: ignore[assignment]  # a name of its own

@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
@@ -14,13 +15,14 @@ from crewlite import durable, homes, kinds, last_kickoff
 from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
+from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.state import Outcome, StateKind
 from crewlite.flow.options import integers, named
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
-from crewlite.runtime.human import ask
+from crewlite.runtime.human import Question, QuestionEvents, asked_here
 from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.runnable import Runnable, on_class_too
 from crewlite.state.config import CheckpointConfig
@@ -50,6 +52,17 @@ class Running(NamedTuple):
     view: View
     outer: Running | None
     """The method around it, if its flow was kicked off inside one."""
+    feedback: list[HumanFeedbackResult]
+    """What people have said before it was started, and inside it."""
+    method: str
+    """Its name."""
+
+
+class Left(NamedTuple):
+    """What a kickoff has left."""
+
+    state: Any
+    feedback: tuple[HumanFeedbackResult, ...]
 
 
 running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)
@@ -125,7 +138,7 @@ class Flow(Runnable[Any], Generic[S]):
                 return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
             method, innermost = method.outer, False
         found = last_kickoff.last(self)
-        return cast(S, self.first_state if found is None else found)
+        return cast(S, self.first_state if found is None else found.state)
 
     @property
     def first_state(self) -> Any:
@@ -134,9 +147,51 @@ class Flow(Runnable[Any], Generic[S]):
             self.__dict__["_first"] = self.state_kind.initial(self.initial_state)
         return self.__dict__["_first"]
 
-    def ask(self, *args: Any, **kwargs: Any) -> Any:
-        """Ask a person, as `crewlite.flow.ask` does: `self.ask("Publish it?", bool)`. In a coroutine, await it."""
-        return ask(*args, **kwargs)
+    @property
+    def human_feedback_history(self) -> list[HumanFeedbackResult]:
+        """What people have said to methods with `@human_feedback`, in the order of these methods' commits.
+
+        In a method: before that was started, and inside it. After a kickoff: in all of it.
+        """
+        method = self._at_work()
+        found = last_kickoff.last(self)
+        return list(method.feedback if method else found.feedback if found else ())
+
+    @property
+    def last_human_feedback(self) -> HumanFeedbackResult | None:
+        """The last of `human_feedback_history`; None if there is none."""
+        history = self.human_feedback_history
+        return history[-1] if history else None
+
+    def ask(
+        self,
+        message: str,
+        schema: Any = None,
+        *,
+        name: str | None = None,
+        timeout: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask a person, as `crewlite.flow.ask` does: `self.ask("Publish it?", bool)`. In a coroutine, await it.
+
+        `metadata` is plain data of your own for the events flow_input_requested and flow_input_received.
+        """
+        method = self._at_work()
+        about: dict[str, Any] = {"flow_name": self.run_name, "method_name": method.method if method else None}
+        about["metadata"] = dict(metadata or {})
+        told = QuestionEvents(
+            self,
+            partial(events.FlowInputRequestedEvent, **about, message=message),
+            partial(events.FlowInputReceivedEvent, **about),
+        )
+        return asked_here(Question(message, schema, timeout, told=told), name)
+
+    def _at_work(self) -> Running | None:
+        """Return the method of this flow in whose code, or around whose code, the caller is."""
+        method = running.get()
+        while method is not None and method.flow is not self:
+            method = method.outer
+        return method
 
     @on_class_too
     def plot(
@@ -191,7 +246,7 @@ class Flow(Runnable[Any], Generic[S]):
 
     def ended(self, result: Any, outcome: Outcome) -> None:
         """Let `state` show what the kickoff has left."""
-        last_kickoff.keep({self: outcome.made(self.state_kind)})
+        last_kickoff.keep({self: Left(outcome.made(self.state_kind), outcome.feedback)})
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:

@@ -19,11 +19,14 @@ from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.flow.classes.base import Flow, Running, running
 from crewlite.flow.classes.conditions import address_name
+from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
+from crewlite.flow.classes.reviewing import reviewed
 from crewlite.flow.classes.state import Outcome, coded
 from crewlite.runtime.executors import Job
+from crewlite.runtime.plain_voice import Silent
 from crewlite.state.format.kept import Order
 from crewlite.state.values.current import StepState
 
@@ -68,6 +71,8 @@ class Drive:
     at_work: list[_Asked] = field(default_factory=list)
     failed: list[_Asked] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    feedback: list[HumanFeedbackResult] = field(default_factory=list)
+    """What people have said, in the order of the methods' commits."""
     too_many: str | None = None
     last: _Ended | None = None
 
@@ -82,7 +87,7 @@ class Drive:
                 self._take(machine, asked)
         self._raise()
         result = self._result()
-        return Outcome(result, coded(self.scope.state))
+        return Outcome(result, coded(self.scope.state), feedback=tuple(self.feedback))
 
     async def _next(self) -> Sequence[_Asked]:
         """Wait for the methods that end next. Returns them in the order of their commits."""
@@ -122,6 +127,8 @@ class Drive:
         ended = _Ended(asked.firing, asked.count, asked.argument, result, recorded.seq if recorded else None)
         label = self.flow.graph.label(asked.firing.method, result)
         following = machine.ended(asked.firing, label)
+        if isinstance(result, HumanFeedbackResult) and self._asks(asked.firing):
+            self.feedback.append(result)
         if self.last is None or self._place(ended) >= self._place(self.last):
             self.last = ended
         self._start(following, ended, ended.seq)
@@ -143,7 +150,8 @@ class Drive:
         flow, method = self.flow, self.flow.graph.methods[firing.method]
         argument = None
         if cause:
-            argument = cause.result if firing.label is None or cause.firing.cause is None else cause.argument
+            passes_on = firing.label is not None and cause.firing.cause is not None and not self._asks(cause.firing)
+            argument = cause.argument if passes_on else cause.result
         arguments = _arguments(method, cause is None, argument, self.inputs)
         name = address_name(firing.method, method.condition if cause else None)
         address = self.scope.reserve_address(kinds.METHOD.name, name)
@@ -151,20 +159,21 @@ class Drive:
         how = method.execution
         call = MethodType(method.func, flow)
         by_place, by_name = ((), arguments) if cause is None else (tuple(arguments.values()), {})
+        feedback = list(self.feedback)  # as it is when the method is asked for, in every life
         job = Job(method.name, call, method.is_async, by_place, by_name)
         step = Step(
             kind=kinds.METHOD,
             name=name,
             address=address,
-            work=lambda: _work(flow, method, job),
+            work=lambda: _work(flow, method, job, feedback),
             question={"method": firing.method, "by": trigger, "given": codec.known(arguments)},
             voice=_MethodVoice(flow, method.name, trigger, arguments),
             encode=encoded,
             decode=codec.decode,
             provenance={"by": trigger} if trigger else {},
             effect="idempotent",
-            timeout=how.timeout,
-            failure_policy=how.remedies,
+            timeout=None if method.feedback else how.timeout,
+            failure_policy=None if method.feedback else how.remedies,
             inherits=True,
             child_policy=how.policy,
             strict_replay=True,
@@ -185,13 +194,19 @@ class Drive:
             StepState(scope.state).update(values)
 
         address = self.scope.reserve_address(kinds.STEP.name, _BEGINNING)
-        return Step(kinds.STEP, _BEGINNING, begin, codec.known(fields), _Silent(flow), address=address)
+        return Step(kinds.STEP, _BEGINNING, begin, codec.known(fields), Silent(flow), address=address)
 
     def _place(self, ended: _Ended) -> tuple[Any, int]:
         return self.flow.graph.place(ended.firing.method, ended.firing.round), ended.count
 
+    def _asks(self, firing: Firing) -> bool:
+        return self.flow.graph.methods[firing.method].feedback is not None
+
     def _result(self) -> Any:
-        return self.last.result if self.last else None
+        if self.last is None:
+            return None
+        routed = self._asks(self.last.firing) and self.last.firing.method in self.flow.graph.labels
+        return self.last.result.output if routed else self.last.result
 
     def _raise(self) -> None:
         """Raise the failure of the method that stands first in the class; then the error of too many calls."""
@@ -218,12 +233,12 @@ def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: M
     return {first.name: given} if first else {}
 
 
-async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> Any:
-    """Call a method, in whose context the flow's state is that of this step."""
+async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedback: list[HumanFeedbackResult]) -> Any:
+    """Call a method, in whose context the flow's state is that of this step, and `feedback` what people have said."""
     scope = durable.scope()
-    token = running.set(Running(flow, scope.state, running.get()))
+    token = running.set(Running(flow, scope.state, running.get(), list(feedback), method.name))
     try:
-        value = await method.execution.executor.run(job)
+        value = await (reviewed(flow, method, job) if method.feedback else method.execution.executor.run(job))
     except Suspended as waits:
         waiting = dict(waits.waiting)
         about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
@@ -253,19 +268,3 @@ class _MethodVoice:
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.MethodExecutionFailedEvent:
         return events.MethodExecutionFailedEvent(**stamp, **self._about(), error=error, error_type=error_type)
-
-
-@dataclass(frozen=True, slots=True)
-class _Silent:
-    """Emits nothing: no code of the user's runs in this step."""
-
-    source: object
-
-    def started(self, stamp: Stamp) -> None:
-        return None
-
-    def completed(self, stamp: Stamp, value: None) -> None:
-        return None
-
-    def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
-        return None

@@ -6,12 +6,13 @@ It is made once, with the class, so that a wrong name is an error before anythin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.conditions import Condition
+from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
@@ -83,7 +84,7 @@ class Graph:
                     methods[name] = value
                 elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator
                     was = methods[name]
-                    methods[name] = FlowMethod(value, was.execution, was.begins, was.condition, was.routes, was.emit)
+                    methods[name] = replace(was, func=value)
         for name, method in methods.items():
             if hasattr(base, name) and name not in _MAY_BE_REPLACED:
                 raise ConfigError(f"{flow.__name__}.{name}: every flow has a {name!r} of its own; rename the method")
@@ -106,7 +107,8 @@ class Graph:
         """
         if method not in self.labels:
             return None
-        label = label_of(result, method, self.methods[method].declared)
+        value = result.outcome if isinstance(result, HumanFeedbackResult) else result
+        label = label_of(value, method, self.methods[method].declared)
         if label in self.ambiguous:
             raise ConfigError(self._two_meanings(method, label))
         return label

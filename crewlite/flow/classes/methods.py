@@ -13,12 +13,16 @@ from typing import Any, Generic, Never, ParamSpec, TypedDict, TypeVar, Unpack
 
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, condition_of
+from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
 from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.lazy import lazy
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Runtime, executor_of
 from crewlite.tools.base import is_async
+
+reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,6 +82,8 @@ class FlowMethod(Generic[P, R]):
     """Whether its result is a label, which starts the methods that listen to it."""
     emit: frozenset[str] | None = None
     """The labels that it declares; None if it declares none."""
+    feedback: Feedback | None = None
+    """What a person is asked about its result; None to ask nobody."""
 
     @classmethod
     def of(cls, func: Any, options: MethodOptions) -> FlowMethod[Any, Any]:
@@ -98,6 +104,11 @@ class FlowMethod(Generic[P, R]):
         about = ("__name__", "__qualname__", "__doc__", "__module__")
         vars(self).update({name: getattr(self.func, name) for name in about if hasattr(self.func, name)})
         vars(self)["__wrapped__"] = self.func
+        if self.feedback and self.routes and self.emit != frozenset(self.feedback.emit):
+            raise ConfigError(
+                f"router {self.name!r} has @human_feedback, whose outcome is its label: give the labels there, as "
+                f"@human_feedback(emit=[...]), and not to @router"
+            )
 
     @property
     def name(self) -> str:
@@ -138,7 +149,9 @@ class FlowMethod(Generic[P, R]):
         return self.func(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self.func, instance)
+        if instance is None:
+            return self
+        return MethodType(functools.partial(reviewing.call, self) if self.feedback else self.func, instance)
 
 
 @dataclass(frozen=True, slots=True)

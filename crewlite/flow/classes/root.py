@@ -14,6 +14,7 @@ from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.state import Outcome
+from crewlite.llm.models import resolve_llm
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
 from crewlite.step_parts import Limit
@@ -29,6 +30,9 @@ class ClassRoot(Root[Outcome]):
         super().__init__(flow)
         for method in flow.graph.methods.values():
             declare_results(method.func)
+        asking = [method.feedback.llm for method in flow.graph.methods.values() if method.feedback]
+        models = [resolve_llm([llm], agent="Feedback") for llm in asking if llm]  # a missing key is told at once
+        self.secret_sources += tuple(models)
         self._flow = flow
         self.verbose = flow.verbose
 
@@ -57,8 +61,8 @@ class ClassRoot(Root[Outcome]):
             work=lambda: Drive(flow, inputs).done(),
             question=self.question(inputs),
             voice=_Voice(flow, self.name, inputs),
-            encode=lambda outcome: {"result": encoded(outcome.result), "state": outcome.state},
-            decode=lambda data: Outcome(codec.decode(data["result"]), data["state"]),
+            encode=_encoded,
+            decode=_decoded,
             with_usage=lambda outcome, usage: outcome._replace(usage=usage),
             inherited_limits=(Limit(f"flow:{self.name}", flow.max_concurrency),) if flow.max_concurrency else (),
             strict_replay=True,
@@ -71,6 +75,15 @@ class ClassRoot(Root[Outcome]):
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event."""
         return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+
+
+def _encoded(outcome: Outcome) -> JsonObject:
+    data: JsonObject = {"result": encoded(outcome.result), "state": outcome.state}
+    return data | ({"feedback": codec.encode(list(outcome.feedback))} if outcome.feedback else {})
+
+
+def _decoded(data: JsonObject) -> Outcome:
+    return Outcome(codec.decode(data["result"]), data["state"], feedback=tuple(codec.decode(data.get("feedback", []))))
 
 
 @dataclass(frozen=True, slots=True)

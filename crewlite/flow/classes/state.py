@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from crewlite import codec
 from crewlite.codec import Json
 from crewlite.errors import ConfigError, meant
+from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.secrets import declared_in
 from crewlite.state.format.operations import without_items
 from crewlite.state.journal.values import Values
@@ -158,11 +159,13 @@ def values_of(state: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """What a kickoff has come to: the result of its last method, its state, coded, and the usage inside it."""
+    """What a kickoff has come to: the result of its last method, its state, coded, the usage inside it, feedback."""
 
     result: Any
     state: Mapping[str, Json]
     usage: Usage = Usage()
+    feedback: tuple[HumanFeedbackResult, ...] = ()
+    """What people have said to the results of methods."""
 
     def made(self, kind: StateKind) -> Any:
         """Return the state as an object for programs."""

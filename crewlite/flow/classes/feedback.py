@@ -1,0 +1,138 @@
+"""What `@human_feedback` asks a person, and which outcome an answer means without asking a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from crewlite import codec, events
+from crewlite.errors import ConfigError, NotCodable, meant
+from crewlite.flow.classes.labels import label_of
+from crewlite.ids import now
+from crewlite.llm.base import BaseLLM
+from crewlite.llm.foreign import as_model
+from crewlite.runtime.human import Question, QuestionEvents
+
+
+@dataclass
+class HumanFeedbackResult:
+    """What a person has said about the result of a method."""
+
+    output: Any
+    """What the method has returned."""
+    feedback: str
+    outcome: str | None = None
+    """Which of the `emit` it means; None without them."""
+    timestamp: datetime = field(default_factory=now)
+    """When the answer was recorded, with its time zone."""
+    method_name: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+codec.declare(HumanFeedbackResult)
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """The settings of `@human_feedback`. Raises ConfigError for those that cannot work."""
+
+    message: str
+    emit: tuple[str, ...]
+    """The outcomes; empty if there are none to choose from."""
+    llm: BaseLLM | str | None
+    default_outcome: str | None
+    metadata: dict[str, Any]
+
+    @classmethod
+    def of(cls, message: Any, emit: Any, llm: Any, default_outcome: Any, metadata: Any) -> Feedback:
+        """Check the settings."""
+        if not isinstance(message, str) or not message.strip():
+            hint = "; write @human_feedback(message=...)" if callable(message) else ""
+            raise _wrong("message", message, f"the text that a person is shown{hint}")
+        outcomes = _outcomes(emit)
+        if default_outcome is not None and default_outcome not in outcomes:
+            wanted = f"one of its emit, {', '.join(outcomes)}" if outcomes else "no default outcome without emit=[...]"
+            hint = meant(default_outcome, outcomes) if isinstance(default_outcome, str) else ""
+            raise _wrong("default_outcome", default_outcome, f"{wanted}{f'; {hint}' if hint else ''}")
+        model = as_model(llm)
+        if not isinstance(model, BaseLLM | str | None):
+            raise _wrong("llm", llm, "a model, its name, or None")
+        return cls(message, outcomes, model, default_outcome, _plain(metadata))
+
+    def question(self, flow: object, flow_name: str, method_name: str, output: Any) -> Question:
+        """Build the question about what a method has returned."""
+        about = {"flow_name": flow_name, "method_name": method_name, "metadata": self.metadata}
+        shown = {"message": self.message, "output": output, "emit": self.emit}
+        told = QuestionEvents(
+            flow,
+            partial(events.HumanFeedbackRequestedEvent, **about, **shown),
+            partial(events.HumanFeedbackReceivedEvent, **about),
+        )
+        return Question(self._text(output), check=self.check, told=told)
+
+    def check(self, answer: str) -> None:
+        """Raise ValueError for an answer that stands for no outcome, if no model could tell it."""
+        if self.emit and self.outcome(answer) is None and (self.llm is None or not answer.strip()):
+            words = ", or your own words" if self.llm else ", alone or with words: 'OUTCOME: words'"
+            raise ValueError(f"wanted one of {', '.join(map(repr, self.emit))}{words}")
+
+    def outcome(self, answer: str) -> str | None:
+        """Return the outcome that an answer names: `approved`, `Approved: well done`; nothing means the default."""
+        said = answer.strip().casefold()
+        if not said:
+            return self.default_outcome
+        named = (one for one in self.emit if said == one.casefold() or said.startswith(f"{one.casefold()}:"))
+        return next(named, None)
+
+    def _text(self, output: Any) -> str:
+        parts = [] if output is None else [_shown(output)]
+        parts.append(self.message)
+        if self.emit:
+            default = f"; nothing: {self.default_outcome}" if self.default_outcome else ""
+            words = ", or your own words" if self.llm else ""
+            parts.append(f"({', '.join(self.emit)}{words}{default})")
+        return "\n\n".join(parts)
+
+
+def _outcomes(emit: Any) -> tuple[str, ...]:
+    if emit is None:
+        return ()
+    given = [emit] if isinstance(emit, str) else list(emit) if isinstance(emit, Iterable) else [emit]
+    found: list[Any] = [label_of(one, "") if isinstance(one, Enum) else one for one in given]
+    if not found or not all(isinstance(one, str) and one.strip() for one in found):
+        raise _wrong("emit", emit, "a list of outcomes, which are texts or members of an Enum")
+    if len({one.casefold() for one in found}) < len(found):
+        raise _wrong("emit", emit, "outcomes that differ, in more than their case")
+    return tuple(found)
+
+
+def _plain(metadata: Any) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping | None):
+        raise _wrong("metadata", metadata, "a dict of plain data, which is recorded")
+    try:
+        codec.encode(dict(metadata or {}))
+    except NotCodable as error:
+        raise ConfigError(f"@human_feedback(metadata=...): {error}") from None
+    return dict(metadata or {})
+
+
+def _shown(output: Any) -> str:
+    """Return a result as a person reads it."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, BaseModel):
+        return output.model_dump_json(indent=2)
+    if isinstance(output, dict | list):
+        return json.dumps(output, ensure_ascii=False, indent=2, default=str)
+    return str(output)
+
+
+def _wrong(setting: str, value: object, wanted: str) -> ConfigError:
+    return ConfigError(f"@human_feedback({setting}=...) is {value!r}; wanted {wanted}")

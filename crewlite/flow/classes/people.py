@@ -1,0 +1,61 @@
+"""`@human_feedback`: a person looks at what a method of a flow returns, and says what should follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from crewlite.errors import ConfigError
+from crewlite.flow.classes.feedback import Feedback
+from crewlite.flow.classes.methods import FlowMethod
+
+
+def human_feedback(
+    message: str,
+    emit: Iterable[Any] | None = None,
+    llm: Any = None,
+    default_outcome: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    provider: None = None,
+    learn: bool = False,
+    learn_source: str = "hitl",
+    learn_strict: bool = False,
+) -> Callable[[Any], FlowMethod[Any, Any]]:
+    """Ask a person about what a method returns. What follows the method gets a HumanFeedbackResult.
+
+    At a terminal the question is asked at once. Elsewhere the run waits, as with `ask`: its answer is given to
+    `kickoff(answers=...)`, `History.answer` or `crewlite checkpoint answer`.
+
+    Args:
+        message: What the person is asked, below what the method has returned.
+        emit: The outcomes, as labels: the method is then a router, and the outcome starts what listens to it. An answer
+            that is one of them, or begins with one and a colon, means that.
+        llm: The model, or its name, that says which outcome any other answer means; one recorded step. None: an
+            answer that names no outcome is refused.
+        default_outcome: The outcome that an empty answer means. Without it an empty answer is refused.
+        metadata: Plain data of your own, for the events and the result.
+        provider: None. A run waits by itself: listen to `human_feedback_requested` to tell people of a question.
+        learn: False. Nothing is learned from feedback.
+        learn_source: Has no effect without `learn`.
+        learn_strict: Has no effect without `learn`.
+
+    Raises ConfigError for arguments that cannot work.
+    """
+    if provider is not None:
+        raise ConfigError(
+            "@human_feedback has no provider: without a terminal the run waits by itself. Have a handler of "
+            "human_feedback_requested tell people, and answer with kickoff(answers=...) or History.answer"
+        )
+    if learn:
+        raise ConfigError("@human_feedback(learn=True): nothing is learned from feedback here; leave learn out")
+    feedback = Feedback.of(message, emit, llm, default_outcome, metadata)
+
+    def decorate(func: Any) -> FlowMethod[Any, Any]:
+        method = FlowMethod.of(func, {})
+        if method.feedback:
+            raise ConfigError(f"method {method.name!r} has @human_feedback twice; a method asks one question")
+        labels = frozenset(feedback.emit) or method.emit
+        return replace(method, feedback=feedback, routes=method.routes or bool(feedback.emit), emit=labels)
+
+    return decorate

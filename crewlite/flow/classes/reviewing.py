@@ -1,0 +1,118 @@
+"""Have a person look at what a method returns: the work, the question and the outcome are steps of their own.
+
+So a run that waits for the person, or is killed meanwhile, neither does the work again nor asks a second time, and no
+model says twice what an answer means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable
+from datetime import datetime
+from types import MethodType
+from typing import Any, Literal, cast
+
+from pydantic import create_model
+
+from crewlite import codec, durable, kinds, templates
+from crewlite.agent.agent import Agent
+from crewlite.agent.loop import Work, work
+from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.shape import Shape, wanted
+from crewlite.durable import Step
+from crewlite.errors import ConfigError
+from crewlite.flow.classes.base import Flow, running
+from crewlite.flow.classes.feedback import Feedback, HumanFeedbackResult
+from crewlite.flow.classes.methods import FlowMethod
+from crewlite.flow.classes.results import encoded
+from crewlite.ids import now
+from crewlite.llm.models import resolve_llm
+from crewlite.runtime.executors import Job
+from crewlite.runtime.future import Awaited, StepFuture, on
+from crewlite.runtime.human import question_step
+from crewlite.runtime.plain_voice import Silent
+
+_TURNS = 5  # replies that an outcome may take
+
+
+async def reviewed(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job) -> HumanFeedbackResult:
+    """Make the call of a method in the step around this, and ask a person about its result."""
+    feedback, scope, name = method.feedback, durable.scope(), method.name
+    assert feedback
+    how = method.execution
+    doing = _step(flow, name, lambda: how.executor.run(job), None)  # its options are about the work, not the person
+    output = await scope.step(dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies))
+    question = feedback.question(flow, flow.run_name, name, output)
+    address = scope.reserve_address(kinds.HUMAN.name, name)
+    asked = dataclasses.replace(question_step(question, name), address=address)
+    said: str = question.in_time(await scope.step(asked))
+    recorded = scope.recorded(address)
+    outcome = feedback.outcome(said)
+    if feedback.emit and outcome is None:
+        sorting = lambda: _sorted(flow, feedback, name, said)  # noqa: E731 - the work of a step
+        outcome = await scope.step(_step(flow, "outcome", sorting, [said, feedback.message, list(feedback.emit)]))
+    at = datetime.fromisoformat(recorded.at) if recorded else now()
+    return HumanFeedbackResult(output, said, outcome, at, name, dict(feedback.metadata))
+
+
+def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a method with feedback from another method of a run: the outcome, or without `emit` the feedback.
+
+    On the run's event loop, await the call. Raises ConfigError outside a run, where no answer could be recorded.
+    """
+    scope = durable.scope()
+    if scope.loop is None:
+        raise ConfigError(
+            f"{method.name} asks a person for feedback, but was called outside a run, which records the answer: kick "
+            f"off the flow, or call {type(flow).__name__}.{method.name}(flow) for its result without the question"
+        )
+    job = Job(method.name, MethodType(method.func, flow), method.is_async, args, kwargs)
+    step = _step(flow, method.name, lambda: reviewed(flow, method, job), codec.known({"args": args, "kwargs": kwargs}))
+    if on(scope.loop):
+        return Awaited(f"self.{method.name}(...)", scope.step(step), _answered)
+    return _answer(StepFuture[HumanFeedbackResult](scope, step).result())
+
+
+async def _answered(result: Awaitable[HumanFeedbackResult]) -> Any:
+    return _answer(await result)
+
+
+def _answer(result: HumanFeedbackResult) -> Any:
+    if at_work := running.get():
+        at_work.feedback.append(result)
+    return result if result.outcome is None else result.outcome
+
+
+def _step(flow: Flow[Any], name: str, does: Any, question: Any) -> Step[Any]:
+    return Step(
+        kind=kinds.STEP,
+        name=name,
+        work=does,
+        question=question,
+        voice=Silent(flow),
+        encode=encoded,
+        decode=codec.decode,
+        effect="idempotent",
+        inherits=True,
+        strict_replay=True,
+        round_trip=True,
+    )
+
+
+async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> str:
+    """Have the model say which outcome an answer means. Raises OutputInvalid if it names none, three times."""
+    shape = Shape(create_model("Outcome", outcome=(cast(Any, Literal[feedback.emit]), ...)))
+    title = f"the outcome of the feedback on {name!r}"
+    agent = Agent(role="Feedback", goal=title, max_iter=_TURNS, verbose=flow.verbose)
+    persona = Persona(Worker(agent, resolve_llm([feedback.llm], agent=agent.role)), agent.role, agent.goal, "")
+    prompt = templates.render(
+        "crewlite.flow",
+        "outcome.j2",
+        message=feedback.message,
+        answer=templates.marked("answer", said),
+        outcomes=", ".join(feedback.emit),
+        shape=wanted(shape),
+    )
+    found = await work(Work(persona, ({"role": "user", "content": prompt},), shape=shape, title=title))
+    outcome: str = vars(found.value)["outcome"]
+    return outcome
