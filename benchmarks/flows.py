@@ -11,6 +11,7 @@ import contextlib
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ def measure() -> Iterator[Row]:
             bare, durable = _counting(_STEPS), _counting(_STEPS, stored(kind, directory, "runs", on_events=True))
             yield against_bare(kind, directory, bare.kickoff, durable.kickoff)
             yield _resume(kind, directory)
+        with scratch() as directory:
+            setting = stored(kind, directory, "runs", on_events=True)
+            cycles = (Turns(initial_state={"turns": _STEPS // 2}, checkpoint=at) for at in (None, setting))
+            row = against_bare(kind, directory, *(cycle.kickoff for cycle in cycles))
+            yield replace(row, measure=f"{row.measure}, methods")
 
 
 class Turns(Flow[Any]):

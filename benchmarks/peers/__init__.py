@@ -59,6 +59,7 @@ def measure() -> Iterator[Row]:
         yield from _durable(stage, "json", [_CREWAI])
         yield from _durable(stage, "sqlite", [_LANGGRAPH, _DBOS])
         yield from _flows(stage)
+        yield from _methods(stage)
         yield from _at_once(stage)
         yield from _listing(stage, "json", [_CREWAI])
         yield from _listing(stage, "sqlite", [_LANGGRAPH, _DBOS])
@@ -107,6 +108,14 @@ def _flows(stage: Stage) -> Iterator[Row]:
     for peer in peers:
         title = f"{peer.name}: {_CUT} stored {peer.unit}s of 50 ms at once"
         yield played.row(peer, title, "seconds", _ideals)
+
+
+def _methods(stage: Stage) -> Iterator[Row]:
+    """A chain of methods of a flow, each of which adds a text to a list in the state; of nodes that do the same."""
+    for scene, how, said in (("methods", {}, "nothing stored"), ("stored_methods", {"kind": "sqlite"}, "SQLite")):
+        played = stage.play(scene, [_LANGGRAPH], steps=_CUT, **how)
+        title = f"{_LANGGRAPH.name}: time per node against a method of a flow, {_CUT} in a row, {said}"
+        yield played.row(_LANGGRAPH, title, "seconds", lambda seconds: f"{seconds / _CUT * 1000:.2f} ms")
 
 
 def _at_once(stage: Stage) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from serving import ANSWER, alone, seconds, serve, size, whole
 
 from benchmarks.scenes import Kind, answering, crew_of, stored
 from crewlite import History
-from crewlite.flow import FlowFunction, flow, step
+from crewlite.flow import Flow, FlowFunction, flow, listen, start, step
 
 
 def plain(steps: int) -> dict[str, Any]:
@@ -80,6 +80,19 @@ def mapped(kind: Kind, count: int, delay: float, directory: str) -> dict[str, An
     return {"seconds": seconds(lambda: whole(fan_out.kickoff(), count))}
 
 
+def methods(steps: int) -> dict[str, Any]:
+    return _played(_chain(steps)(), steps)
+
+
+def stored_methods(kind: Kind, steps: int, directory: str) -> dict[str, Any]:
+    return _played(_chain(steps)(checkpoint=stored(kind, Path(directory), on_events=True)), steps)
+
+
+def _played(made: Flow[Any], steps: int) -> dict[str, Any]:
+    took = seconds(made.kickoff)
+    return {"seconds": took, "found": whole(len(made.state["messages"]), steps)}
+
+
 _ends_at: list[int] = []
 _written: list[int] = []
 
@@ -106,6 +119,20 @@ def _report(kind: Kind, directory: str) -> FlowFunction[..., int]:
     return report
 
 
+def _chain(steps: int) -> type[Flow[Any]]:
+    """A flow of methods, each of which starts the next."""
+
+    def method(number: int) -> Any:
+        def write(self: Flow[Any]) -> None:
+            self.state["messages"].append(f"{number:06d} {ANSWER}"[:200])
+
+        write.__name__ = f"write_{number}"
+        return (listen(f"write_{number - 1}") if number else start())(write)
+
+    begun: dict[str, Any] = {"initial_state": {"messages": []}}
+    return type("Chain", (Flow,), begun | {f"write_{number}": method(number) for number in range(steps)})
+
+
 serve(
     "crewlite",
     plain=plain,
@@ -117,4 +144,6 @@ serve(
     cut=cut,
     go_on=go_on,
     mapped=mapped,
+    methods=methods,
+    stored_methods=stored_methods,
 )

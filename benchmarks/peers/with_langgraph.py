@@ -173,4 +173,6 @@ serve(
     cut=cut,
     go_on=go_on,
     mapped=mapped,
+    methods=plain,
+    stored_methods=steps,
 )
