@@ -1,4 +1,4 @@
-"""The definition of an agent, and kicking one off without a crew."""
+"""The definition of an agent, which a crew uses or the caller kicks off alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ root = lazy("crewlite.agent.root")  # the engine and what is made with it: who o
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest(Request):
-    """What the caller of an agent's kickoff asks for."""
+    """The request for a kickoff of an agent without a crew."""
 
     response_format: type[BaseModel] | None = None
     turn: int | None = None
@@ -156,7 +156,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     @model_validator(mode="after")
     def _knows_what_it_allows(self) -> Agent:
-        """An agent may be allowed tools of tasks, which are not known here; but a slip is no name of one."""
+        """Raise ConfigError for a misspelt name in allowed_tools. Other unknown names may be tools of tasks."""
         own = [name for tool in self.tools for name in (tool.name, tool.safe_name)]
         for name in self.allowed_tools or ():
             if name not in own and (hint := meant(name, own)):
@@ -196,14 +196,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     @property
     def planner(self) -> PlanningConfig | None:
-        """How it plans and carries its plans out; None if it does not."""
+        """How the agent plans its work and carries out the plan; None if it does not."""
         if not self.planning and self.planning_config is None:
             return None
         return PlanningConfig(**(self.planning_config or {}))
 
     @property
     def retries(self) -> Policy | None:
-        """What decides on failures of its work; None for what is set around it."""
+        """The policy that decides on failures of the agent's work; None inherits that of its task or crew."""
         return GoOn(self.max_retry_limit) if self.max_retry_limit else None
 
     @property
@@ -213,7 +213,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     @property
     def budget(self) -> Budget:
-        """What it may use for one task or kickoff."""
+        """The limits on the tokens, cost and time of one task or kickoff."""
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time
         return Budget(kinds.AGENT.name, self.role, *limits, None, self.max_rpm, self._pace)
 
@@ -226,9 +226,9 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         input_files: Mapping[str, Any] | Sequence[Any] | None = None,
         **options: Unpack[KickoffOptions],
     ) -> Request:
-        """What a kickoff with these arguments asks for; its messages hold the files.
+        """Build the request of a kickoff with these arguments. Input files become part of the messages.
 
-        Raises ConfigError for a `turn` that is no number from 1, and a `response_format` that is no pydantic class.
+        Raises ConfigError if `turn` is not a number from 1, or `response_format` is not a pydantic class.
         """
         check_format(response_format)
         if turn is not None and (type(turn) is not int or turn < 1):
@@ -239,7 +239,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         return AgentRequest(inputs, **known_options("an agent", options), **own)
 
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
-        """What it is to the engine. Raises NoModel, and ConfigError if it is asked nothing."""
+        """Build the Root that the engine runs. Raises NoModel, and ConfigError for a kickoff without messages."""
         response_format, turn, files = None, None, tuple[InputFile, ...]()
         if isinstance(request, AgentRequest):
             response_format, turn, files = request.response_format, request.turn, request.files
@@ -252,11 +252,11 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         return made
 
     def as_result(self, finished: Finished[LiteAgentOutput]) -> LiteAgentOutput:
-        """The output, with how far it was saved."""
+        """Return the output, with its durability: how reliably the run was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
 
     def execute_task(self, task: Any, context: str | None = None, tools: Sequence[Any] | None = None) -> str:
-        """Do a Task now, without a crew, and give its answer as text. `context` is a text to build on.
+        """Do a Task now, without a crew, and return its answer as text. `context`: a text to build on.
 
         Raises what the kickoff of a crew raises.
         """
@@ -264,22 +264,22 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """See from_checkpoint."""
+        """Rebuild the agent from the record of its run, as `from_checkpoint` does."""
         agent: Self = root.rebuilt(cls, source, bind)
         return agent
 
     def expecting(self, response_format: type[BaseModel] | None) -> Self:
-        """A copy whose kickoff, where it is bound to a run, wants an answer of this class."""
+        """Return a copy whose kickoff, if it is bound to a run, requires an answer of this class."""
         agent = self.model_copy()
         agent._response_format = response_format
         return agent
 
     def may_use(self, tools: Iterable[BaseTool]) -> tuple[BaseTool, ...]:
-        """Those of these tools that it is allowed to call, with those that its settings give it."""
+        """Return these tools, and those that the agent's settings add, without tools that it is not allowed to call."""
         return permitted((*tools, AddImage()) if self.multimodal else tools, self.allowed_tools)
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises ConfigError for other than `messages`."""
+        """Raise ConfigError for an input other than `messages`, and for a kickoff without it."""
         if unknown := sorted(inputs.keys() - {"messages"}):
             hints = [hint for name in unknown if (hint := meant(name, ("messages",)))]
             wanted = hints[0] if hints else "it takes messages, and no more"
@@ -289,29 +289,29 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         as_conversation(inputs["messages"])
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Inputs as its runs record them. Raises ConfigError for other than `messages`."""
+        """Return inputs as the runs of the agent record them. Raises ConfigError for an input other than `messages`."""
         self.check(inputs)
         return {"messages": as_conversation(inputs["messages"])}
 
     def input_names(self) -> tuple[str, ...]:
-        """What it is asked."""
+        """Return the only input: `messages`."""
         return ("messages",)
 
     def required_inputs(self) -> tuple[str, ...]:
-        """It has to be asked something."""
+        """Return the input that a kickoff must have: `messages`."""
         return ("messages",)
 
     def with_model(self, llm: BaseLLM | str) -> Self:
-        """A copy that asks this model."""
+        """Return a copy that uses this model."""
         return self.model_copy(update={"llm": llm, "guardrail": next(iter(without_models(self.guardrails)), None)})
 
     @property
     def guardrails(self) -> tuple[Guardrail, ...]:
-        """Its guardrail, if it has one."""
+        """Its guardrail as a tuple; () without one."""
         return () if self.guardrail is None else (self.guardrail,)
 
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for, itself first."""
+        """Return the live objects whose fields are searched for secrets, the agent itself first."""
         own = (self.llm, *models_of(self.guardrails))
         models = (part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm))
         return (self, *models, *self.tools)

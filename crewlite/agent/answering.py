@@ -1,4 +1,4 @@
-"""The step in which an agent answers messages, without a task: alone, or asked by a coworker."""
+"""The step in which an agent answers messages without a task: kicked off alone, or asked by a coworker."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def answering(
     began: datetime | None = None,
     **more: Any,
 ) -> Step[LiteAgentOutput]:
-    """The step in which it answers messages, without a task. `more` goes to its output.
+    """Build the step in which an agent answers messages without a task.
 
-    `began` is when the run began; None asks the step that is running now.
+    `began`: the time at which the run began; None takes that of the running step. `more`: further fields of the output.
     """
     agent = persona.agent
     job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)

@@ -1,4 +1,4 @@
-"""People between an agent and what it wants to do: calls that wait for a yes, answers that wait for a word."""
+"""Ask people about the work of an agent: to approve tool calls, and to comment on answers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from crewlite.tools.result import ToolResult
 
 
 async def make(calls: Sequence[PlannedCall], role: str) -> list[ToolResult]:
-    """Make the calls of a reply side by side; first have a person approve those whose tools want that.
+    """Make the tool calls of a model's reply side by side. A person first approves those whose tools require it.
 
-    A call is made once it is approved, whatever the others wait for. All are requested here, in their order: the next
-    question to the model has their results in the order of the requests, which must not depend on who answers first.
+    Each call is made once it is approved, even if others still wait. All are requested here, in their order, so that
+    the next model call gets the results in this order, whoever answers first.
     """
     begun = [_approved(call, role) if call.decided else call.make() for call in calls]
     for call in calls:
@@ -47,6 +47,6 @@ async def _once_decided(decided: Callable[[Verdict], Step[ToolResult]], verdict:
 
 
 async def feedback(answer: str, who: str) -> str:
-    """What a person wants to be different in an answer; "" for nothing."""
+    """Ask a person what should be different in an answer, and return that; "" for nothing."""
     said: str = await ask(f"{who} answers:\n\n{answer}\n\nWhat should be different? (nothing: leave it empty)")
     return said.strip()

@@ -1,7 +1,7 @@
-"""The turns of a conversation: the questions of a lone agent's run, in their order, each with its answer.
+"""A conversation with an agent that has no crew, in one run: its turns, each the user's messages and the answer.
 
-The first question is in the inputs of the run. With every further one the run is opened again: one commit records the
-question (`message#2`) and takes the result back. So a kill leaves a run that has been asked, or one that has not.
+The messages of the first turn are the inputs of the run. A further turn opens the finished run again: one commit
+records the messages (`message#2`) and withdraws the result. So a run that was killed has the new turn or not.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
 _lock = lock()
 
 WHO = "agent"
-"""The entry in the provenance of an answer that tells who gave it, and in which shape. It is a digest, for the first
-turn also of the question."""
+"""The key in the provenance of an answer under which a digest of the agent and the response format is recorded. For the
+first turn, the messages are part of the digest."""
 
 
 def message_at(number: int) -> str:
-    """The address of the question of a turn, from 2."""
+    """Return the address of the step that records the messages of a turn, from 2."""
     return f"{kinds.MESSAGE.name}#{number}"
 
 
 def turn_at(number: int) -> str:
-    """The address of a turn, once there is another after it, or before it."""
+    """Return the address of a turn's step. In a run with only one turn, the root step answers instead."""
     return f"{kinds.TURN.name}#{number}"
 
 
@@ -55,21 +55,27 @@ class Conversation:
 
     @classmethod
     def of(cls, record: Record) -> Conversation:
-        """Those that a record holds. Questions of before the inputs that hold now are part of these inputs."""
+        """Build the conversation that a record holds. Turns before the current inputs are part of these inputs."""
         found = [record.run["inputs"].get("messages")]
         while (at := message_at(len(found) + 1)) in record.outcomes and record.inputs_of(at) == record.run["inputs"]:
             found.append(record.value(at))
         return cls(record, tuple(found))
 
     def number_of(self, messages: Json, turn: int | None, files: Sequence[InputFile] = ()) -> int:
-        """The number of the turn that a kickoff is about; one more than there are for a further one.
+        """Return the number of the turn that a kickoff asks for; for a new turn, one more than there are.
 
-        Words that were asked before are that question again, unless this process has had a later turn: who says "yes"
-        a second time asks a second question. The words of the first turn, of a fork its own first, begin the
-        conversation again, so a program that is run again hears what is recorded. The same words with changed files are
-        neither. `messages` are coded; None for a kickoff without any. `files` are those they show; where one cannot be
-        read any more, the question that has it is that question again. Raises ConfigError and RunMismatch for a `turn`
-        that cannot be, and RunMismatch for changed files.
+        Messages equal to those of a recorded turn ask for that turn, unless this process has had a later one: a second
+        "yes" is a new turn. The messages of the first turn, of a fork its own first turn, ask for that turn at any time,
+        so that a program that is started again gets the recorded answers.
+
+        Args:
+            messages: The encoded messages; None for a kickoff without any.
+            turn: The number that the caller gave, or None.
+            files: The files that the messages show. One that cannot be read any more counts as unchanged.
+
+        Raises:
+            ConfigError, RunMismatch: there can be no such `turn`, or it has other messages.
+            RunMismatch: the same messages show files that have changed.
         """
         questions, run_id = self.questions, self.record.run["run_id"]
         last = len(questions)
@@ -84,8 +90,8 @@ class Conversation:
         shown = {number: _changed(asked, messages, files) for number, asked in enumerate(questions, 1)}
         if turn is not None and shown[turn] is None:
             raise RunMismatch(
-                f"Turn {turn} of conversation {run_id!r} has another question. To ask a further one, pass "
-                f"turn={last + 1}, or leave turn out"
+                f"Turn {turn} of conversation {run_id!r} has other messages than this kickoff. To ask these as a new "
+                f"turn, pass turn={last + 1}, or leave turn out"
             )
         reached = 1 if turn else _reached(self.record)
         first = next((number for number in shown if not self._is_inherited(number)), 1)
@@ -99,8 +105,8 @@ class Conversation:
             return turn
         if same and same[0] != reached + 1:
             log.warning(
-                "%s: these words are the question of turn %s of %s, so its recorded answer counts. To ask them as a "
-                "further question, pass turn=%s",
+                "%s: turn %s of %s has the same messages, so its recorded answer is returned. To ask them again as a "
+                "new turn, pass turn=%s",
                 *(run_id, same[0], last, last + 1),
             )
         return same[0] if same else last + 1
@@ -122,7 +128,7 @@ class Conversation:
         )
 
     def reach(self, number: int) -> None:
-        """Note that this process is at this turn."""
+        """Note that this process has asked for this turn."""
         with _lock:
             _turns[_key(self.record)] = number
             _turns.move_to_end(_key(self.record))
@@ -130,13 +136,13 @@ class Conversation:
                 _turns.popitem(last=False)
 
     def answered(self, number: int) -> bool:
-        """Whether a turn has its answer."""
+        """Return whether the answer of a turn is recorded."""
         if number == len(self.questions):
             return self.record.finished
         return turn_at(number) in self.record.outcomes
 
     def asked_further(self, messages: Json) -> CommitParts:
-        """The parts of the commit that asks the next question."""
+        """Build the parts of the commit that begins the next turn, with these messages."""
         number, steps = len(self.questions) + 1, list[StepRecord]()
         if number == 2:
             asked = codec.digest([kinds.TURN.name, self.question(1)])
@@ -146,12 +152,12 @@ class Conversation:
         return {"steps": [*steps, _finished(message_at(number), kinds.MESSAGE, asked, messages, {})]}
 
     def question(self, number: int) -> list[Any]:
-        """The question of a turn's step: the messages, and all that was said before."""
+        """Return what a turn's step is asked (Step.question): the messages, and a digest of all turns before."""
         before = self.record.outcomes.get(turn_at(number - 1))
         return [self.questions[number - 1], *([before.fingerprint, before.digest] if before else [])]
 
     def before(self, number: int, shape: Shape | None, limit: int | None) -> list[Message]:
-        """All that was said before a turn. `limit`: characters of a tool's result that the model is shown."""
+        """Return the conversation before a turn. `limit`: characters of a tool's result that the model is shown."""
         said: list[Message] = []
         for earlier, messages in enumerate(self.questions[: number - 1], 1):
             at = turn_at(earlier)
@@ -163,14 +169,14 @@ class Conversation:
         return said
 
     def so_far(self, shape: Shape | None, limit: int | None) -> list[Message]:
-        """All that was said, without a turn of the model that is not complete."""
+        """Return the conversation so far, without a reply whose tool calls have not all ended."""
         last = len(self.questions)
         inside = retold(self.record, shape, limit, turn_at(last) if last > 1 else "")
         return [*self.before(last, shape, limit), *codec.decode(self.questions[-1]), *inside]
 
 
 def _changed(asked: Json, messages: Json, files: Sequence[InputFile]) -> list[str] | None:
-    """The files that have changed between two questions of the same words, [] if none has; None for other words."""
+    """Return the files that differ between two lists of messages with the same words; None if the words differ."""
     gone = [file.name for file in files if not file.digest]
     if asked == messages and not gone:
         return []
@@ -178,7 +184,7 @@ def _changed(asked: Json, messages: Json, files: Sequence[InputFile]) -> list[st
 
 
 def _reached(record: Record) -> int:
-    """The turn that this process has asked for last; 0 for none."""
+    """Return the turn that this process has asked for last; 0 for none."""
     with _lock:
         return _turns.get(_key(record), 0)
 
@@ -188,7 +194,7 @@ def _key(record: Record) -> tuple[str, ...]:
 
 
 def message_step(source: object, number: int) -> Step[Any]:
-    """The step that stands for a recorded question; so a fork may change it."""
+    """Build the step that returns the recorded messages of a turn, so that a fork can edit them."""
 
     async def act() -> Any:
         raise RunMismatch(f"{message_at(number)} is not recorded any more: ask it again")

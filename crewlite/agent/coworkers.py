@@ -1,4 +1,4 @@
-"""What makes coworkers reachable: roles that a model can tell apart, and tools whose names nobody else has.
+"""Check that a model can reach coworkers: their roles must differ, and no tool may have the name of a delegation tool.
 
 Light to import: a crew is checked when it is defined.
 """
@@ -15,12 +15,15 @@ ASK = "Ask question to coworker"
 
 
 def plain_role(role: str) -> str:
-    """A role as it is compared, however a model quotes it or writes it big."""
+    """Return a role in the form in which roles are compared, without quotes and case that a model may change."""
     return " ".join(role.strip("\"'`[]() \n\t").casefold().split())
 
 
 def problems_of(where: str, roles: Iterable[str], tools: Iterable[BaseTool] = ()) -> Iterator[str]:
-    """What keeps somebody in `where` from working with coworkers of these roles beside these tools of their own."""
+    """Yield the problems that keep an agent with these tools from working with coworkers that have these roles.
+
+    `where` names the agent's task or crew in the messages.
+    """
     known = set[str]()
     for role in roles:
         before = len(known)

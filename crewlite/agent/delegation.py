@@ -1,7 +1,7 @@
-"""Tools with which an agent has coworkers work for it, or asks them.
+"""The tools with which an agent delegates work to coworkers, or asks them a question.
 
-The coworker answers in a step of its own inside the call, so a kill in the middle of its tool loop resumes there. It
-has its own tools alone: neither those of whoever delegates, nor these, so no rights ever widen on the way.
+The coworker answers in a step inside the tool call, so a run that was killed meanwhile resumes inside that. The
+coworker has only its own tools, neither those of the delegating agent nor these, so delegation grants no rights.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AskedQuestion(BaseModel):
 
 
 def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
-    """The two tools of an agent that has these coworkers; none if it has none."""
+    """Return the two delegation tools of an agent with these coworkers; () without coworkers."""
     if not coworkers:
         return ()
     roles = ", ".join(one.role for one in coworkers)
@@ -61,17 +61,17 @@ def delegation_tools(coworkers: Sequence[Persona]) -> tuple[BaseTool, ...]:
 
 
 class NoSuchCoworker(ValueError):
-    """Nobody has this role."""
+    """No coworker has this role."""
 
 
 class _ToCoworker(BaseTool):
-    """Gives a wish to a coworker: the argument of that name."""
+    """Passes a request to a coworker: the argument named `wish`, which is "task" or "question"."""
 
     wish: str
     coworkers: tuple[Persona, ...]
 
     def is_told_of(self, error: Exception) -> bool:
-        """Only of what another wording could mend. What else fails a coworker fails the task, which goes on there."""
+        """Return whether the model is told of an error: only if other arguments may avoid it. Others fail the task."""
         return isinstance(error, NoSuchCoworker | MaxIterations | OutputInvalid | GuardrailFailed)
 
     async def _arun(self, **arguments: Any) -> str:
@@ -83,7 +83,7 @@ class _ToCoworker(BaseTool):
 
 
 def _found(coworkers: Sequence[Persona], role: str) -> Persona:
-    """The coworker of this role, however a model quotes it or writes it big. Raises NoSuchCoworker."""
+    """Return the coworker with this role, ignoring quotes and case. Raises NoSuchCoworker."""
     for one in coworkers:
         if plain_role(one.role) == plain_role(role):
             return one

@@ -1,7 +1,6 @@
-"""Answers that have to pass guardrails: work, have each guardrail say yes, and else work again with its reason.
+"""Have an agent work until its answer passes all guardrails: after a refusal it works again, with the reason.
 
-Each verdict is a step, which asks with the answer and the place of the guardrail in its chain. So no resume asks for
-one again, and none ever flips.
+Each verdict is a recorded step, which is asked the answer and the guardrail's position. So a resume reuses verdicts.
 """
 
 from __future__ import annotations
@@ -31,36 +30,36 @@ _WANTED = "wanted (True, value) or (False, reason)"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A guardrail in its place."""
+    """A guardrail of an agent or a task, and how many answers it may refuse."""
 
     guardrail: Guardrail
     retries: int
     owner: str
-    """Whose it is. The guards of one owner share their retries."""
+    """The agent or task that it belongs to. All guardrails of one owner share their retries."""
 
     @property
     def text(self) -> str | None:
-        """What a model judges by; None for a function."""
+        """The rule that a model judges by; None if the guardrail is a function."""
         if isinstance(self.guardrail, LLMGuardrail):
             return self.guardrail.description
         return self.guardrail if isinstance(self.guardrail, str) else None
 
     @property
     def title(self) -> str:
-        """What errors and events call it."""
+        """The name of the guardrail in errors and events."""
         return self.text or name_of(self.guardrail)
 
 
 def guards(owner: str, guardrails: Sequence[Guardrail], retries: int) -> tuple[Guard, ...]:
-    """The guardrails of a definition, in their order."""
+    """Return the guardrails of one owner, in their order."""
     return tuple(Guard(one, retries, owner) for one in guardrails)
 
 
 async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], output: Callable[[Answer], Any]) -> Answer:
-    """Do the work until the answer passes the whole chain; `output` makes of an answer what functions are given.
+    """Do the work until an answer passes all guardrails of `chain`, and return that answer.
 
-    All that is said is added to `talk`. Raises GuardrailFailed, ConfigError for a function that returns no verdict, and
-    what the work and the functions raise.
+    Adds the conversation to `talk`. `output` converts an answer to what guardrail functions get. Raises
+    GuardrailFailed, ConfigError for a function that returns no verdict, and what the work and the functions raise.
     """
     refused = dict.fromkeys((guard.owner for guard in chain), 0)
     while True:
@@ -82,12 +81,12 @@ async def accepted(job: Work, talk: list[Message], chain: Sequence[Guard], outpu
 
 
 def refusal(reason: str) -> Message:
-    """The message that tells the agent why its answer does not count."""
+    """Build the message that tells the agent why a guardrail has refused its answer."""
     return {"role": "user", "content": templates.render(PROMPTS, "refused.j2", reason=reason)}
 
 
 def amend(talk: list[Message], answer: str) -> None:
-    """Let the conversation end with the answer as a guardrail has changed it."""
+    """Replace the answer at the end of the conversation by the one that a guardrail has returned."""
     if talk[-1]["role"] == "assistant":
         talk[-1] = talk[-1] | {"content": answer}
     else:  # a tool has answered
@@ -103,7 +102,7 @@ class _Judgement(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One guardrail that is asked about one answer."""
+    """One check of one answer by one guardrail."""
 
     guard: Guard
     place: int
@@ -113,7 +112,7 @@ class _Check:
     output: Callable[[Answer], Any]
 
     def step(self) -> Step[list[Any]]:
-        """The step. It comes to [True, the text that replaces the answer, or None] or to [False, the reason]."""
+        """Build the step of the check. It returns [True, replacement text or None] or [False, reason]."""
         return Step(
             kind=kinds.GUARDRAIL,
             name=None,
@@ -136,7 +135,7 @@ class _Check:
         return self._read(await called(self.guard.guardrail, self.output(self.answer)))
 
     async def _judged(self, rule: str) -> list[Any]:
-        """The verdict of a model."""
+        """Have a model judge the answer by a rule, and return its verdict."""
         own = self.guard.guardrail.llm if isinstance(self.guard.guardrail, LLMGuardrail) else None
         shape, title = Shape(_Judgement), f"guardrail {rule!r} of {self.job.title}"
         agent = Agent(role="Guardrail", goal=title, max_iter=_TURNS, verbose=self.job.source.verbose)
@@ -149,7 +148,7 @@ class _Check:
         return [True, None] if said.valid else [False, said.feedback.strip() or f"It does not meet the rule: {rule}"]
 
     def _read(self, made: object) -> list[Any]:
-        """What a function returned, as a verdict. Raises ConfigError."""
+        """Return the verdict that a guardrail function has returned. Raises ConfigError if it is none."""
         if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[0], bool):
             raise self._wrong(f"{made!r}; {_WANTED}")
         passes, value = made
@@ -160,7 +159,7 @@ class _Check:
         return [False, str(value)]
 
     def _text(self, value: object) -> str | None:
-        """The text of the answer that a function returned; None if it is the one that it was given."""
+        """Return the text that a guardrail function wants as the answer; None if it returned the answer unchanged."""
         if value is None:
             return None
         given, shape = self.output(self.answer), self.job.shape

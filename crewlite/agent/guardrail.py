@@ -14,9 +14,9 @@ from crewlite.llm.foreign import as_model
 
 
 class LLMGuardrail(Described):
-    """A guardrail that another model than the agent's judges by.
+    """A rule by which a model judges answers, another model than the agent's.
 
-    `LLMGuardrail(description="It names a source", llm="openai/gpt-4o")`. A plain text has the agent's model judge.
+    `LLMGuardrail(description="It names a source", llm="openai/gpt-4o")`. For a plain text, the agent's model judges.
     """
 
     description: str = Field(min_length=1)
@@ -39,7 +39,7 @@ Guardrail = str | LLMGuardrail | Callable[..., Any]
 
 
 def as_guardrail(value: object, field: str) -> object:
-    """A guardrail as it was given, checked; None if there is none. Raises ConfigError."""
+    """Return `value`, a guardrail or None, unchanged. Raises ConfigError, which names `field`, for anything else."""
     if isinstance(value, LLMGuardrail):
         return value if value.llm else value.description
     if value is None or (isinstance(value, str) and value.strip()):
@@ -55,23 +55,23 @@ def as_guardrail(value: object, field: str) -> object:
 
 
 def as_guardrails(value: object, field: str) -> list[object]:
-    """A chain of guardrails, checked. Raises ConfigError."""
+    """Return a list of guardrails unchanged. Raises ConfigError, which names `field`, for anything else."""
     listed = value if isinstance(value, list | tuple) else [] if value is None else [value]
     return [as_guardrail(one, f"{field}[{number}]") for number, one in enumerate(listed)]
 
 
 def texts_of(guardrails: tuple[Guardrail, ...]) -> list[str | None]:
-    """What models judge by, as plain data: a function counts by its place alone."""
+    """Return the rules that models judge by, as plain data, with None for each function."""
     return [_text(one) for one in guardrails]
 
 
 def models_of(guardrails: tuple[Guardrail, ...]) -> tuple[BaseLLM | str, ...]:
-    """The models that guardrails bring along."""
+    """Return the models that guardrails have of their own."""
     return tuple(one.llm for one in guardrails if isinstance(one, LLMGuardrail) and one.llm)
 
 
 def without_models(guardrails: tuple[Guardrail, ...]) -> tuple[Guardrail, ...]:
-    """The same guardrails, judged by the agent's model."""
+    """Return the same guardrails without models of their own, so that the agent's model judges."""
     return tuple(one.description if isinstance(one, LLMGuardrail) else one for one in guardrails)
 
 

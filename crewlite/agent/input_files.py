@@ -1,7 +1,7 @@
 """Files that a model is shown: texts between marks in the prompt, pictures beside it.
 
-A file is part of the question: its digest is. So the record holds no second copy, and a file that has changed since is
-told like any other change of what is asked.
+The digest of a file is part of what a step is asked. So the record holds no second copy, and a file that has changed
+is noticed like any other change of what is asked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InputFile:
 
 
 def as_files(value: object) -> Mapping[str, str] | None:
-    """Names and paths of files, given like this or as a list of paths; None without any. Raises ConfigError."""
+    """Return a mapping of names to paths, from a mapping or a list of paths; None without files. Raises ConfigError."""
     if not value:
         return None
     if isinstance(value, str | os.PathLike) or not isinstance(value, Mapping | list | tuple):
@@ -60,7 +60,7 @@ def as_files(value: object) -> Mapping[str, str] | None:
 
 
 def read(files: Mapping[str, str] | None) -> tuple[InputFile, ...]:
-    """The files as they are now. One that cannot be shown has a problem."""
+    """Read the files as they are now. A file that cannot be shown has a `problem`."""
     return tuple(_read(name, Path(path)) for name, path in (files or {}).items())
 
 
@@ -72,24 +72,24 @@ def check(files: Sequence[InputFile], where: str) -> None:
 
 
 def digests(files: Sequence[InputFile]) -> dict[str, str | None]:
-    """What stands for the files in a question."""
+    """Return the digests of the files by name, which stand for the files in what a step is asked."""
     return {file.name: file.digest for file in files}
 
 
 def shown(files: Sequence[InputFile]) -> str:
-    """What a prompt says of files; "" without any."""
+    """Return the text about the files in a prompt; "" without files."""
     texts = [templates.marked("file", file.text, name=file.name) for file in files if file.text is not None]
     pictures = [file.name for file in files if file.picture]
     return templates.render(PROMPTS, "files.j2", texts=texts, pictures=pictures) if files else ""
 
 
 def pictures(files: Sequence[InputFile]) -> list[Part]:
-    """The pictures among them."""
+    """Return the pictures among the files, as parts of a message."""
     return [file.picture for file in files if file.picture]
 
 
 def showing(messages: list[Message], files: Sequence[InputFile]) -> list[Message]:
-    """A conversation whose last message shows those of the files that can be shown."""
+    """Return the messages with the files that can be shown added to the last one."""
     files = [file for file in files if not file.problem]
     if not files:
         return messages
@@ -101,9 +101,9 @@ def showing(messages: list[Message], files: Sequence[InputFile]) -> list[Message
 
 
 def files_changed(before: Sequence[Message], now: Sequence[Message], gone: Collection[str]) -> list[str] | None:
-    """The names of files that two conversations of the same words show, but not alike; None for other words or names.
+    """Return the names of files that differ between two lists of messages; None if their words or file names differ.
 
-    `gone` are names of files that the second one was to show as well, and that cannot be read any more.
+    `gone`: the names of further files of the second list, which cannot be read any more.
     """
     around = [[*said[:-1], {**said[-1], "content": None}] for said in (before, now)]
     (words, text, shown), (words_now, text_now, shown_now) = (
@@ -124,7 +124,7 @@ def files_changed(before: Sequence[Message], now: Sequence[Message], gone: Colle
 
 
 def _taken_apart(content: Any) -> tuple[list[Any], str, dict[str, Any]]:
-    """The words of a message, what stands around the files that it shows, and these by name."""
+    """Split the content of a message: return its words, the text around the files in it, and the files by name."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     found = ((number, _LISTED.search(str(part.get("text", "")))) for number, part in enumerate(parts))
     at, listed = next(((number, match) for number, match in found if match), (0, None))

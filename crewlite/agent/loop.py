@@ -1,7 +1,6 @@
-"""An agent at work: ask the model, make the calls it asks for, until it answers.
+"""The loop of an agent: call the model and make the tool calls that it requests, until it answers.
 
-The conversation is never stored: it is made again from the definition and the recorded outcomes, so a resumed agent
-says the same things without saying them twice.
+The conversation is never stored: a resume rebuilds it from the definition and the recorded replies and results.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ _TRIES = 3  # answers, before one that does not fit is given up
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one agent is to do, with everything filled in. Its settings are those of the agent."""
+    """The work for one agent, with its texts filled in. Further settings are those of the agent."""
 
     persona: Persona
     messages: tuple[Message, ...]
-    """How the conversation opens."""
+    """The messages with which the conversation opens."""
     tools: tuple[BaseTool, ...] = ()
     shape: Shape | None = None
     title: str = ""
-    """What errors and logs call it."""
+    """The name of the work in errors and logs."""
     task: object | None = None
     """The Task, for models that want to know; None without one."""
     max_iter: int | None = None
-    """Replies it may take; None for as many as the agent may."""
+    """The greatest number of replies of the model; None for that of the agent."""
 
     @property
     def role(self) -> str:
-        """What the agent is told it is."""
+        """The role of the agent, with its placeholders filled in."""
         return self.persona.role
 
     @property
@@ -65,17 +64,17 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the agent said last, or what its tool gave as the answer, and the value read out of it."""
+    """The final answer of an agent or of its tool, as text and, with an output schema, as an object."""
 
     text: str
     value: BaseModel | None = None
 
 
 async def work(job: Work, talk: list[Message] | None = None) -> Answer:
-    """Do the work. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises.
+    """Do the work, and return the answer. Raises MaxIterations, OutputInvalid, InDoubt, and what the model raises.
 
-    When all replies are used up, one more is asked for, which may call no tools. `talk` is the conversation to go on
-    with, to which all that is said is added; None begins one.
+    When all replies are used up, the model is asked for a last one without tools. `talk`: the conversation to continue,
+    to which new messages are added; None begins one.
     """
     tools, misfits = Toolbox(job.tools, job.source.allowed_tools), 0
     messages = list(job.messages) if talk is None else talk
@@ -118,14 +117,14 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
 
 
 async def _accept(job: Work, text: str, reply: LLMReply) -> Answer:
-    """The answer of this text. Raises Misshapen if it does not have the shape that is asked for."""
+    """Return a text as the answer, and call the step_callback. Raises Misshapen if the text does not fit the schema."""
     value = job.shape.read(text) if job.shape else None
     await _tell(job, AgentFinish("", text, reply.text))
     return Answer(text, value)
 
 
 async def _tell(job: Work, step: AgentAction | AgentFinish) -> None:
-    """Have the step_callback called, if there is one."""
+    """Call the step_callback, if the agent has one."""
     if callback := job.persona.worker.step_callback:
         await call_back(callback, step, [codec.digest(dataclasses.asdict(step))], role="step_callback")
 
@@ -136,31 +135,34 @@ def _action(reply: LLMReply, call: PlannedCall, result: ToolResult) -> AgentActi
 
 
 def _answer(reply: LLMReply, calls: Sequence[PlannedCall], results: Sequence[ToolResult]) -> str | None:
-    """The answer, if this turn brought one: the reply, or the first result of a tool that answers by itself."""
+    """Return the answer of this turn: a reply without calls, or the first result of a tool that answers by itself.
+
+    Returns None if there is neither.
+    """
     if not calls:
         return reply.text
     return next((result.text for call, result in zip(calls, results, strict=True) if call.answers(result)), None)
 
 
 def told(identifier: str, name: str, text: str, address: str, limit: int | None) -> Message:
-    """The message with the result of a tool; `limit` is the number of characters that the model is shown."""
+    """Build the message with the result of a tool. `limit`: the number of characters that the model is shown."""
     return {"role": "tool", "tool_call_id": identifier, "name": name, "content": shortened(text, limit, address)}
 
 
 def mending(problem: Misshapen, shape: Shape) -> Message:
-    """The message that tells the model why its answer does not fit, and what would."""
+    """Build the message that tells the model why its answer does not fit the schema, and what would."""
     text = templates.render(PROMPTS, "mend.j2", problem=problem, schema=schema_text(shape))
     return {"role": "user", "content": text}
 
 
 def last_call(shape: Shape | None) -> Message:
-    """The message that asks for the final answer, as no further reply is granted."""
+    """Build the message that asks for the final answer, as the agent has used up its replies."""
     text = templates.render(PROMPTS, "last_call.j2", schema=schema_text(shape) if shape else "")
     return {"role": "user", "content": text, "name": REMINDER}
 
 
 async def _turn(job: Work, messages: list[Message], tools: Toolbox) -> tuple[LLMReply, list[PlannedCall]]:
-    """One reply, and the calls it asks for: their intents are on disk with it, before any of them is made."""
+    """Get one reply; return it and the tool calls that it requests, whose intents are stored with the reply."""
     scope = durable.scope()
     planned: list[PlannedCall] = []
 
@@ -180,7 +182,7 @@ async def _ask(
     tools: Sequence[BaseTool] = (),
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
 ) -> LLMReply:
-    """One reply to the conversation so far. If that does not fit the model any more, a summary takes its place."""
+    """Get one reply to the conversation. If that does not fit the model any more, replace it by a summary first."""
     while True:
         reply = await ask(
             job.persona.llm,
@@ -203,7 +205,7 @@ async def _ask(
 
 
 def _version(agent: Agent) -> str:
-    """The version of the prompts that the agent is asked with."""
+    """Return the version of the prompts for the agent, with a digest of its own templates, to be recorded."""
     own = [agent.system_template, agent.prompt_template, agent.response_template]
     version = templates.version(PROMPTS, "system.j2")
     return f"{version}.{codec.digest(own)[:8]}" if any(own) else version
@@ -218,7 +220,7 @@ async def _log_start(job: Work) -> None:
 
 
 def _shown(reply: LLMReply) -> str:
-    """What a reply says; of one without words, the calls it asks for."""
+    """Return the text of a reply; of a reply without text, the calls that it requests."""
     return reply.text or ", ".join(f"{call.name}({call.arguments})" for call in reply.tool_calls)
 
 

@@ -1,4 +1,4 @@
-"""How a conversation opens: who the agent is told it is, the date, and what it is asked, in its own templates."""
+"""The messages that open a conversation: the agent's role, the date, and the user's messages, in its own templates."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def opened(
     say: str = "",
     began: datetime | None = None,
 ) -> Work:
-    """The work of answering messages, opened by who the agent is told it is, and by what else to `say` to it.
+    """Build the work of answering messages: they follow a text about the agent's role, to which `say` is added.
 
-    None for `tools` gives it the agent's own. `began` is when the run began; None asks the running step. Raises
-    ConfigError for a template that cannot be rendered.
+    `tools`: None takes the agent's own. `began`: the time at which the run began; None takes that of the running step.
+    Raises ConfigError for a template that cannot be rendered.
     """
     has = persona.agent.may_use(persona.agent.tools) if tools is None else tools
     told = "\n\n".join(filter(None, (_who(persona, has, began), say)))
@@ -61,7 +61,7 @@ def _in_template(persona: Persona, message: Message) -> Message:
 
 
 def _response_start(persona: Persona) -> str:
-    """The text after which the model's answer stands."""
+    """Return the text that response_template puts before the model's answer; "" without a template."""
     mark = "\0"
     template = persona.agent.response_template
     return _rendered(persona, "response_template", Response=mark).partition(mark)[0] if template else ""

@@ -1,4 +1,4 @@
-"""An agent on a model, ready to be asked; filled in, who it is told it is."""
+"""An agent with its model: a Worker, which becomes a Persona when its texts are filled in."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from crewlite.llm.base import BaseLLM
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An agent, its model, and who is told of its steps."""
+    """An agent, its model, and the callback for its steps."""
 
     agent: Agent
     llm: BaseLLM
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
-    """What it has learned in training. It is told so with its backstory, so it is part of what each task asks."""
+    """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
 
     def filled(self, fill: Callable[[str, str], str]) -> Persona:
-        """The worker with its texts filled in; `fill` is given a text, and where it stands."""
+        """Fill in the texts of the agent. `fill` gets a text and the name of its field, and returns the filled text."""
         agent, where = self.agent, f"Agent {self.agent.role!r}"
         backstory = _taught(fill(agent.backstory, where), self.suggestions)
         return Persona(self, fill(agent.role, where), fill(agent.goal, where), backstory)
@@ -38,12 +38,12 @@ class Persona:
 
     @property
     def agent(self) -> Agent:
-        """The definition."""
+        """The definition of the agent."""
         return self.worker.agent
 
     @property
     def llm(self) -> BaseLLM:
-        """The model that it asks."""
+        """The model that the agent uses."""
         return self.worker.llm
 
 

@@ -1,4 +1,4 @@
-"""How an agent plans. Light to import: definitions hold it."""
+"""The settings for an agent that plans. Light to import, as definitions hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crewlite.definition import Described
 
 
 class PlanningConfig(Described):
-    """How an agent plans its work, carries the plan out, and looks at what each step came to."""
+    """How an agent plans its work, carries out the plan, and evaluates the result of each step."""
 
     reasoning_effort: Literal["low", "medium", "high"] = "medium"
     """low: the plan is carried out as it is. medium: after each step its model may say that the goal is achieved, or

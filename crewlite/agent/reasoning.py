@@ -1,7 +1,6 @@
-"""An agent that plans: before its work, and, step by step, with a look at what each step came to.
+"""An agent that plans before its work. It may carry out the plan step by step, and evaluate the result of each step.
 
-Each plan and each look is a recorded step, and what follows from them follows from the record: a resume goes on in the
-middle of the plan that was made.
+Each plan and each evaluation is a recorded step, so a resume continues in the middle of the recorded plan.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Observation(BaseModel):
 
 
 async def prepare(job: Work, talk: list[Message]) -> None:
-    """Plan the work if its agent does, and carry the plan out if it is to be. All that is said is added to `talk`."""
+    """Plan the work and carry out the plan, as the agent's settings say. New messages are added to `talk`."""
     agent = job.source
     if agent.planner:
         await _carry_out(_Planning(job, talk, agent.planner.max_attempts or 1, agent.planner.max_steps), agent.planner)
@@ -87,7 +86,7 @@ def _say(talk: list[Message], prompt: str, **values: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Planning:
-    """Who makes plans, in which conversation."""
+    """Has an agent make plans, for its work and in its conversation."""
 
     job: Work
     talk: list[Message]
@@ -96,9 +95,9 @@ class _Planning:
     """Steps that a plan may have."""
 
     async def steps(self, reason: str = "", left: Sequence[str] = ()) -> list[str]:
-        """The steps of the first plan that is ready, or of the last one.
+        """Have plans made until one is ready or no attempt is left; return the steps of the last one.
 
-        `reason` says why what is `left` of the plan so far leads nowhere.
+        `left`: the remaining steps of an earlier plan, which is replaced for this `reason`.
         """
         steps = list(left)
         for attempt in range(1, self.attempts + 1):
@@ -118,7 +117,7 @@ class _Planning:
         return _step(kinds.REASONING, act, Plan, _PlanVoice(self.job, attempt))
 
     async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
-        """What the agent's model says, in the shape of a class."""
+        """Ask the agent's model for data of the pydantic class `model`, and return it."""
         job, shape = self.job, Shape(model)
         title = f"plan of {job.title}"
         asked = templates.render(PROMPTS, prompt, shape=wanted(shape), **values)
@@ -130,23 +129,23 @@ class _Planning:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A look at what a step came to."""
+    """The evaluation of a step of a plan, by the agent's model."""
 
     planning: _Planning
     number: int
     step_text: str
     left: Sequence[str]
     replans: int | None
-    """How often there was another plan; None if there may be no more."""
+    """The number of new plans so far; None if no further plan is allowed."""
     config: PlanningConfig
 
     @property
     def refines(self) -> bool:
-        """Whether the steps that are left may be put into other words."""
+        """Whether the evaluation may rephrase the remaining steps."""
         return self.config.reasoning_effort == "high"
 
     def step(self) -> Step[Observation]:
-        """The step."""
+        """Build the step that evaluates."""
         return _step(kinds.OBSERVATION, self._seen, Observation, _LookVoice(self))
 
     async def _seen(self) -> Observation:

@@ -1,7 +1,7 @@
-"""Rebuilds the conversation of a lone agent from its record, for a fork with a further instruction.
+"""Rebuild the conversation of an agent without a crew from its record, for a fork with a further instruction.
 
-Replies and results are recorded, conversations are not. A fork may begin in the middle of a turn: a turn that is not
-complete is left out.
+Replies and results are recorded, conversations are not. A reply is left out if the fork begins before all results of
+its tool calls.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from crewlite.tools.result import ToolResult
 def further(
     record: Record, asked: Sequence[Message], so_far: Sequence[Message], instruction: Sequence[Message]
 ) -> list[Message]:
-    """The messages of a fork that is given an instruction: the conversation so far, and that.
+    """Return the messages of a fork with a further instruction: the conversation so far, and the instruction.
 
-    `asked`: the recorded messages. They are not repeated for an instruction that begins with them, and an instruction
-    that the fork was given before is not added again.
+    `asked`: the recorded messages. They are not repeated if the instruction begins with them, and an instruction that
+    the fork has got before is not added again.
     """
     before, said = list(asked), list(instruction)
     if said[: len(before)] == before:
@@ -41,7 +41,7 @@ def further(
 
 
 def retold(record: Record, shape: Shape | None, limit: int | None, inside: str = "") -> list[Message]:
-    """What was said by the model and the tools inside a step, of itself after the recorded messages."""
+    """Return the messages of the model and the tools inside a step."""
     messages: list[Message] = []
     turns = list(_turns(record, limit, inside))
     for number, (reply, results, verdicts) in enumerate(turns, 1):
@@ -60,9 +60,9 @@ def retold(record: Record, shape: Shape | None, limit: int | None, inside: str =
 
 
 def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLMReply, list[Message], list[Any]]]:
-    """The turns whose reply and results are all recorded, and were made for the inputs that hold now.
+    """Yield the replies whose results are all recorded, for the current inputs: (reply, results, verdicts).
 
-    Each comes with what guardrails said of its answer, if it brought one.
+    The verdicts are those of the guardrails on the reply, if it was an answer.
     """
     prefix = _last_attempt(record, inside)
     numbering, replies = Numbering(prefix), _counted(record, prefix, kinds.LLM)
@@ -85,7 +85,7 @@ def _turns(record: Record, limit: int | None, inside: str) -> Iterator[tuple[LLM
 
 
 def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
-    """The recorded steps of a kind that has no names, in order, up to the first that is missing."""
+    """Return the addresses of the recorded steps of an unnamed kind, in order, up to the first missing number."""
     numbering, found = Numbering(prefix), list[str]()
     while (address := numbering.next(kind.name, None)) in record.outcomes:
         found.append(address)
@@ -93,7 +93,7 @@ def _counted(record: Record, prefix: str, kind: Kind) -> list[str]:
 
 
 def _last_attempt(record: Record, inside: str) -> str:
-    """What the addresses of the steps of the last attempt at a step begin with."""
+    """Return the prefix of the addresses of the steps inside the last attempt at a step."""
     if inside and (finished := record.outcomes.get(inside)):  # without a look at all steps, as there may be many turns
         return f"{inside}!{finished.attempt}/" if finished.attempt > 1 else f"{inside}/"
     asked = [at for at, outcome in record.outcomes.items() if kinds.of(outcome.kind) is kinds.LLM]

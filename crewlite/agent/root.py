@@ -1,4 +1,4 @@
-"""What an agent without a crew is to the engine: a question, an answer, and what is recorded of both."""
+"""An agent without a crew as the engine sees it during one kickoff: its facts for the record, and its root step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OTHERS = ("task_", "crew_", "agent_execution_", "agent_evaluation_")
 
 
 class AgentRoot(Root[LiteAgentOutput]):
-    """An agent in one kickoff. Raises NoModel."""
+    """An agent in one kickoff. Raises NoModel if the agent has no model."""
 
     default_events = frozenset({"lite_agent_execution_completed"})
     never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
@@ -66,20 +66,23 @@ class AgentRoot(Root[LiteAgentOutput]):
         self.verbose = agent.verbose
 
     def facts(self) -> JsonObject:
-        """Its fields, and the names of its model and response format."""
+        """Return its fields, and the names of its model and response format."""
         facts: JsonObject = {"kind": "agent", "name": self.name, "model": self._llm.model}
         facts["agent"] = facts_of(self._agent, Agent)
         return facts | ({"response_format": self._shape.model.__name__} if self._shape else {})
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises ConfigError for other than messages, a file that cannot be shown, and a turn with none before it."""
+        """Raise ConfigError for inputs other than messages, a file that cannot be shown, or turn > 1 in a new run."""
         self._agent.check(inputs)
         check(self._files, "The kickoff of an agent")
         if self._turn not in (None, self._number):
             raise ConfigError(f"turn is {self._turn}, but this kickoff begins a conversation: its first turn is 1")
 
     def place(self, record: Record, given: Json | None) -> CommitParts | None:
-        """Find the turn of the conversation that is asked for: a recorded one, or a further one."""
+        """Find the turn that the kickoff asks for, and return the commit parts that begin it; {} for a recorded turn.
+
+        Returns None for a new turn while the one before it is not answered.
+        """
         conversation, messages = Conversation.of(record), given and given.get("messages")
         if record.fresh and messages is not None and not self._goes_on:
             return None
@@ -98,11 +101,11 @@ class AgentRoot(Root[LiteAgentOutput]):
         return {}
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Who is asked what, and in which shape."""
+        """Return what its root step is asked: the agent's texts, the messages, and the response format."""
         return self._step(self._messages or as_conversation(inputs["messages"]), self._shape).question  # type: ignore[no-any-return]
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Its one answer, or the one of the turn that is asked for."""
+        """Compare what the recorded answer was asked with what the kickoff asks, for the turn that it asks for."""
         if self.address:
             asked = codec.digest([self.kind, self._step(self._messages, self._shape).question])
             same = record.outcomes[self.address].provenance.get(WHO) in (self._who, asked)
@@ -118,7 +121,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         return Comparison((found,) if found else ())
 
     def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """A fork that is given a further instruction goes on with the conversation that it was forked from."""
+        """Return the inputs of a fork: a further instruction is added to the conversation that it is forked from."""
         asked, instruction = as_conversation(recorded["messages"]), as_conversation(given["messages"])
         self._goes_on = (
             record.fresh and record.finished and (self._turn is not None or instruction[: len(asked)] != asked)
@@ -129,7 +132,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         return {"messages": further(record, asked, said, instruction)}
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[LiteAgentOutput]:
-        """The answer to the messages, or to those of the turn that is asked for."""
+        """Build the step that answers the messages, or those of the turn that the kickoff asks for."""
         more: dict[str, Any] = {}
         if run:
             Conversation.of(run.record).reach(self._number)
@@ -149,7 +152,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
 
     async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:
-        """Answer the last question. Earlier ones are answered from the record, unless a fork has changed them."""
+        """Answer the last turn. Earlier turns are answered from the record, unless a fork has changed them."""
         answer = await durable.scope().step(self._turn_step(conversation, 1, more))
         for number in range(2, self._number + 1):
             await durable.scope().step(message_step(self._agent, number))
@@ -184,7 +187,7 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     @cached_property
     def _who(self) -> str:
-        """A digest of who answers, and in which shape."""
+        """Return a digest of the agent's texts and the response format."""
         return codec.digest(self._step([], self._shape).question)
 
     def _texts(self) -> dict[str, str]:
@@ -197,7 +200,7 @@ def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:
 
 
 def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:
-    """The agent, bound to its run. See Agent.from_checkpoint for what is raised."""
+    """Return the agent, bound to its run. Raises what Agent.from_checkpoint raises."""
     found = find(source, "agent")
     if "agent" not in found.definition:
         raise found.too_early()

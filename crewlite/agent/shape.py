@@ -1,4 +1,4 @@
-"""The shape an answer must have, and reading it out of a model's text."""
+"""The output schema of an answer (its shape), and the reading of data from a model's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
 class Misshapen(ValueError):
-    """A text that does not hold a value of the shape. Told to the model, so that it can answer again."""
+    """A model's text does not hold data that fits the schema. The model is told so, and can answer again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Shape:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Its JSON schema."""
+        """The JSON schema of the class."""
         return self.model.model_json_schema()
 
     def read(self, text: str) -> BaseModel:
-        """The value in a model's answer: bare JSON, or JSON in a fenced block. Raises Misshapen."""
+        """Return the object in a model's answer, which is JSON or has JSON in a fenced block. Raises Misshapen."""
         try:
             return self.model.model_validate_json(self.json_in(text))
         except ValidationError as error:
@@ -40,12 +40,12 @@ class Shape:
             raise Misshapen("; ".join(problems[:5])) from None
 
     def json_in(self, text: str) -> str:
-        """The JSON of an answer that fits, as the model wrote it."""
+        """Return the JSON in an answer that fits, as the model wrote it."""
         fenced = _FENCED.search(text)
         return (fenced[1] if fenced else text).strip()
 
     def recorded(self, text: str, what: str) -> BaseModel:
-        """The value in a recorded answer. Raises RunMismatch if it was recorded for another shape."""
+        """Return the object in a recorded answer. Raises RunMismatch if it was recorded for another class."""
         try:
             return self.read(text)
         except Misshapen as problem:
@@ -56,7 +56,7 @@ class Shape:
 
 
 def check_format(value: object, where: str = "response_format") -> type[BaseModel] | None:
-    """The class that answers must fit, or None for any text. Raises ConfigError for anything else."""
+    """Return `value`, a pydantic class or None, unchanged. Raises ConfigError, naming `where`, for anything else."""
     if value is None or (isinstance(value, type) and issubclass(value, BaseModel)):
         return value
     found = f"the class {value.__name__}" if isinstance(value, type) else f"{an(type(value).__name__)}: {value!r:.80}"
@@ -64,10 +64,10 @@ def check_format(value: object, where: str = "response_format") -> type[BaseMode
 
 
 def schema_text(shape: Shape) -> str:
-    """The schema as a prompt shows it."""
+    """Return the schema as text for a prompt."""
     return json.dumps(shape.schema, ensure_ascii=False)
 
 
 def wanted(shape: Shape | None) -> str:
-    """How a model is told of the shape; "" without one."""
+    """Return the text that tells a model of the schema; "" without one."""
     return templates.render(PROMPTS, "shape.j2", schema=schema_text(shape)) if shape else ""

@@ -1,4 +1,4 @@
-"""What an agent has just done, as `step_callback` is told of it."""
+"""The objects that `step_callback` gets: what an agent has just done."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A conversation that does not fit its model any more: its middle is summarised, in one recorded step, and it goes on.
+"""Summarise the middle of a conversation that does not fit its model any more, in one recorded step.
 
-That it did not fit is recorded as the outcome of the call, so a resume neither asks again nor makes another summary.
+The outcome of the model call that did not fit says so, so a resume does not call again and reuses the summary.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _TRIES = 4  # each with half of the text of the one before
 
 
 async def summarised(persona: Persona, messages: Sequence[Message], opening: int, said: str) -> list[Message]:
-    """The conversation with a summary in place of all behind its opening, or, if that is all, of what is asked in it.
+    """Return the conversation with a summary in place of all messages after its opening.
 
-    `opening` is the number of messages that it began with, `said` what the model's service said. Raises ContextOverflow
-    if nothing is left to summarise.
+    Of a conversation that is only an opening, the user's messages in it are summarised. `opening`: the number of its
+    messages; `said`: the error of the model's service. Raises ContextOverflow if nothing is left to summarise.
     """
     kept = opening if len(messages) > opening else sum(message.get("role") == "system" for message in messages[:1])
     old = list(messages[kept:])
@@ -60,7 +60,7 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
 
 
 def _transcript(messages: Sequence[Message], length: int) -> str:
-    """The messages as text of about this length: each that is longer than its share is cut in the middle."""
+    """Return the messages as a text of about `length` characters: long messages are cut in the middle."""
     plain = without_calls(messages)
     share = max(length // len(plain), 200)
     return "\n\n".join(f"{message['role']}: {_cut(_text(message), share)}" for message in plain)

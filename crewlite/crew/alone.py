@@ -1,4 +1,4 @@
-"""One task done by one agent: a crew of these two, for programs that write none."""
+"""One task done by one agent, without a crew of the caller's: `Task.execute_sync` and `Agent.execute_task`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crewlite.task.task import Task
 
 
 def done(task: Task, agent: Agent | None, context: str | None, tools: Sequence[Any] | None) -> TaskOutput:
-    """The task's output. Its texts are taken as they are, as there are no inputs to fill in. Raises ConfigError."""
+    """Have an agent do a task, and return the output. Placeholders are left as they are. Raises ConfigError."""
     who = agent or task.agent
     if who is None:
         raise ConfigError(f"task {task.title!r} has no agent: agent.execute_task(task), or Task(..., agent=...)")

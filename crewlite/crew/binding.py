@@ -1,6 +1,6 @@
-"""Which task of a crew answers to which recorded one, and whether it asks now what was answered.
+"""Match the tasks of a crew to recorded tasks, and compare what they ask now with what the recorded ones were asked.
 
-By name, else by description, else by order.
+Tasks are matched by name, else by description, else by order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crewlite.task.task import Task
 
 
 def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[JsonObject]:
-    """Tasks as a record knows them: plain data, with the address each will have, and the number of its agent."""
+    """Return tasks as plain data for the record, each with the address it will have and the number of its agent."""
     counts: dict[str, int] = {}
     return _describe({task: _address(task, counts) for task in tasks}, agents)
 
@@ -37,9 +37,9 @@ def rebound(
     finished: frozenset[str],
     run_id: str,
 ) -> list[JsonObject]:
-    """Tasks as the record should know them from now on; each keeps the address it was recorded under.
+    """Return tasks as plain data for the record of a resumed run: each keeps the address it was recorded under.
 
-    Raises TaskGone if a finished task has nobody to answer to it.
+    Raises TaskGone if no task of the crew matches a finished one.
     """
     answering = match(recorded, tasks)
     gone = [
@@ -60,7 +60,7 @@ def rebound(
 
 
 def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, str]:
-    """The recorded address of each task that answers to one."""
+    """Return the recorded address of each task that matches a recorded one."""
     found: dict[Task, str] = {}
     left = {fact["address"]: fact for fact in recorded}
     for field in ("name", "description"):
@@ -76,7 +76,7 @@ def match(recorded: Sequence[JsonObject], tasks: Sequence[Task]) -> dict[Task, s
 
 
 def compare(record: Record, filled: Sequence[FilledTask]) -> Comparison:
-    """What the tasks of a crew ask now, beside what those of its run answered."""
+    """Compare what the tasks of a crew ask now with what the finished tasks of its run were asked."""
     recorded = record.run["definition"]["tasks"]
     addresses = match(recorded, [one.task for one in filled])
     order = [addresses.get(one.task, "") for one in filled]
@@ -85,7 +85,7 @@ def compare(record: Record, filled: Sequence[FilledTask]) -> Comparison:
 
 
 def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-    """Whether tasks have a name or a question in common with what was recorded, masked."""
+    """Return whether these tasks have a name or a description in common with the record, where texts are masked."""
     facts, known = record.run["definition"]["tasks"], codec.decode(record.run["inputs"])
     recorded = [(fact.get("name"), fact["description"]) for fact in facts]
     if have_in_common(recorded, [(task.name, mask(task.description)) for task in tasks]):
@@ -95,7 +95,7 @@ def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mas
 
 
 def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequence[ContextItem]) -> Drifted | None:
-    """How a finished task is asked something else than it answered; None if it is not."""
+    """Return how what a finished task is asked has changed since; None if it has not."""
     files = read(filled.task.input_files)
     fingerprint = codec.digest(["task", filled.question(sources, files)])
     return drifted(record, address, fingerprint, filled.texts(files), lambda: _recorded_texts(record, address))
@@ -114,7 +114,10 @@ def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Tas
 
 
 def _recorded_texts(record: Record, address: str) -> dict[str, str]:
-    """The texts of a task whose outcome was recorded without them, from the definition of that time."""
+    """Return the texts that a finished task was asked, from the definition recorded at that time.
+
+    Its outcome, recorded by an early release, does not hold them.
+    """
     for fact in record.definition_of(address).get("tasks", ()):
         if fact["address"] == address:
             inputs = codec.decode(record.inputs_of(address))

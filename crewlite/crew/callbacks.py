@@ -1,7 +1,7 @@
-"""What a crew's own callbacks make of its inputs and its result.
+"""Call a crew's before_kickoff and after_kickoff callbacks, which may change its inputs and its result.
 
-Each is a step, named after its function, which asks with what the function is given. So a resume calls none again that
-has returned and is given the same, wherever it stands among the others now.
+Each call is a recorded step, named after its function, and its arguments are what the step is asked. So a resume does
+not repeat a call that has returned, if its arguments are the same, even if the order of the callbacks has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHANGEABLE = ("raw", "json_dict")
 
 
 async def prepared(crew: Crew, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs as the before_kickoff_callbacks make them, each given what the one before it returned."""
+    """Call the before_kickoff_callbacks, each with the result of the one before it; return the resulting inputs."""
     made = dict(inputs)
     for callback in crew.before_kickoff_callbacks:
         made = await _prepare(callback, made)
@@ -33,9 +33,9 @@ async def prepared(crew: Crew, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
-    """The prepared inputs of a run that has come so far; None of one that has not.
+    """Return the inputs that the callbacks of a recorded run have prepared; None if they had not all returned.
 
-    If the last callback is another one now, they are what was prepared last.
+    If the last callback has been replaced since, these are the last inputs that any callback has returned.
     """
     if not crew.before_kickoff_callbacks:
         return None
@@ -51,7 +51,7 @@ def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
 
 
 async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:
-    """What the after_kickoff_callbacks change of a result, by field."""
+    """Call the after_kickoff_callbacks; return the fields of the result that they change, with their new values."""
     changed: dict[str, Any] = {}
     for callback in crew.after_kickoff_callbacks:
         changed |= await _finish(callback, result.model_copy(update=changed))
@@ -82,7 +82,7 @@ async def _prepare(callback: Callable[..., Any], inputs: dict[str, Any]) -> dict
 
 
 def _copied(value: Any) -> Any:
-    """A value that a callback may change, as the caller and other runs have it too; a live object as it is."""
+    """Return a copy that a callback may change, as other code uses the value too. A live object is returned itself."""
     try:
         return copy.deepcopy(value)
     except (TypeError, copy.Error):  # a lock, a connection, a module
@@ -110,7 +110,7 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
 
 
 class _Draft(CrewOutput):
-    """A result that a callback may set fields of."""
+    """A copy of a result: callbacks may set its fields."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -121,7 +121,7 @@ class _Draft(CrewOutput):
 
 
 def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
-    """What a callback has changed. Raises ConfigError for what it may not change."""
+    """Return the fields that a callback has changed. Raises ConfigError for one that it may not change."""
     said = f"after_kickoff callback {callback!r}"
     if not isinstance(made, CrewOutput):
         raise ConfigError(f"{said} returned {an(type(made).__name__)}; wanted the CrewOutput, or None")

@@ -46,7 +46,7 @@ _GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "
 
 
 class _Known(EnumType):
-    """An enum that says what it has when it is asked for what it has not."""
+    """An enum whose error for an unknown value lists the known ones."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_") or name in cls._member_map_:
@@ -56,7 +56,7 @@ class _Known(EnumType):
 
 
 class Process(StrEnum, metaclass=_Known):
-    """In which order a crew works."""
+    """How the work of a crew is organised."""
 
     sequential = "sequential"
     """Each task is done by its agent."""
@@ -76,7 +76,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     result = crew.kickoff(inputs={"topic": "tides"}, run_id="tides-1")
     ```
 
-    Run the script again with the same run_id and it goes on where it stopped; nothing recorded is paid again.
+    Run the script again with the same run_id: the run continues where it stopped, and no recorded work is paid again.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -107,7 +107,8 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     task_callback: Callable[[TaskOutput], Any] | None = None
     """Called with the output of every task, after the task's own callback. May be async."""
     trained_agents_file: str | PathLike[str] | None = None
-    """What `train` wrote: each agent is told the suggestions for its role. A new training is a changed question."""
+    """A file that `train` has written: each agent gets the suggestions for its role. With a new file, its tasks are
+    asked something else."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens that a run may use, in all its lives. Reaching a budget raises BudgetExceeded, with which the run stops;
     kicked off again with more, it goes on."""
@@ -177,7 +178,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         return self
 
     def _not_managed(self) -> Iterator[str]:
-        """The settings of a sequential crew that are for a manager."""
+        """Yield the problem if a sequential crew has settings that only a manager uses."""
         for name in ("manager_llm", "manager_agent"):
             if getattr(self, name) is not None:
                 yield (
@@ -186,7 +187,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
                 )
 
     def _out_of_reach(self, task: Task) -> Iterator[str]:
-        """What keeps whoever does a task from working with coworkers."""
+        """Yield the problems that keep the agent of a task from working with coworkers."""
         if not (coworkers := self.coworkers_in(task)):
             return
         doing = self.manager_agent if self.process is Process.hierarchical else task.agent
@@ -194,7 +195,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         yield from problems_of(f"task {task.title!r}", [one.role for one in coworkers], tools)
 
     def _managed_by(self) -> Iterator[str]:
-        """What keeps it from being hierarchical."""
+        """Yield the problems that keep the crew from being hierarchical."""
         if self.manager_llm is None and self.manager_agent is None:
             yield "a hierarchical crew needs manager_llm=... or manager_agent=..."
         if self.manager_agent and self.manager_agent.tools:
@@ -210,33 +211,33 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         return self.name
 
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
-        """What a kickoff with these arguments asks for."""
+        """Build the request of a kickoff with these arguments."""
         return Request(inputs, **known_options("a crew", options))
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
-        """What it is to the engine. Raises NoModel naming every agent without one."""
+        """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""
         self.settle()
         made: Root[CrewOutput] = root.CrewRoot(self)
         return made
 
     def as_result(self, finished: Finished[CrewOutput]) -> CrewOutput:
-        """The output, with how far it was saved."""
+        """Return the output, with its durability: how reliably the run was saved."""
         return finished.value.model_copy(update={"durability": finished.durability})
 
     def ended(self, result: CrewOutput, outcome: CrewOutput) -> None:
-        """Lets `task.output` and `usage_metrics` tell of it."""
+        """Make the result available as `usage_metrics`, and as `output` of each task."""
         outputs = result.tasks_output if len(result.tasks_output) == len(self.tasks) else ()
         keep({self: result.token_usage, **dict(zip(self.tasks, outputs, strict=False))})
 
     @property
     def budget(self) -> Budget:
-        """What a run of it may use."""
+        """The limits on the tokens, cost and time of a run."""
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter, self.max_rpm
         return Budget(kinds.CREW.name, self.name, *limits, self._pace)
 
     @property
     def usage_metrics(self) -> Usage | None:
-        """What the last kickoff in this context used; None before one. Its result has it too: `token_usage`."""
+        """The usage of the last kickoff in this context, which is also `token_usage` of its result; None before one."""
         found: Usage | None = last(self)
         return found
 
@@ -244,43 +245,43 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     def from_yaml(
         cls, agents: str | PathLike[str], tasks: str | PathLike[str] | None = None, *, bind: Bind = None, **fields: Any
     ) -> Self:
-        """A crew from two YAML files, with CrewAI's keys: `Crew.from_yaml("config", bind=[search])`.
+        """Build a crew from two YAML files, with CrewAI's keys: `Crew.from_yaml("config", bind=[search])`.
 
         Args:
             agents: The file of agents; or the folder that holds `agents.yaml` and `tasks.yaml`.
-            tasks: The file of tasks, which run in its order.
-            bind: What the files name and cannot hold: tools, models, callbacks and output classes, by name; a list of
-                tools binds each by its own.
-            fields: All others of a Crew.
+            tasks: The file of tasks, which run in the order of the file.
+            bind: The objects that the files only name: tools, models, callbacks and output classes, by name. A list of
+                tools binds each tool by its own name.
+            fields: The other fields of the Crew.
 
         Raises:
-            ConfigError: a file has unknown keys, keys that stand there twice, values of a wrong type, or names of
-                nothing; all of them are listed, each with its line.
+            ConfigError: a file has unknown or repeated keys, values of a wrong type, or names that nothing has. It
+                lists all of them, each with its line.
         """
         crew: Self = files.crew_of(cls, agents, tasks, bind, fields)
         return crew
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """See from_checkpoint."""
+        """Rebuild the crew from the record of its run, as `from_checkpoint` does."""
         crew: Self = rebuild.rebuilt(cls, source, bind)
         return crew
 
     def known_by(self) -> list[str]:
-        """The names of its tasks, or else descriptions."""
+        """Return the names of its tasks; of a task without a name, the description."""
         return [task.name or task.description for task in self.tasks]
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Inputs as its runs record them."""
+        """Return inputs as the runs of the crew record them."""
         return inputs
 
     def input_names(self) -> list[str]:
-        """The placeholders in the texts of its tasks and agents."""
+        """Return the placeholders in the texts of its tasks and agents."""
         names: list[str] = root.input_names(self)
         return names
 
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for, itself first."""
+        """Return the live objects whose fields are searched for secrets, the crew itself first."""
         own = [self.llm, self.manager_llm, self.planning_llm]
         own += [llm for task in self.tasks for llm in models_of(task.chain)]
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
@@ -289,16 +290,16 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         return (self, *models, *people, *work)
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
-        """What its tasks and their agents say about checkpoints."""
+        """Return the checkpoint settings of its tasks and their agents."""
         return (*(task.checkpoint for task in self.tasks), *(agent.checkpoint for agent in self.people()))
 
     def people(self) -> tuple[Agent, ...]:
-        """All its agents, each once; a manager_agent comes last."""
+        """Return all its agents, each once, with a manager_agent last."""
         manager = (self.manager_agent,) if self.manager_agent else ()
         return tuple(dict.fromkeys((*self.agents, *(task.agent for task in self.tasks if task.agent), *manager)))
 
     def coworkers_in(self, task: Task) -> tuple[Agent, ...]:
-        """Whom the agent that does this task, or the manager, may have work for it."""
+        """Return the coworkers to whom the agent of this task, or the manager, may delegate work."""
         others = tuple(one for one in self.people() if one is not self.manager_agent)
         if self.process is Process.hierarchical:
             return (task.agent,) if task.agent else others
@@ -306,18 +307,18 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         return tuple(one for one in others if one is not task.agent) if delegates else ()
 
     def taught(self, suggestions: Suggestions) -> Self:
-        """A copy whose agents are told these suggestions, by their roles, instead of those in its file."""
+        """Return a copy whose agents get these suggestions, by role, instead of those in trained_agents_file."""
         copied = self.model_copy()
         copied._lessons = suggestions
         return copied
 
     @property
     def lessons(self) -> Suggestions | None:
-        """The suggestions of `taught`; None of a crew whose file counts."""
+        """The suggestions that `taught` has set; None for a crew that uses its trained_agents_file."""
         return self._lessons
 
     def with_model(self, llm: BaseLLM | str) -> Self:
-        """A copy in which everybody asks this model."""
+        """Return a copy in which every agent uses this model."""
         people = {agent: agent.with_model(llm) for agent in self.people()}
         tasks: dict[Task, Task] = {}
         for task in self.tasks:  # a task builds on earlier ones only

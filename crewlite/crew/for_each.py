@@ -54,10 +54,10 @@ class ForEach:
 
         At most `max_concurrency` runs are at work at once: 32, unless CREWLITE_MAX_CONCURRENCY says otherwise.
 
-        With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., each of which can be gone on with alone. If one
-        fails, the others still end before the failure is raised, with a note that names its inputs; with
-        `return_exceptions` it stands in the place of its result instead. Raises ConfigError for a crew that is bound
-        to a run, and what `kickoff` raises.
+        With a `run_id`, the runs are `run_id.0`, `run_id.1`, ..., and each can be resumed alone. If one fails, the
+        others still end; then its failure is raised, with a note that names its inputs. With `return_exceptions` the
+        failure is returned in place of the result instead. Raises ConfigError for a crew that is bound to a run, and
+        what `kickoff` raises.
         """
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
@@ -87,7 +87,7 @@ class ForEach:
         auto_approve: bool | None = None,
         **unknown: Any,
     ) -> Any:
-        """`kickoff_for_each`, to await on a loop of your own."""
+        """Do the same as `kickoff_for_each`, for code on an event loop: await it there."""
         checked_options("kickoff_for_each", "a crew", unknown, _OPTIONS)
         how = {"run_id": run_id, "max_concurrency": max_concurrency, "auto_approve": auto_approve}
         how["return_exceptions"] = return_exceptions

@@ -1,7 +1,7 @@
-"""What agents have learned in training: suggestions in a JSON file, by the role of the agent as its definition has it.
+"""The file that a training writes: suggestions for agents as JSON, by the role in the agent's definition.
 
-They are part of who the agent is told it is. So they are part of the question of each of its tasks, as its backstory
-is, and a new training is seen as a changed question.
+The suggestions are part of an agent's prompt, as its backstory is. So each of its tasks is asked something else after
+a new training.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TrainedAgent(BaseModel):
 
 @codec.register
 class Lesson(BaseModel):
-    """An answer that got feedback."""
+    """The answer of an agent, and the feedback on it."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -52,7 +52,7 @@ class Lesson(BaseModel):
 
 @codec.register
 class CrewTrainingResult(BaseModel):
-    """What a training came to; `str()` lists the suggestions."""
+    """The result of a training. `str()` lists the suggestions."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -71,7 +71,7 @@ class CrewTrainingResult(BaseModel):
 
 
 def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
-    """What the agents have learned, by role. Raises ConfigError for a file that is not there, or is none of `train`."""
+    """Read what the agents have learned, by role. Raises ConfigError if `train` has written no such file."""
     check(path)
     try:
         return _agents().validate_json(Path(path).read_bytes())
@@ -89,7 +89,7 @@ def read(path: str | PathLike[str]) -> dict[str, TrainedAgent]:
 
 
 def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> None:
-    """Put what these agents have learned in the place of what they had; others keep theirs. All of it, or nothing."""
+    """Replace what the file has about these agents, all or nothing. What it has about other agents stays."""
     there = read(path) if Path(path).exists() else {}
     agents = {role: agent.model_dump() for role, agent in {**there, **trained}.items()}
     disk.make_directory(Path(path).absolute().parent, mode=0o777)
@@ -98,7 +98,7 @@ def write(path: str | PathLike[str], trained: Mapping[str, TrainedAgent]) -> Non
 
 
 def check(path: str | PathLike[str]) -> None:
-    """Raise ConfigError for a path that no file of trained agents can have."""
+    """Raise ConfigError for a path to which no file of trained agents can be written."""
     if Path(path).suffix in (".pkl", ".pickle"):
         wanted = Path(path).with_suffix(".json").name
         raise ConfigError(f"{path}: what agents have learned is plain JSON and never a pickle; name it {wanted!r}")
@@ -107,7 +107,7 @@ def check(path: str | PathLike[str]) -> None:
 
 
 def suggestions_in(path: str | PathLike[str], roles: Sequence[str]) -> Suggestions:
-    """The suggestions for agents of these roles. Raises ConfigError if the file has none for any of them."""
+    """Return the suggestions for agents with these roles. Raises ConfigError if the file has none for any of them."""
     trained = read(path)
     if trained and not any(role in trained for role in roles):
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""What each task of a crew is given, and what it waits for: decided from the definition alone, so each life does alike.
+"""Decide which context each task of a crew gets, and which tasks it waits for.
 
-Tasks that are not async form a line: each begins when the one before it in the line has ended, and so does an async
-task. Beside that a task waits for what it builds on. Without a `context` of its own it builds on all tasks before it;
-an async one on those of them that have ended for certain when it begins, as chance would choose among the others.
+Both follow from the definition alone, so that a resume decides the same. A task begins when the last task before it
+that is not async has ended, and so have the tasks in its context. Without a `context` of its own a task builds on all
+tasks before it; an async task only on those that are certain to have ended when it begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crewlite.task.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of one task, the numbers of others before it."""
+    """The tasks that one task needs, by their numbers."""
 
     context: tuple[int, ...]
     """Those whose outputs its agent is given."""
@@ -27,12 +27,12 @@ class Needs:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Those that its outcome follows from."""
+        """The numbers of the tasks that its outcome depends on."""
         return self.context if self.previous is None else tuple(dict.fromkeys((*self.context, self.previous)))
 
 
 def needs_of(tasks: Sequence[Task]) -> list[Needs]:
-    """What each task needs."""
+    """Return what each task needs, in the order of the tasks."""
     numbers = {task: number for number, task in enumerate(tasks)}
     found: list[Needs] = []
     for number, task in enumerate(tasks):
@@ -50,5 +50,5 @@ def needs_of(tasks: Sequence[Task]) -> list[Needs]:
 
 
 def ready(needs: Sequence[Needs], begun: Collection[int], ended: Collection[int]) -> list[int]:
-    """The tasks that can begin now, in their order."""
+    """Return the numbers of the tasks that can begin now, in order."""
     return [n for n, task in enumerate(needs) if n not in begun and task.waits_for.issubset(ended)]

@@ -52,5 +52,5 @@ class CrewOutput(BaseModel):
         raise KeyError(f"No task named {name!r} (tasks: {names}){also}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The structured answer of the last task as a dict; empty if none was asked for."""
+        """Return the structured answer of the last task as a dict; {} if none was asked for."""
         return structured(self.pydantic, self.json_dict)

@@ -1,6 +1,6 @@
-"""A plan for the tasks of a crew: made once, before the first of them, and given to each as text.
+"""Plan the tasks of a crew: a model makes one plan before the first task, and each task gets its part as text.
 
-It is a step, so a resume makes no other, and the definitions of the tasks stay as they are.
+Planning is a recorded step, so a resume uses the same plan. The definitions of the tasks do not change.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class CrewPlan(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Who plans, and for which crew."""
+    """The model that plans, and the crew that it plans for."""
 
     crew: Crew
     llm: BaseLLM
 
     def step(self, tasks: Sequence[FilledTask], *, address: str, drift: Drift) -> Step[list[str]]:
-        """The step. It comes to a text for each task; "" for one that the plan leaves out."""
+        """Build the step that plans. It returns a text for each task; "" for a task that the plan leaves out."""
 
         async def act() -> list[str]:
             answer = await work(self._work(tasks))
@@ -83,10 +83,10 @@ class Planner:
 
 
 def planned(texts: Sequence[str], number: int) -> list[ContextItem]:
-    """What a task builds on of a plan, if there is one."""
+    """Return a task's part of the plan as context; [] without a plan."""
     return [ContextItem(NAME, kinds.PLAN.name, texts[number])] if number < len(texts) else []
 
 
 def recorded_plan(record: Record) -> list[str]:
-    """The plan that a run has made; empty if it has not."""
+    """Return the plan that a run has recorded, a text for each task; [] if it has none."""
     return list(codec.decode(record.value(NAME))) if NAME in record.outcomes else []

@@ -1,4 +1,4 @@
-"""A crew from what its run recorded: agents once, tasks that name them by number and each other by address."""
+"""Rebuild a crew from the record of its run, in which tasks name their agents by number and each other by address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=Crew)
 
 
 def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
-    """The crew, bound to its run. See Crew.from_checkpoint for what is raised."""
+    """Return the crew, bound to its run. Raises what Crew.from_checkpoint raises."""
     found = find(source, "crew")
     if "agents" not in found.definition:
         raise found.too_early()
@@ -71,7 +71,7 @@ def _listed(found: Found, name: str) -> list[JsonObject]:
 
 
 def _names(agents: Sequence[JsonObject]) -> list[str]:
-    """What the agents are called in paths: their roles; a second Editor is Editor#2."""
+    """Return the names of the agents in paths: their roles; a second Editor is Editor#2."""
     names: list[Any] = []
     for fact in agents:
         role = str(fact.get("role"))
@@ -84,13 +84,13 @@ def _names(agents: Sequence[JsonObject]) -> list[str]:
 
 
 def _kind(fact: JsonObject) -> type[Task]:
-    """What sort of task it was: only a conditional one has a condition, which is live."""
+    """Return the class of a recorded task: ConditionalTask if it has a condition, else Task."""
     live = fact.get("live")
     return ConditionalTask if isinstance(live, dict) and "condition" in live else Task
 
 
 def _label(found: Found, fact: JsonObject) -> str:
-    """What a task is called in paths: its address without the word `task:`."""
+    """Return the name of a task in paths: its address without `task:`."""
     address = fact.get("address")
     if not isinstance(address, str):
         raise found.damaged("a task has no address")

@@ -1,4 +1,4 @@
-"""What a crew is to the engine: who does what, what is recorded of it, and what it is asked."""
+"""A crew as the engine sees it during one kickoff: its assignments, the facts for the record, and its root step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHERS = ("lite_agent_", "crew_test_", "crew_train_", "agent_evaluation_", "tas
 
 
 class CrewRoot(Root[CrewOutput]):
-    """A crew in one kickoff. Texts are filled in once, however often they are needed. Raises NoModel."""
+    """A crew in one kickoff. It fills in the texts only once. Raises NoModel if an agent has no model."""
 
     default_events = frozenset({"task_completed"})
     never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
@@ -56,23 +56,23 @@ class CrewRoot(Root[CrewOutput]):
             self.never_emitted = frozenset()
 
     def facts(self) -> JsonObject:
-        """Its texts as they are before inputs are filled in, and the address that each task will have."""
+        """Return its texts with their placeholders, and the address that each task will have."""
         return facts_of_crew(self._crew)
 
     def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
-        """Each task keeps the address that it was recorded under. Raises TaskGone."""
+        """Return the facts for a resumed run, in which each task keeps its recorded address. Raises TaskGone."""
         tasks, people = self._crew.tasks, self._crew.people()
         return facts_of_crew(self._crew, rebound(run["definition"]["tasks"], tasks, people, finished, run["run_id"]))
 
     def check(self, inputs: Mapping[str, Any]) -> None:
-        """Raises MissingInput. What callbacks will add to the inputs is not known yet."""
+        """Raise MissingInput if an input is missing, unless callbacks may still add it."""
         if not self._crew.before_kickoff_callbacks:
             self._with(inputs)
 
     def question(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Its tasks, filled in. What they build on is each task's own question.
+        """Return what its root step is asked: the tasks, filled in but without the outputs that they build on.
 
-        Where callbacks prepare the inputs: the inputs that they are given, and the tasks as they are.
+        If callbacks prepare the inputs: the inputs that the callbacks get, and the tasks with their placeholders.
         """
         if self._crew.before_kickoff_callbacks:
             unfilled = [one.unfilled().asked() for one in self._assignments]
@@ -80,20 +80,20 @@ class CrewRoot(Root[CrewOutput]):
         return [self.name, *(filled.asked() for filled in self._with(inputs))]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[CrewOutput]:
-        """Its tasks in order."""
+        """Build the root step, which works through the tasks."""
         kickoff = Kickoff(self._crew, self._assignments, self._with, inputs, self._planner, run)
         return kickoff.step(self.question(inputs))
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Task by task."""
+        """Compare what each task is asked now with what it was asked in the finished run."""
         return compare(record, self._with(callbacks.recorded_inputs(self._crew, record) or inputs))
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-        """Whether it has a task in common with what was recorded: by its name, or its description."""
+        """Return whether it has a task in common with the record, by name or by description."""
         return shares(record, self._crew.tasks, inputs, mask)
 
     def _with(self, inputs: Mapping[str, Any]) -> list[FilledTask]:
-        """Its tasks with the inputs filled in. Raises MissingInput."""
+        """Return its tasks with the inputs filled in. Raises MissingInput."""
         if self._filled is None or not _is_same(self._filled[0], inputs):
             self._filled = inputs, [one.filled(inputs) for one in self._assignments]
         return self._filled[1]
@@ -104,7 +104,7 @@ def _log_file(setting: bool | str | PathLike[str] | None) -> str | None:
 
 
 def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> JsonObject:
-    """What is recorded of a crew; of its tasks what is given, or, of a new run, what they are."""
+    """Return the facts about a crew for the record. `tasks`: those about its tasks; None for those of a new run."""
     own, people = facts_of(crew, Crew, ("name", "agents", "tasks", "manager_agent")), crew.people()
     agents = [facts_of(agent, Agent) for agent in people]
     tasks = described(crew.tasks, people) if tasks is None else tasks
@@ -113,10 +113,10 @@ def facts_of_crew(crew: Crew, tasks: Sequence[JsonObject] | None = None) -> Json
 
 
 def input_names(crew: Crew) -> list[str]:
-    """The inputs that its texts ask for."""
+    """Return the names of the placeholders in a crew's texts."""
     return asked_for(facts_of_crew(crew)) or []
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether these are the very same values: not every value can be compared."""
+    """Return whether both hold the same objects: not every value can be compared for equality."""
     return one.keys() == other.keys() and all(other[name] is value for name, value in one.items())

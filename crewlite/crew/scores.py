@@ -1,4 +1,4 @@
-"""What a test of a crew comes to: a score for each task in each iteration."""
+"""The result of a test of a crew: a score for each task in each iteration."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CrewTestResult(BaseModel):
         return fmean(score.quality for score in self.scores)
 
     def __getitem__(self, task: str) -> tuple[float, ...]:
-        """The scores of a task, in the order of the iterations."""
+        """Return the scores of a task, in the order of the iterations."""
         found = tuple(score.quality for score in self.scores if score.task == task)
         if not found:
             known = ", ".join(dict.fromkeys(score.task for score in self.scores))
@@ -85,7 +85,7 @@ def _mean(values: Iterable[float]) -> str:
 
 
 def _table(rows: list[list[str]]) -> str:
-    """Rows in columns: the first and the last to the left, numbers to the right."""
+    """Return rows as text in columns: the first and the last column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *numbers, last in rows:

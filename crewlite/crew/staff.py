@@ -1,4 +1,4 @@
-"""Who does the tasks of a crew, on which models, and who may be asked to help: each task's agent, or the manager."""
+"""Assign the tasks of a crew to its agents or its manager, with their models and coworkers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MANAGER = Agent(
         "with the reason. When the whole meets what is expected, you give it as your own final answer."
     ),
 )
-"""The manager that is made where a crew has none. Every task of such a crew asks with these texts, so another wording
-would be another question to all of them."""
+"""The manager of a hierarchical crew that has none of its own. These texts are part of what each task asks, so every
+task would run again if they changed."""
 
 
 def assignments(crew: Crew) -> list[Assignment]:
-    """Who does what. Raises NoModel naming every agent without a model."""
+    """Return the assignment of each task. Raises NoModel, which names every agent without a model."""
     staff = _Staff(crew)
     made = [staff.assignment(number) for number in range(len(crew.tasks))]
     if staff.without:
@@ -37,12 +37,12 @@ def assignments(crew: Crew) -> list[Assignment]:
 
 
 def planning_model(crew: Crew, made: Sequence[Assignment]) -> BaseLLM:
-    """The model that plans for it."""
+    """Return the model that plans for the crew."""
     return resolve_llm([crew.planning_llm, crew.llm, made[0].worker.llm], agent="Crew Planner")
 
 
 def suggestions_for(crew: Crew) -> Suggestions:
-    """What its agents have learned in training, by role. Raises ConfigError for a file that is none of it."""
+    """Return what the agents of a crew have learned in training, by role. Raises ConfigError for an unusable file."""
     if crew.lessons is not None or crew.trained_agents_file is None:
         return crew.lessons or {}
     managers = (MANAGER,) if crew.process is Process.hierarchical and not crew.manager_agent else ()
@@ -56,10 +56,10 @@ class _Staff:
         self._crew, self._workers = crew, dict[Agent, Worker | None]()
         self._suggestions = suggestions_for(crew)
         self.without: list[str] = []
-        """The roles of those without a model."""
+        """The roles of the agents without a model."""
 
     def assignment(self, number: int) -> Assignment | None:
-        """Who does a task; None if somebody in it has no model."""
+        """Return the assignment of a task; None if an agent in it has no model."""
         crew, task = self._crew, self._crew.tasks[number]
         doing = (crew.manager_agent or MANAGER) if crew.process is Process.hierarchical else task.agent
         assert doing

@@ -1,4 +1,4 @@
-"""A crew at work: its tasks in order, each given what it builds on."""
+"""The root step of a crew: it works through the tasks, and gives each the outputs that it builds on."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from crewlite.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Kickoff:
-    """A crew at work. In a run of its own its tasks keep their recorded addresses."""
+    """One kickoff of a crew. In a run of its own its tasks keep their recorded addresses."""
 
     crew: Crew
     assignments: Sequence[Assignment]
     fill: Callable[[Mapping[str, Any]], list[FilledTask]]
     """The tasks with inputs filled in. Raises MissingInput."""
     inputs: dict[str, Any]
-    """As the kickoff was given them; callbacks may prepare them."""
+    """The inputs of the kickoff, before callbacks change them."""
     planner: Planner | None
     run: Run | None
-    """None if the crew is a step of somebody else's run."""
+    """None if the crew is a step of another definition's run."""
 
     def step(self, question: Any) -> Step[CrewOutput]:
-        """The step."""
+        """Build the step. `question`: what it is asked, as Step.question."""
         return Step(
             kind=kinds.CREW,
             name=self.crew.name,
@@ -60,7 +60,7 @@ class Kickoff:
         return result.model_copy(update={"token_usage": usage, "own_usage": own})
 
     async def _work(self) -> CrewOutput:
-        """All tasks. What a fork's inputs have changed, and what builds on it, does not answer as before."""
+        """Do all tasks. Tasks that a fork's inputs have changed run again, with the tasks that build on them."""
         scope = durable.scope()
         addresses = self._addresses()
         if not scope.dry:
@@ -80,7 +80,7 @@ class Kickoff:
         return await self._finished(result) if self.crew.after_kickoff_callbacks else result
 
     async def _plan(self, filled: Sequence[FilledTask], changed: set[int]) -> list[str]:
-        """The plan for the tasks. Where a fork has changed it, or any task, each may be told something else."""
+        """Return the plan for the tasks. If a fork has changed the plan or a task, all tasks are added to `changed`."""
         assert self.planner
         scope = durable.scope()
         address = scope.reserve_address("plan")
@@ -90,7 +90,7 @@ class Kickoff:
         return await scope.step(self.planner.step(filled, address=address, drift=drift))
 
     def _changed(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> set[int]:
-        """The tasks that were edited, or ask something else than with the inputs that the run had before."""
+        """Return the tasks that a fork has changed: edited ones, and those that the new inputs ask something else."""
         if self.run is None:
             return set()
         record = self.run.record
@@ -103,9 +103,9 @@ class Kickoff:
         }
 
     def _asked(self, assignment: Assignment, inputs: dict[str, Any]) -> Any:
-        """What a task asked with other inputs; None if they would not do, or nobody knows what callbacks made of them.
+        """Return what a task asked with earlier inputs; None if these do not suffice, or callbacks have changed them.
 
-        A task that asks what it asked before answers as before, whatever this says.
+        A wrong None does no harm: a task that is asked what it was asked before answers from the record.
         """
         try:
             return None if self.crew.before_kickoff_callbacks else assignment.filled(inputs).asked()
@@ -113,13 +113,13 @@ class Kickoff:
             return None
 
     async def _finished(self, result: CrewOutput) -> CrewOutput:
-        """The result as the after_kickoff_callbacks make it; they are told what has been paid."""
+        """Return the result, with its usage, as the after_kickoff_callbacks change it."""
         told = result.model_copy(update={"token_usage": durable.scope().usage})
         changed = await callbacks.finished(self.crew, told)
         return result.model_copy(update=changed)
 
     async def _ready(self, addresses: Sequence[str]) -> None:
-        """See that every model which is still to be asked can be, before the first one is paid."""
+        """Check that every model that is still to be called can be called, before the first call is paid."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
         models = [llm for one in left for llm in one.models]
@@ -128,14 +128,14 @@ class Kickoff:
             await resources.ready(model)
 
     def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:
-        """See that every file which is still to be written may be where it is to be."""
+        """Check that every output file that is still to be written may be written to its path."""
         done = self.run.record.outcomes if self.run else {}
         for number, one in enumerate(filled):
             if not addresses or addresses[number] not in done:
                 one.check_links()
 
     def _addresses(self) -> list[str]:
-        """Where the tasks are recorded; none if the crew is a step of somebody else's run."""
+        """Return the recorded addresses of the tasks; [] if the crew is a step of another definition's run."""
         return [fact["address"] for fact in self.run.record.run["definition"]["tasks"]] if self.run else []
 
     def _result(self, outputs: Sequence[TaskOutput], drifted: Sequence[str]) -> CrewOutput:
@@ -152,7 +152,7 @@ class Kickoff:
         )
 
     def _encode(self, result: CrewOutput) -> Any:
-        """As the root of a run: only which tasks, as what they said is recorded already, and what callbacks changed."""
+        """Encode the result, without what is recorded elsewhere: in a run of its own, the outputs of the tasks."""
         last = self._result(result.tasks_output, ())
         changed = {name: getattr(result, name) for name in callbacks.CHANGEABLE}
         changed = {name: value for name, value in changed.items() if value != getattr(last, name)}
@@ -171,7 +171,7 @@ class Kickoff:
         return data | ({"drifted": list(result.drifted), "answered": others} if result.drifted or others else {})
 
     def _unprepared(self) -> list[FilledTask]:
-        """The tasks as far as they are known without a record."""
+        """Return the tasks filled in, or with their placeholders if callbacks prepare the inputs."""
         if self.crew.before_kickoff_callbacks:
             return [one.unfilled() for one in self.assignments]
         return self.fill(self.inputs)
@@ -182,7 +182,7 @@ class Kickoff:
         return made.model_copy(update=changed) if changed else made
 
     def _decode_part(self, data: Any) -> CrewOutput:
-        """The result of a crew that is a step of somebody else's run."""
+        """Decode the result of a crew that is a step of another definition's run."""
         skipped, others, paid = data.get("skipped", ()), data.get("answered", {}), data.get("paid")
         made = []
         for number, (filled, raw) in enumerate(zip(self._unprepared(), data["outputs"], strict=True)):
@@ -192,7 +192,7 @@ class Kickoff:
         return self._result(made, data.get("drifted", ()))
 
     def _recorded(self, run: Run, record: Record) -> CrewOutput:
-        """The result that a run has come to."""
+        """Build the result of a finished run from its record."""
         now = self.fill(callbacks.recorded_inputs(self.crew, record) or self.inputs)
         others = {drifted.address: drifted for drifted in compare(record, now).drifted}
         recorded = record.run["definition"]["tasks"]

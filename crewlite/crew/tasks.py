@@ -1,4 +1,4 @@
-"""The tasks of a crew at work: each begins when what it waits for has ended, and is given what it builds on."""
+"""Run the tasks of a crew: each begins when the tasks that it waits for have ended, and gets their outputs."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _SHOWN = {"description": "description", "expected_output": "expected_output", "a
 
 @dataclass(slots=True)
 class TasksAtWork:
-    """The tasks of one kickoff. Each that ends is recorded, whatever becomes of those beside it."""
+    """The tasks of one kickoff. Each that ends is recorded, even if another one fails."""
 
     filled: Sequence[FilledTask]
     addresses: Sequence[str]
     needs: Sequence[Needs]
     width: int | None
-    """How many may be at work at once."""
+    """The number of tasks that may run at once."""
     changed: set[int]
-    """Those that a fork's inputs or edits have changed; what builds on them joins them."""
+    """The tasks that a fork's inputs or edits have changed; tasks that build on them are added."""
     inner: bool
-    """The crew is a step of somebody else's run, and nobody knows what changed in it."""
+    """The crew is a step of another definition's run, so it is not known which tasks have changed."""
     plan: Sequence[str] = ()
-    """How each should be gone about; empty without a plan."""
+    """The plan for each task; empty without a plan."""
     outputs: dict[int, TaskOutput] = field(default_factory=dict)
 
     async def work(self) -> list[TaskOutput]:
-        """All outputs, in the order of the tasks. If one fails, those beside it still end and are recorded."""
+        """Run all tasks; return the outputs in the order of the tasks. If one fails, those that run still end."""
         scope, running = durable.scope(), dict[asyncio.Task[TaskOutput], int]()
         width = 1 if scope.dry else self.width or len(self.filled)
         while len(self.outputs) < len(self.filled):
@@ -57,7 +57,7 @@ class TasksAtWork:
         return [self.outputs[number] for number in range(len(self.filled))]
 
     def _step(self, number: int) -> Step[TaskOutput]:
-        """The step of a task whose sources have all ended."""
+        """Build the step of a task. The tasks that it needs must have ended."""
         needs, scope, address = self.needs[number], durable.scope(), self.addresses[number]
         if not self.changed.isdisjoint(needs.sources):
             self.changed.add(number)
@@ -71,14 +71,14 @@ class TasksAtWork:
         return task_step(self.filled[number], given, address=address, drift=drift)
 
     def _ended(self, number: int, output: TaskOutput) -> None:
-        """Note an output. One that is kept though the task is asked something else has the texts that it answers."""
+        """Store the output of a task, with the texts that it answers if the task is asked something else now."""
         scope, address, was = durable.scope(), self.addresses[number], None
         if isinstance(scope, StepScope) and address in scope.children.drifted:
             was = drifted_task(scope.run.record, address, self.filled[number], self._sources(number))
         self.outputs[number] = answered(output, was)
 
     def _sources(self, number: int) -> list[ContextItem]:
-        """All that a task's outcome follows from."""
+        """Return all outputs that a task's outcome depends on."""
         sources = [self._item(source) for source in self.needs[number].sources]
         return [*sources, *planned(self.plan, number)]
 
@@ -88,20 +88,20 @@ class TasksAtWork:
 
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:
-    """A task's output with the texts that it answers."""
+    """Return an output with the texts that it answers, if the task is asked something else now."""
     told = drifted.answered if drifted else {}
     texts = {name: told[text] for name, text in _SHOWN.items() if text in told}
     return output.model_copy(update=texts) if texts else output
 
 
 def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:
-    """What an output tells otherwise than the texts of its task do."""
+    """Return the texts of an output that differ from those of its task."""
     told = {name: getattr(output, name) for name in _SHOWN}
     return {name: text for name, text in told.items() if text != texts[_SHOWN[name]]}
 
 
 async def _raise_first(scope: Scope, running: Mapping[asyncio.Task[TaskOutput], int]) -> None:
-    """Wait until all have ended, and raise the failure of the first that has failed, in the order of the tasks."""
+    """Wait until all running tasks have ended; then raise the first failure, in the order of the tasks."""
     await asyncio.wait(running)
     for task in sorted(running, key=running.__getitem__):
         if task.cancelled() or task.exception():
@@ -110,9 +110,9 @@ async def _raise_first(scope: Scope, running: Mapping[asyncio.Task[TaskOutput], 
 
 
 def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
-    """What a finished step does that is asked something else: because of a fork's edits or inputs, it runs again.
+    """Return what becomes of a finished step that is asked something else now: it runs again if a fork is the reason.
 
-    Of a crew that is part of something else, nobody knows what it is asked else because of them; so all of it may be.
+    In a crew that is a step of another run the reason is not known, so there a fork may be it for every step.
     """
     if not isinstance(scope, StepScope) or not changed:
         return "configured"

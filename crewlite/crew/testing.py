@@ -29,7 +29,7 @@ def test(
     inputs: Mapping[str, Any] | None,
     options: KickoffOptions,
 ) -> CrewTestResult:
-    """See Crew.test."""
+    """Run a crew several times and have a model score its answers, as Crew.test describes."""
     check_iterations("test", n_iterations)
     judging = resolve_llm([as_model(eval_llm)], agent="Crew Evaluator")  # type: ignore[list-item]  # it checks them
 
@@ -57,7 +57,7 @@ class _Test:
     llm: BaseLLM
 
     async def iteration(self, number: int, inputs: Mapping[str, Any] | None) -> tuple[list[TaskScore], float]:
-        """The scores of one kickoff, and how many seconds it took."""
+        """Kick off the crew once; return the scores of its answers, and the seconds that the kickoff took."""
         result, address = await kicked_off(self.crew, inputs)
         found = []
         for task, output in zip(self.crew.tasks, result.tasks_output, strict=True):
@@ -69,7 +69,7 @@ class _Test:
         return found, await durable.scope().step(self._result(number, quality, address))
 
     def _evaluation(self, number: int, task: Task, output: TaskOutput) -> Step[Score]:
-        """The step in which an answer is scored."""
+        """Build the step in which a model scores an answer."""
         prompts = "evaluator.j2", "evaluation.j2"
         judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
         about = {"task_name": output.name, "agent_role": output.agent}
@@ -78,7 +78,7 @@ class _Test:
         return judge.step(task.address_name, question, voice, about, output=output)
 
     def _result(self, number: int, quality: float, address: str) -> Step[float]:
-        """The step that says what an iteration came to: the seconds of its kickoff."""
+        """Build the step that records the result of an iteration: the seconds that its kickoff took."""
 
         async def act() -> float:
             scope = durable.scope()
@@ -97,7 +97,7 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class _EvaluationVoice:
-    """Tells of the score of one answer."""
+    """Builds the event of the score of one answer."""
 
     source: object
     about: dict[str, Any]
@@ -114,7 +114,7 @@ class _EvaluationVoice:
 
 @dataclass(frozen=True, slots=True)
 class _ResultVoice:
-    """Tells what an iteration came to."""
+    """Builds the event of the result of one iteration."""
 
     source: Crew
     about: dict[str, Any]
@@ -131,7 +131,7 @@ class _ResultVoice:
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Tells of a test."""
+    """Builds the events of a test."""
 
     source: Crew
     model: str

@@ -1,7 +1,7 @@
-"""`crew.train`: the crew runs several times, its answers get feedback, and a model makes suggestions of it.
+"""`crew.train`: the crew runs several times, its answers get feedback, and a model turns that into suggestions.
 
-Each iteration is given the feedback on those before it. What has been answered and said is recorded; the file is
-written when the run has ended, from its result.
+The agents of each iteration get the feedback on the iterations before it. Answers and feedback are recorded; the file
+is written when the run has ended, from its result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def train(
     feedback: Feedback,
     options: KickoffOptions,
 ) -> CrewTrainingResult:
-    """See Crew.train."""
+    """Train a crew and write the file of trained agents, as Crew.train describes."""
     check_iterations("train", n_iterations)
     _check_feedback(crew, n_iterations, feedback)
     if Path(filename).exists():
@@ -64,7 +64,7 @@ def train(
 
 
 class _Training:
-    """The iterations of a training, and what is made of them."""
+    """The iterations of a training, and the suggestions that follow from them."""
 
     def __init__(self, crew: Crew, before: Suggestions, feedback: Feedback) -> None:
         self._crew, self._before, self._feedback = crew, before, feedback
@@ -73,7 +73,7 @@ class _Training:
         self.models: dict[Agent, BaseLLM] = {one.worker.agent: one.worker.llm for one in made}
 
     async def at_work(self, n_iterations: int, inputs: Mapping[str, Any] | None) -> CrewTrainingResult:
-        """All iterations, and then the suggestions for each agent whose answers got feedback."""
+        """Run all iterations, then have a model make suggestions for each agent whose answers got feedback."""
         await ready(list(self.models.values()))
         lessons: list[Lesson] = []
         for number in range(1, n_iterations + 1):
@@ -100,7 +100,7 @@ class _Training:
         return found
 
     async def _said(self, number: int, at: int, task: Task, output: TaskOutput) -> str:
-        """The feedback on an answer; "" for none."""
+        """Return the feedback on an answer; "" for none."""
         feedback, scope = self._feedback, durable.scope()
         if feedback is None:
             shown = f"{output.agent} answers ({task.title}, iteration {number}):\n\n{output.raw}\n\n"
@@ -115,7 +115,7 @@ class _Training:
         return (given if isinstance(given, str) else given.get(task.name or "", "")).strip()
 
     def _suggestions(self, agent: Agent, llm: BaseLLM, lessons: Sequence[Lesson]) -> Step[TrainedAgent]:
-        """The step in which a model makes suggestions for an agent."""
+        """Build the step in which a model makes suggestions for an agent."""
         prompts = "trainer.j2", "training.j2"
         judge = Judge(self._crew, llm, "Crew Trainer", TrainedAgent, prompts, "training_data_evaluation")
         name = address_name(agent.role)
@@ -137,7 +137,7 @@ async def _asked(feedback: Callable[[TaskOutput], Any], output: TaskOutput) -> s
 
 
 def _known_before(crew: Crew, filename: str) -> Suggestions:
-    """What the agents have learned before this training. Its own file may not be there yet."""
+    """Return what the agents have learned before this training; the file that the training writes may not exist yet."""
     file = crew.trained_agents_file
     if file is None or (Path(file).absolute() == Path(filename).absolute() and not Path(file).exists()):
         return {}
@@ -145,7 +145,7 @@ def _known_before(crew: Crew, filename: str) -> Suggestions:
 
 
 def _check_feedback(crew: Crew, n_iterations: int, feedback: Feedback) -> None:
-    """Raise ConfigError for what is neither a function nor a list with an item for each iteration."""
+    """Raise ConfigError unless `feedback` is None, a function, or a list with an item for each iteration."""
     wanted = (
         "wanted a function that takes the TaskOutput, a list with an item for each iteration, or None to ask a person"
     )
@@ -178,7 +178,7 @@ def _plain(item: str | Mapping[str, str]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """Tells of a training."""
+    """Builds the events of a training."""
 
     source: Crew
     given: Mapping[str, Any]

@@ -1,7 +1,7 @@
-"""A trial of a crew: kickoffs of it, and what a model makes of their answers, as steps of one run.
+"""A trial of a crew, that is a test or a training: kickoffs of the crew, whose answers a model judges, in one run.
 
-It is a flow whose code stands here. So what has been answered is recorded, and a trial that was cut goes on where it
-was when it is asked for again under the same run_id.
+A trial is a flow whose code is in this package. So its work is recorded, and an interrupted trial continues when it is
+called again with the same run_id.
 """
 
 from __future__ import annotations
@@ -61,35 +61,35 @@ class Trial(FlowFunction[..., Any]):
         self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
 
     def as_root(self, request: Request) -> Root[Any]:
-        """What it is to the engine."""
+        """Build the Root that the engine runs."""
         return _TrialRoot(self)
 
     def secret_sources(self) -> tuple[object, ...]:
-        """The live objects in whose fields secrets are looked for, itself first."""
+        """Return the live objects whose fields are searched for secrets, the trial itself first."""
         return (self, *self._sources)
 
 
 class _TrialRoot(FlowRoot):
-    """A flow that tells of itself as its trial says."""
+    """The root of a trial, whose events are those of a test or a training."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)
         self._voice, self.asks_people = trial.voice, trial.asks_people
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
-        """The step that calls the code."""
+        """Build the step that runs the code of the trial."""
         return dataclasses.replace(super().step(inputs, run), voice=self._voice(inputs))
 
 
 async def kicked_off(crew: Crew, inputs: Mapping[str, Any] | None) -> tuple[CrewOutput, str]:
-    """The result of a kickoff inside the trial, and its address."""
+    """Kick off the crew inside the trial; return the result, and the address of that step."""
     progress = Progress()
     result = await kickoff(crew, Request(inputs, progress=progress))
     return result, progress.address
 
 
 async def ready(models: Sequence[BaseLLM]) -> None:
-    """See that these models can be asked, before anything is paid."""
+    """Check that these models can be called, before anything is paid."""
     if not durable.scope().dry:
         for model in (part for llm in models for part in with_fallbacks(llm)):
             await resources.ready(model)
@@ -97,7 +97,7 @@ async def ready(models: Sequence[BaseLLM]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judge(Generic[B]):
-    """Somebody who looks at answers and says something of a given shape about them."""
+    """A model that judges answers, in the form of a pydantic class."""
 
     crew: Crew
     llm: BaseLLM
@@ -111,7 +111,7 @@ class Judge(Generic[B]):
     def step(
         self, name: str | None, question: Any, voice: StepEvents, about: Mapping[str, Any], **asked: Any
     ) -> Step[B]:
-        """The step in which it is asked. `about`: fields of its event; `asked`: what the prompt is made with."""
+        """Build the step in which the model is asked. `about`: fields of the event; `asked`: values for the prompt."""
 
         async def act() -> B:
             kind = self.evaluation_type
@@ -149,6 +149,6 @@ class Judge(Generic[B]):
 
 
 def check_iterations(verb: str, count: object) -> None:
-    """Raise ConfigError unless this is a number of iterations."""
+    """Raise ConfigError unless `count` is a number of iterations: an int from 1."""
     if type(count) is not int or count < 1:
         raise ConfigError(f"{verb}(n_iterations={count!r}): wanted a whole number, 1 or more")

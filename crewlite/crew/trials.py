@@ -30,7 +30,7 @@ class Trials:
     ) -> CrewTestResult:
         """Run the crew several times and have a model score each task's answer from 0 to 10.
 
-        All of it is one run: with a `run_id`, a test that was cut goes on where it was.
+        All of it is one run: with a `run_id`, a test that was interrupted continues where it was.
 
         Args:
             n_iterations: How often the crew is kicked off.
@@ -60,9 +60,9 @@ class Trials:
     ) -> CrewTrainingResult:
         """Run the crew several times, collect feedback on its answers, and write what its agents learn from it.
 
-        Each iteration is told the feedback on those before it. In the end a model makes suggestions for each agent,
-        which are written to `filename` as JSON, all of them or nothing: `Crew(trained_agents_file=filename)` uses them.
-        All of it is one run: with a `run_id`, a training that was cut goes on where it was.
+        The agents get the feedback on earlier iterations. In the end a model makes suggestions for each agent, which
+        are written to `filename` as JSON, all of them or nothing: `Crew(trained_agents_file=filename)` uses them. All
+        of it is one run: with a `run_id`, a training that was interrupted continues where it was.
 
         Args:
             n_iterations: How often the crew is kicked off.
@@ -74,7 +74,7 @@ class Trials:
             options: `run_id`, `answers` and the other options of `kickoff`.
 
         Raises:
-            What `kickoff` raises; ConfigError for a file that is none of trained agents.
+            What `kickoff` raises; ConfigError if `filename` is a file of something else than trained agents.
         """
         checked_options("train", "a crew", options, KickoffOptions.__annotations__)
         with shortened():

@@ -116,7 +116,7 @@ class Root(ABC, Generic[T]):
         """Find the turn of a conversation that a kickoff with these inputs asks for.
 
         `given`: encoded inputs; None if the kickoff has none. Returns the parts to commit for a new turn, {} for a
-        recorded one, and None for a definition whose runs have only one.
+        recorded one, and None if the kickoff must have the recorded inputs.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Tasks: what is to be done, and what came of it."""
+"""Tasks: their definitions, and their outputs."""
 
 from crewlite.task.conditional import ConditionalTask
 from crewlite.task.output import TaskOutput

@@ -1,4 +1,4 @@
-"""Who does a task, on which model, and what it asks with the placeholders filled in."""
+"""Assign a task to an agent and a model, and fill in the placeholders of its texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crewlite.tools.base import BaseTool
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """An output that another task builds on."""
+    """The output of one task, as part of the context of another."""
 
     address: str
     name: str
@@ -40,7 +40,7 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A task with who does it, who may be asked to help, and who is told of its output."""
+    """A task with the agent that does it, the coworkers that may help, and the callbacks for its output."""
 
     task: Task
     worker: Worker
@@ -51,7 +51,7 @@ class Assignment:
 
     @property
     def models(self) -> list[BaseLLM]:
-        """All that may be asked for it."""
+        """The models that doing the task may call."""
         workers = (self.worker, *self.coworkers)
         judging = [
             models_of(guardrails) for guardrails in (self.task.chain, *(one.agent.guardrails for one in workers))
@@ -60,11 +60,11 @@ class Assignment:
         return [*(worker.llm for worker in workers), *judges]
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
-        """The task with its placeholders filled in. Raises MissingInput, and ConfigError for two roles made alike."""
+        """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
         return self._with(lambda text, where: templates.fill(text, inputs, where=where))
 
     def unfilled(self) -> FilledTask:
-        """The task with its texts as they are, where nobody knows the inputs yet."""
+        """Return the task with its placeholders left in, for when the inputs are not known yet."""
         return self._with(lambda text, where: text)
 
     def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
@@ -103,21 +103,21 @@ class FilledTask:
 
     @property
     def agent(self) -> Agent:
-        """Who does it."""
+        """The agent that does the task."""
         return self.persona.agent
 
     @property
     def role(self) -> str:
-        """What that one is told it is."""
+        """The role of that agent, with its placeholders filled in."""
         return self.persona.role
 
     @property
     def tools(self) -> tuple[BaseTool, ...]:
-        """All that the agent may use for it."""
+        """The tools that the agent may use for the task."""
         return (*self.agent.may_use((*self.agent.tools, *self.task.tools)), *delegation_tools(self.coworkers))
 
     def place(self) -> Path:
-        """The path of its output_file, as the disk is now. Raises ConfigError."""
+        """Return the absolute path of the output_file. Raises ConfigError if no file can be written there."""
         task, text = self.task, self.output_file or ""
         settings = {"anywhere": task.output_file_anywhere, "create_directory": task.create_directory}
         return check_place(text, f"Task {task.title!r}", **settings)
@@ -129,15 +129,15 @@ class FilledTask:
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """What the answer has to pass: the guardrail of the agent, then those of the task."""
+        """The guardrails that the answer has to pass: that of the agent, then those of the task."""
         agent, task = self.agent, self.task
         own = guards(f"task {task.title!r}", task.chain, task.retries)
         return (*guards(f"agent {self.role!r}", agent.guardrails, agent.guardrail_max_retries), *own)
 
     def asked(self, files: Sequence[InputFile] | None = None) -> list[Any]:
-        """What is asked of whom, in which shape, and whether on a condition, as plain JSON.
+        """Return what the task asks, as plain JSON: its texts, its agent, its output schema and its condition.
 
-        `files` are its input files as they were read; None reads them.
+        `files`: the input files as they were read; None reads them.
         """
         shape = self.task.shape
         who = [self.role, self.persona.goal, self.persona.backstory]
@@ -151,17 +151,17 @@ class FilledTask:
         return [*shown, more] if more else shown
 
     def question(self, sources: Sequence[ContextItem], files: Sequence[InputFile] | None = None) -> list[Any]:
-        """The question of its step: what is asked, of whom, in which shape, on the basis of what."""
+        """Return what the task's step is asked (`Step.question`): `asked`, and the outputs that the task builds on."""
         return [*self.asked(files), [[item.address, codec.digest(item.text)] for item in sources]]
 
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
-        """Texts of the question that are recorded with the answer; of its input files, digests."""
+        """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""
         texts = {"description": self.description, "expected_output": self.expected_output}
         texts |= {"role": self.role, "goal": self.persona.goal, "backstory": self.persona.backstory}
         return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files}
 
     def output(self, answer: Answer) -> TaskOutput:
-        """The answer as the task's output."""
+        """Return the answer as the output of the task."""
         value = answer.value
         return TaskOutput(
             name=self.task.name,
@@ -174,15 +174,15 @@ class FilledTask:
         )
 
     def file_text(self, output: TaskOutput) -> str:
-        """What its output_file holds: a structured answer as JSON, without what the model wrote around it."""
+        """Return the content of the output_file: of a structured answer only the JSON, not the text around it."""
         return self.task.shape.json_in(output.raw) if self.task.shape else output.raw
 
     def skipped(self) -> TaskOutput:
-        """The output of a task that is not done."""
+        """Return the output of the task if its condition says that it is not done."""
         return self.output(Answer("")).model_copy(update={"skipped": True})
 
     def output_of(self, data: Any) -> TaskOutput:
-        """A recorded output, its structure read again with the class the task has now."""
+        """Decode a recorded output; a structured answer becomes an object of the class that the task has now."""
         if data.get("skipped"):
             return self.skipped()
         shape = self.task.shape

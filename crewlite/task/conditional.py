@@ -10,7 +10,7 @@ from crewlite.task.task import Task
 
 
 class ConditionalTask(Task):
-    """A task that is skipped unless `condition` says yes to the output of the task before it.
+    """A task that is skipped unless `condition`, called with the output of the task before it, returns True.
 
     Its verdict is recorded, so no resume decides otherwise. A skipped task has an output with `skipped=True` and no
     text. It cannot be the first task of a crew.

@@ -1,4 +1,4 @@
-"""The file that a task's answer goes to: in the working directory, whatever its placeholders are filled with.
+"""The file that a task's answer is written to. It must be in the working directory.
 
 Whoever gives the inputs of a crew, perhaps a stranger, chooses part of the path. So the path is checked as a text when
 the crew is kicked off, and on the disk, links followed, before the model is asked and before the file is written.
@@ -25,7 +25,7 @@ def check_text(text: str, where: str, *, anywhere: bool) -> None:
 
 
 def check_links(text: str, where: str, *, anywhere: bool) -> Path:
-    """The absolute path of the file. Raises ConfigError if links lead it out of the working directory."""
+    """Return the absolute path. Raises ConfigError if symbolic links lead out of the working directory."""
     path = Path(text).absolute()
     try:
         target = _followed(path)
@@ -37,7 +37,7 @@ def check_links(text: str, where: str, *, anywhere: bool) -> Path:
 
 
 def check_place(text: str, where: str, *, anywhere: bool, create_directory: bool) -> Path:
-    """The absolute path of the file. Raises ConfigError if no file can be there as the disk is now, or none may be."""
+    """Return the absolute path. Raises ConfigError if no file can be written there, or it is not allowed there."""
     path = check_links(text, where, anywhere=anywhere)
     try:
         there = next(one for one in (path, *path.parents) if one.exists())
@@ -57,20 +57,20 @@ def check_place(text: str, where: str, *, anywhere: bool, create_directory: bool
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file whole or not at all, and its directory."""
+    """Write the file, all or nothing. Creates its directory."""
     disk.make_directory(path.parent, mode=0o777)
     disk.replace(path, text.encode("utf-8", "backslashreplace"), mode=0o666)
 
 
 def _followed(path: Path) -> Path:
-    """The path with its links followed. Raises OSError or RuntimeError for a circle of links."""
+    """Return the path with symbolic links resolved. Raises OSError or RuntimeError for a circle of links."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return path.resolve(strict=True)
     return path.resolve()  # a part that is not there is no link; from Python 3.13 on, this would not tell of a circle
 
 
 def _no_file(text: str) -> str:
-    """What keeps a path from naming a file anywhere."""
+    """Return why a path cannot name a file anywhere; "" if it can."""
     names = re.split(r"[\\/]", text)
     if not text.strip() or names[-1] in ("", ".", ".."):
         return "which names no file; wanted the name of a file"
@@ -84,7 +84,7 @@ def _no_file(text: str) -> str:
 
 
 def _leads_out(text: str) -> str:
-    """What leads a path out of the working directory; "" if nothing does."""
+    """Return the part that leads a path out of the working directory; "" if none does."""
     windows = PureWindowsPath(text)  # takes both kinds of slashes
     if ".." in windows.parts:
         return f"which goes up with '..'; {_allowed()}"

@@ -1,4 +1,4 @@
-"""A task as a durable step: agent, then output file, then callback; only then it is finished."""
+"""A task as a recorded step: the agent answers, the output file is written, the callbacks run, the step is finished."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from crewlite.usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a task is given by others."""
+    """What a task gets from the tasks before it and from its crew."""
 
     context: Sequence[ContextItem] = ()
-    """What its agent is shown."""
+    """The context that its agent is shown."""
     sources: Sequence[ContextItem] = ()
-    """What its outcome follows from."""
+    """The outputs that its own outcome depends on."""
     previous: TaskOutput | None = None
-    """What its condition is asked about."""
+    """The output that its condition is called with."""
     plan: str = ""
-    """How its agent should go about it."""
+    """The plan for the task, as text; "" for none."""
 
 
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
-    """The step. Its question: see FilledTask.question."""
+    """Build the step of a task. What the step is asked is FilledTask.question."""
     task, context = filled.task, [item for item in given.context if not item.skipped]
     files = input_files.read(task.input_files)
 
@@ -93,9 +93,10 @@ def _encoded(output: TaskOutput) -> Any:
 
 
 async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | None) -> bool:
-    """What the condition of a task says: recorded, as its first part.
+    """Call the condition of a task in a recorded step, and return whether the task is to be done.
 
-    Its address is the same in every attempt at the task, and whatever the function is called, so one verdict holds.
+    The step has the same address in every attempt at the task, and whatever the name of the function is, so the first
+    verdict holds.
     """
 
     async def act() -> bool:
@@ -109,7 +110,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
 
 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
-    """Let the agent answer, and say so."""
+    """Have the agent answer, between the events of its start and its end."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
     tools = filled.tools
     prompt = templates.render(
@@ -159,7 +160,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
 
 
 def _callbacks(filled: FilledTask) -> Iterator[tuple[str, Callable[[TaskOutput], Any]]]:
-    """The functions that are told of the output, with their roles: the task's own, then its crew's, unless the same."""
+    """Yield the callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
     own, of_crew = filled.task.callback, filled.assignment.task_callback
     if own:
         yield "", own

@@ -32,7 +32,7 @@ alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
 
 
 class _AnyInput(dict[str, str]):
-    """Inputs that are not known yet."""
+    """Stands for inputs that are not known yet: every placeholder is filled with its own name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -51,26 +51,26 @@ class Task(Definition):
     expected_output: str = Field(min_length=1)
     agent: Agent | None = None
     name: str | None = Field(default=None, min_length=1, max_length=100)
-    """What it is called in addresses (`task:research`), results (`result["research"]`) and on resume."""
+    """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
     tools: tuple[BaseTool, ...] = ()
-    """Beside the agent's own, and instead of one of the same name. As for Agent, also functions and others' tools."""
+    """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""
     context: tuple[Task, ...] | None = None
-    """Tasks whose outputs it is given; []: none. None: all before it; of an async task, those that have ended for
-    certain when it begins."""
+    """Tasks whose outputs it gets; [] for none. None: all tasks before it; for an async task, those that are certain to
+    have ended when it begins."""
     async_execution: bool = Field(default=False, strict=True)
     """The crew goes on with the next task meanwhile. Whatever builds on this one waits for it."""
     input_files: Mapping[str, str] | None = None
-    """Files that the model is shown, as names and paths, or paths alone: UTF-8 text, and pictures if it takes them. One
-    that has changed is another question."""
+    """Files that the model is shown, as names and paths, or paths alone: UTF-8 text, and pictures if it takes them. If
+    one changes, the task is asked something else."""
     human_input: bool = Field(default=False, strict=True)
-    """A person sees the answer before it counts, and says what should be different, until nothing is."""
+    """A person sees each answer and says what should be different, until the person accepts one."""
     guardrail: Guardrail | None = None
     """What the answer must pass to count: a function that takes the output and returns (True, value) or
     (False, reason), also async; or a text that the agent's model judges by. Each verdict is recorded."""
     guardrails: tuple[Guardrail, ...] = ()
-    """Several of them: each is given what the one before it has passed on."""
+    """Several guardrails in order: each gets the answer that the one before it has accepted or replaced."""
     guardrail_max_retries: int = Field(default=3, ge=0)
-    """How many answers may be turned down before the task fails."""
+    """The number of answers that guardrails may refuse before the task fails."""
     max_retries: int | None = Field(default=None, ge=0)
     """The older name of guardrail_max_retries."""
     output_pydantic: type[BaseModel] | None = None
@@ -82,31 +82,31 @@ class Task(Definition):
     markdown: bool = Field(default=False, strict=True)
     """The answer is asked for in Markdown."""
     output_file_anywhere: bool = Field(default=False, strict=True)
-    """The output_file may be outside of the working directory; where, the inputs may choose as well."""
+    """Allows an output_file outside of the working directory; placeholders in it then let inputs choose any path."""
     output_file: str | None = None
-    """A file to write the answer to, a structured one as JSON: whole or not at all, before the task counts as finished.
-    It is in the working directory, whatever the inputs are."""
+    """A file in the working directory to which the answer is written, all or nothing, before the task counts as
+    finished. A structured answer is written as JSON."""
     create_directory: bool = Field(default=True, strict=True)
-    """The directory of the file is made if it is missing, which is else an error."""
+    """Whether to create the directory of output_file. If not, a missing directory is an error."""
     callback: Callable[[TaskOutput], Any] | None = None
     """Called with the output, at least once, before the task counts as finished. May be async."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens that it may use, with all that is inside it, in all lives of its run. Reaching a budget raises
-    BudgetExceeded, with which the run stops; kicked off again with more, it goes on."""
+    """A budget: the tokens that the task may use, with all steps inside it and all resumes of the run. When a budget is
+    used up, the run stops with BudgetExceeded; kicked off again with a larger one, it continues."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """US dollars that it may use, likewise."""
+    """A budget in US dollars, like max_tokens."""
     max_execution_time: float | None = Field(default=None, gt=0)
-    """Seconds at work on it, likewise."""
+    """A budget in seconds of work, like max_tokens."""
     max_iter: int | None = Field(default=None, ge=1)
-    """Replies of models that it may use, likewise."""
+    """A budget in replies of models, like max_tokens."""
     max_rpm: int | None = Field(default=None, ge=1)
     """Model calls for it that begin within a minute, in all runs of the process; others wait."""
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, False is off."""
     failure_policy: Policy | None = None
-    """Decides on failures of this task and of what is inside it; None inherits."""
+    """Decides on failures of this task and of the steps inside it; None inherits."""
     config: Mapping[str, Any] | None = None
-    """Fields by name, such as `self.tasks_config["research"]` of a YAML file; a field that is given itself wins."""
+    """Fields by name, such as `self.tasks_config["research"]` of a YAML file; a field passed as an argument wins."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -160,14 +160,14 @@ class Task(Definition):
 
     @property
     def output(self) -> TaskOutput | None:
-        """What it came to when the code at work last kicked off a crew with it; None if it has not."""
+        """The output from the last crew that the running code has kicked off with this task; None for none."""
         found: TaskOutput | None = last(self)
         return found
 
     def execute_sync(
         self, agent: Agent | None = None, context: str | None = None, tools: Sequence[Any] | None = None
     ) -> TaskOutput:
-        """Do it now, without a crew: by this agent, or its own. `context` is a text to build on.
+        """Have this agent, or the task's own, do the task now, without a crew. `context`: a text to build on.
 
         Raises what the kickoff of a crew raises.
         """
@@ -176,20 +176,20 @@ class Task(Definition):
 
     @property
     def budget(self) -> Budget:
-        """What it may use."""
+        """The limits on the tokens, cost and time of the task."""
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter, self.max_rpm
         return Budget(kinds.TASK.name, self.title, *limits, self._pace)
 
     @property
     def address_name(self) -> str | None:
-        """Its name as it stands in addresses: as it is, if they take it, else a plain one made of it."""
+        """The task's name in addresses: unchanged if addresses allow it, else simplified; None without a name."""
         if self.name is None or _FITS_ADDRESSES.fullmatch(self.name):
             return self.name
         return safe_name(self.name, "task")
 
     @property
     def shape(self) -> Shape | None:
-        """The shape its answer must have."""
+        """The output schema; None if any text will do."""
         wanted = self.output_pydantic or self.output_json or self.response_model
         return Shape(wanted) if wanted else None
 
@@ -200,12 +200,12 @@ class Task(Definition):
 
     @property
     def retries(self) -> int:
-        """How many answers its guardrails may turn down."""
+        """The number of answers that its guardrails may refuse before the task fails."""
         return self.guardrail_max_retries if self.max_retries is None else self.max_retries
 
     @property
     def title(self) -> str:
-        """What people call it: its name, else how its description begins."""
+        """The task's name for messages; without one, the beginning of its description."""
         return _title(self.name, self.description)
 
 

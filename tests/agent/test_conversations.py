@@ -80,7 +80,7 @@ def test_the_same_words_are_another_question_where_the_turn_says_so(config):
     assert agent.kickoff("Go on", run_id="chat", turn=2).raw == "two"
     assert agent.kickoff("Go on", run_id="chat", turn=2).raw == "two", "said again, it is not asked again"
     assert agent.kickoff("Go on", run_id="chat", turn=1).raw == "one"
-    with pytest.raises(RunMismatch, match="Turn 2 of conversation 'chat' has another question.*turn=3"):
+    with pytest.raises(RunMismatch, match="Turn 2 of conversation 'chat' has other messages.*turn=3"):
         agent.kickoff("Stop", run_id="chat", turn=2)
     with pytest.raises(ConfigError, match="turn is 4, and the conversation 'chat' has 2; wanted at most 3"):
         agent.kickoff("Stop", run_id="chat", turn=4)

@@ -46,7 +46,7 @@ log = logging.getLogger("crewlite.flow")
 
 
 class Running(NamedTuple):
-    """A method at work, in the context of its code."""
+    """The flow whose method is running, and the state that the method's step sees."""
 
     flow: object
     view: View
@@ -122,14 +122,14 @@ class Flow(Runnable[Any], Generic[S]):
 
     @property
     def run_name(self) -> str:
-        """Its name, or that of its class."""
+        """The name of the flow, by default that of its class."""
         return self.name or type(self).__name__
 
     @property
     def state(self) -> S:
-        """The state: in a method, as its step sees it; after a kickoff, as that has left it; before, as one begins.
+        """The state: inside a method, as its step sees it; after a kickoff, the final one; before, the initial one.
 
-        What is set before a kickoff is what every kickoff begins with. Set after one, it changes no later kickoff.
+        Every kickoff begins with the fields that were set before the first one. Later changes affect no kickoff.
         """
         method, innermost = running.get(), True
         while method is not None:
@@ -226,7 +226,7 @@ class Flow(Runnable[Any], Generic[S]):
         return text
 
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
-        """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the methods that begin."""
+        """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods."""
         unknown = [name for name in options if name not in KickoffOptions.__annotations__]
         if unknown:
             hint = meant(unknown[0], ("inputs", *KickoffOptions.__annotations__))
@@ -241,27 +241,27 @@ class Flow(Runnable[Any], Generic[S]):
         return made
 
     def as_result(self, finished: Finished[Outcome]) -> Any:
-        """Return the result of its last method."""
+        """Return the result of the last method."""
         return finished.value.result
 
     def ended(self, result: Any, outcome: Outcome) -> None:
-        """Let `state` show what the kickoff has left."""
+        """Make `state` show the final state of the kickoff, and `last_human_feedback` what people said."""
         last_kickoff.keep({self: Left(outcome.made(self.state_kind), outcome.feedback)})
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for live parts: it has none to bind."""
+        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for `bind`: a flow has no live parts."""
         if bind:
             raise ConfigError(f"{cls.__name__}.from_checkpoint takes no bind: the class has all that a run needs")
         return cls().bound_to(source)
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return inputs as runs record them. Raises ConfigError for one that is no field of the state."""
+        """Return inputs as runs record them. Raises ConfigError for an input that is no field of the state."""
         self.check_inputs(inputs)
         return dict(inputs)
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Raise ConfigError for inputs that are neither fields of the state nor arguments of a method that begins."""
+        """Raise ConfigError for inputs that are neither fields of the state nor arguments of a start method."""
         arguments = {one.name for name in self.graph.entries for one in self.graph.methods[name].parameters}
         self.state_kind.check(self.run_name, {name: inputs[name] for name in inputs if name not in arguments})
 
@@ -275,7 +275,7 @@ class Flow(Runnable[Any], Generic[S]):
         return {name: field.annotation for name, field in model.model_fields.items()} if model else {}
 
     def required_inputs(self) -> Iterable[str]:
-        """Return the arguments of methods that begin, if they have no default."""
+        """Return the arguments of start methods that have no default."""
         entries = (self.graph.methods[name] for name in self.graph.entries)
         return [one.name for entry in entries for one in entry.parameters if one.default is inspect.Parameter.empty]
 
@@ -312,7 +312,7 @@ class Flow(Runnable[Any], Generic[S]):
         super().__setattr__(name, value)
 
     def _check(self) -> None:
-        """Raise ConfigError for a setting that cannot work."""
+        """Raise ConfigError if a setting of the flow is unusable."""
         name = named("flow", self.run_name)
         integers("flow", name, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
         check_policy(self.failure_policy, f"flow {name!r}")

@@ -1,4 +1,4 @@
-"""When a method starts: after a method, after a label of a router, or after several, joined by `or_` and `and_`."""
+"""Conditions that start a method: another has finished, a router has returned a label, or `or_` and `and_` of these."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Condition:
     parts: tuple[Condition, ...] = ()
 
     def __str__(self) -> str:
-        """The condition in one line: `a|b`, `a&(b|c)`."""
+        """Return the condition as text: `a|b`, `a&(b|c)`."""
         if self.how == "name":
             return self.name
         mark = "|" if self.how == "or" else "&"
@@ -37,7 +37,7 @@ class Condition:
         return "" if self.how == "name" else str(self) if nested else self.how
 
     def names(self) -> Iterator[str]:
-        """Yield the names in it, in their order; one may occur twice."""
+        """Yield the names in the condition, in their order; a name may occur twice."""
         if self.how == "name":
             yield self.name
         for part in self.parts:
@@ -71,7 +71,7 @@ def condition_of(given: Any) -> Condition:
 
 
 def address_name(method: str, condition: Condition | None) -> str:
-    """Return the name of a method's step in addresses: `draft@plan`; without a condition, `draft`."""
+    """Return the name of a method's step in addresses: `draft@plan` for a `draft` after `plan`; else `draft`."""
     if condition is None:
         return method
     text = "".join("_" if mark in "/#!" else mark for mark in str(condition))

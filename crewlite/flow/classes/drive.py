@@ -1,7 +1,7 @@
-"""Run the methods of a flow: each is a step, and the machine says which comes next.
+"""Run the methods of a flow: each is a recorded step, and the machine says which starts next.
 
-A resumed run takes the recorded methods in the order in which they were committed, before any that is not recorded. So
-each of them has the cause and the argument that it had, and no decision is made twice.
+A resumed run handles the recorded methods in the order of their commits, before any method that is not recorded. So
+each method starts for the same reason and with the same argument as before.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Asked:
-    """A method that is to start, or runs."""
+    """A method that was requested and has not finished."""
 
     firing: Firing
     count: int
@@ -60,7 +60,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class Drive:
-    """One kickoff: asks for the methods as steps, until none is left."""
+    """One kickoff: requests the methods as steps, until none is left."""
 
     flow: Flow[Any]
     inputs: Mapping[str, Any]
@@ -77,7 +77,7 @@ class Drive:
     last: _Ended | None = None
 
     async def done(self) -> Outcome:
-        """Run the methods. Returns the outcome; raises the first failure once everything has ended."""
+        """Run the methods, and return the outcome. Raises the first failure once all running methods have ended."""
         beginning = self._beginning()
         await self.scope.step(beginning)
         machine, begun = Machine(self.flow.graph), self.scope.recorded(beginning.address or "")
@@ -90,7 +90,7 @@ class Drive:
         return Outcome(result, coded(self.scope.state), feedback=tuple(self.feedback))
 
     async def _next(self) -> Sequence[_Asked]:
-        """Wait for the methods that end next. Returns them in the order of their commits."""
+        """Wait for the methods that finish next; return them in the order of their commits."""
         if self.recorded:
             first = min(self.recorded, key=self._order)
             self.recorded.remove(first)
@@ -116,7 +116,7 @@ class Drive:
         return recorded.order if recorded else (_NEVER,)
 
     def _take(self, machine: Machine, asked: _Asked) -> None:
-        """Let the flow see that a method has ended, and start what follows."""
+        """Tell the machine that a method has finished, and request the methods that this starts."""
         assert asked.task
         self.scope.hand_over(asked.task)
         if asked.task.cancelled() or asked.task.exception():
@@ -134,7 +134,7 @@ class Drive:
         self._start(following, ended, ended.seq)
 
     def _start(self, firings: Sequence[Firing], cause: _Ended | None, after: int | None) -> None:
-        """Ask for the methods that a cause starts, which was recorded as commit `after`."""
+        """Request methods. `cause`: the finished method that starts them, recorded as commit `after`."""
         for firing in firings:
             self.counts[firing.method] += 1
             if self.counts[firing.method] > self.flow.max_method_calls:
@@ -183,7 +183,7 @@ class Drive:
         return _Asked(firing, self.counts[firing.method], step, argument)
 
     def _beginning(self) -> Step[None]:
-        """Build the step that sets the state with which the flow begins. It is recorded, as defaults may be chance."""
+        """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
         flow, kind = self.flow, self.flow.state_kind
         arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
         fields = {name: value for name, value in self.inputs.items() if name not in arguments or name in kind.fields}
@@ -209,7 +209,7 @@ class Drive:
         return self.last.result.output if routed else self.last.result
 
     def _raise(self) -> None:
-        """Raise the failure of the method that stands first in the class; then the error of too many calls."""
+        """Raise the failure of the method that comes first in the class; without any, the error of too many calls."""
         order = [*self.flow.graph.methods]
         if self.failed:
             first = min(self.failed, key=lambda one: (order.index(one.firing.method), one.count))
@@ -225,7 +225,7 @@ _NEVER = 1 << 62
 
 
 def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call: at the beginning inputs of the same names, else what the cause gives."""
+    """Return the arguments of a method: of a start method, the inputs of these names; else `given`, by position."""
     if begins:
         return {one.name: inputs[one.name] for one in method.parameters if one.name in inputs}
     spread = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -234,7 +234,7 @@ def _arguments(method: FlowMethod[Any, Any], begins: bool, given: Any, inputs: M
 
 
 async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedback: list[HumanFeedbackResult]) -> Any:
-    """Call a method, in whose context the flow's state is that of this step, and `feedback` what people have said."""
+    """Call a method; inside it, `flow.state` is the state of its step, and `feedback` what people have said so far."""
     scope = durable.scope()
     token = running.set(Running(flow, scope.state, running.get(), list(feedback), method.name))
     try:

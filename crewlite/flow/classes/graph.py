@@ -1,6 +1,6 @@
-"""The graph of a flow: its methods, what starts them, and whether all of it fits together.
+"""The graph of a flow: its methods, the conditions that start them, and the check that they fit together.
 
-It is made once, with the class, so that a wrong name is an error before anything is paid.
+It is built once, with the class, so that a wrong name is an error before anything is paid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "mermaid", "plot", "pre
 
 
 class Edge(NamedTuple):
-    """A method that may start another."""
+    """A method may start another one."""
 
     source: str
     target: str
@@ -70,7 +70,7 @@ class Graph:
 
     @classmethod
     def of(cls, flow: type, base: type) -> Graph:
-        """Collect the methods of a flow, with those that it inherits. Raises ConfigError for what cannot be one."""
+        """Collect the methods of a flow class, inherited ones included. Raises ConfigError for an unusable method."""
         methods: dict[str, FlowMethod[Any, Any]] = {}
         for ancestor in reversed(flow.__mro__):
             for name, value in vars(ancestor).items():
@@ -114,20 +114,20 @@ class Graph:
         return label
 
     def emitters(self, name: str) -> Sequence[str]:
-        """Return the methods by which a name may occur: the method of this name, or the routers with this label."""
+        """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
         if name in self.methods:
             return [name, *(router for router, labels in self.labels.items() if labels and name in labels)]
         return [router for router, labels in self.labels.items() if labels is None or name in labels]
 
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
-        """Return by what the last of several methods is found: the furthest one; in a cycle, in its last round."""
+        """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
         found: list[tuple[int, ...]] = []
         for first, turn in zip(self.paths[method], round_, strict=True):
             found += [self.places[first], (turn,)]
         return (*found, self.places[method])
 
     def check(self, flow: str) -> None:
-        """Raise ConfigError that lists everything by which the flow could not work."""
+        """Raise ConfigError, which lists all mistakes in the graph, if there are any."""
         if problems := list(self._problems()):
             raise ConfigError(
                 f"flow {flow!r} cannot work: {'; '.join(problems)}. (A class that only its subclasses complete: "
@@ -169,7 +169,7 @@ class Graph:
             yield f"{name!r} never starts, as {_listed(missing)} can never occur"
 
     def _reached(self, also: set[str]) -> set[str]:
-        """Return the methods and labels that can occur, if those in `also` can."""
+        """Return the methods and labels that can occur, assuming that those in `also` can."""
         found, before = {*also, *self.entries}, -1
         while len(found) != before:
             before = len(found)

@@ -1,4 +1,4 @@
-"""The labels that a router may return, as far as its annotations and its source tell."""
+"""Find the labels that a router may return, from its annotations or its source code."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which method starts when: a pure machine that is told of finished methods, one by one.
+"""Decide which methods of a flow start when others have finished. Pure: no clock, no tasks.
 
-It counts how often each method and each label has occurred in each round. A method starts as often as its condition
-has come true: a name each time it occurs; `or_` once a round, however many of its parts occur in it; `and_` when all of
-its parts have occurred. These counts only grow, so how often a method starts does not depend on the order in which
-methods finish.
+A round is one pass through a cycle of the graph (rounds.py). The machine counts how often each method and each label
+has occurred in each round. A method starts as often as its condition has come true: a name each time it occurs; `or_`
+once a round, however many of its parts occur in it; `and_` when all of its parts have occurred. These counts only
+grow, so how often a method starts does not depend on the order in which methods finish.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Plan(Protocol):
 
     @property
     def entries(self) -> Sequence[str]:
-        """The methods with which the flow begins."""
+        """The methods with which the flow begins, in the order of the class."""
 
     @property
     def conditions(self) -> Mapping[str, Condition]:
@@ -33,7 +33,7 @@ class Plan(Protocol):
         """The cycles around each method."""
 
     def emitters(self, name: str) -> Sequence[str]:
-        """Return the methods by which a name may occur: the method of this name, or the routers with this label."""
+        """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Firing:
 
 
 class Machine:
-    """The firings of one run of a flow."""
+    """The state of one run of a flow: which methods and labels have occurred, and which methods they have started."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -65,7 +65,7 @@ class Machine:
         return [Firing(name, (1,) * len(self._plan.paths[name])) for name in self._plan.entries]
 
     def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
-        """Return what starts now that a method has finished; `label`: what it returned, if it is a router."""
+        """Note that a method has finished; return the methods that this starts. `label`: the result of a router."""
         labels = [label] if label is not None and label != firing.method else []
         heard = {at for name in (firing.method, *labels) for at in self._listeners.get(name, ())}
         found = []
@@ -116,7 +116,7 @@ def _gate(condition: Condition, plan: Plan, path: Path, listener: str | None) ->
 
 
 def _depth(gate: _Gate, plan: Plan, path: Path) -> int:
-    """Return how many of the cycles in `path` are around any of the methods by which a condition may come true."""
+    """Return how many of the cycles in `path` contain a method that can make the condition come true."""
     around = (plan.paths[at] for name in gate.names for at in plan.emitters(name) if at in plan.paths)
     return max((shared(one, path) for one in around), default=0)
 
@@ -154,7 +154,7 @@ class _Or:
 
 @dataclass(slots=True)
 class _OfOtherCycle:
-    """`or_` of methods in a cycle that the listener is not in: each round of that cycle counts by itself."""
+    """An `or_` of methods in a cycle that the listening method is outside of: it comes true once in each round."""
 
     names: frozenset[str]
     inner: _Gate
@@ -179,7 +179,7 @@ class _OfOtherCycle:
 
 @dataclass(slots=True)
 class _And:
-    """Its parts in the same cycles as the listener must occur in one round; a part from further outside, before."""
+    """An `and_`: parts in the cycles of the listening method must occur in one round, parts outside of them before."""
 
     names: frozenset[str]
     parts: Sequence[_Gate]

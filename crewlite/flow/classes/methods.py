@@ -1,4 +1,4 @@
-"""The methods of a flow: `@start`, `@listen` and `@router` turn functions of a class into them."""
+"""The methods of a flow: the decorators `@start`, `@listen` and `@router` make them from functions of a class."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class MethodOptions(TypedDict, total=False):
-    """The options of a method: those of `@step` that make sense for one."""
+    """The options of a method: those options of `@step` that apply to methods."""
 
     retries: int | None
     retry_delay: float
@@ -49,7 +49,7 @@ class Execution:
 
     @classmethod
     def of(cls, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
-        """Check the options. Raises ConfigError."""
+        """Build this from the options of a method. Raises ConfigError for an unusable option."""
         unknown = [option for option in options if option not in MethodOptions.__annotations__]
         if unknown:
             raise ConfigError(
@@ -87,7 +87,7 @@ class FlowMethod(Generic[P, R]):
 
     @classmethod
     def of(cls, func: Any, options: MethodOptions) -> FlowMethod[Any, Any]:
-        """Make a method from a function, or from a method that another decorator has made."""
+        """Build a method from a function, or from a method that another decorator has built."""
         if isinstance(func, FlowMethod):
             if options:
                 return replace(func, execution=Execution.of(func.name, func.func, options))
@@ -117,7 +117,7 @@ class FlowMethod(Generic[P, R]):
 
     @functools.cached_property
     def is_async(self) -> bool:
-        """Whether it is a coroutine function."""
+        """Whether the method is a coroutine function."""
         return is_async(self.func)
 
     @functools.cached_property
@@ -156,7 +156,7 @@ class FlowMethod(Generic[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Decorator:
-    """What `@start()` and its like return, which makes a method of a function."""
+    """The decorator that `start`, `listen` or `router` returns."""
 
     of: str
     condition: Condition | None
@@ -164,7 +164,7 @@ class Decorator:
     options: MethodOptions
 
     def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:
-        """Make the method."""
+        """Build the method of a flow from a function."""
         method = FlowMethod.of(func, self.options)
         condition = self.condition
         if condition is not None and method.condition is not None:
@@ -179,18 +179,18 @@ class Decorator:
 
 
 def start(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
-    """Mark a method with which the flow begins: `@start()`.
+    """Mark a start method, with which the flow begins: `@start()`.
 
-    With a condition, the method starts whenever that comes true; at the beginning only if no start of the flow is
-    without a condition.
+    A start method with a condition starts whenever that comes true. It also starts at the beginning, if every start
+    method of the flow has a condition.
     """
     return Decorator("start", _condition("start", condition, more), None, options)
 
 
 def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]) -> Decorator:
-    """Have a method start when another has finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
+    """Mark a method that starts when others have finished: `@listen(plan)`, `@listen("label")`, `@listen(or_(a, b))`.
 
-    A method that takes an argument gets the result of the method that has started it.
+    If the method takes an argument, that is the result of the method that has started it.
     """
     found = _condition("listen", condition, more)
     if found is None:

@@ -1,4 +1,4 @@
-"""The classes of what methods return, which need no annotations: they are found where the flow itself is defined.
+"""Find the classes of results that methods return, even without annotations: in the module that defines the flow.
 
 A file never causes an import. So a recorded object becomes one of its class again if the module of the flow has that
 class, defined there or imported, or if a method has returned such an object in this process.

@@ -1,4 +1,4 @@
-"""A flow of methods as the engine sees it: what is recorded of it, what it is asked, and the step that runs it."""
+"""A flow of methods as the engine sees it during one kickoff: its facts for the record, and its root step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClassRoot(Root[Outcome]):
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """Return the inputs."""
+        """Return what the root step is asked: the inputs."""
         return codec.known(dict(inputs))
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Outcome]:
@@ -73,7 +73,7 @@ class ClassRoot(Root[Outcome]):
         )
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
-        """Return a function that builds the flow_paused event."""
+        """Return a function that builds the flow_paused event. `waiting`: the open questions to people, by address."""
         return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
 
 

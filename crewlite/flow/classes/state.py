@@ -34,7 +34,7 @@ class FlowState(BaseModel):
 
 
 class StateKind:
-    """The kind of a flow's state: a mapping, or the pydantic class `model`."""
+    """The type of a flow's state: a mapping, or the pydantic class `model`."""
 
     PLAIN: ClassVar[StateKind]
 
@@ -44,7 +44,7 @@ class StateKind:
 
     @classmethod
     def of(cls, flow: str, given: Any) -> StateKind:
-        """Return the kind that `Flow[given]`, or `initial_state = given`, asks for. Raises ConfigError."""
+        """Return the type of state for `Flow[given]` or `initial_state = given`. Raises ConfigError."""
         kind = get_origin(given) or given
         if isinstance(kind, BaseModel):
             kind = type(kind)
@@ -63,12 +63,12 @@ class StateKind:
 
     @property
     def fields(self) -> list[str]:
-        """The names of its fields; of a mapping none is known."""
+        """The names of the fields; [] for a mapping, whose fields are not known."""
         return [*self.model.model_fields] if self.model else []
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes fields of any name."""
+        """Whether the state takes fields of any name."""
         return self.model is None or self.model.model_config.get("extra") == "allow"
 
     def initial(self, given: Any) -> Any:
@@ -83,14 +83,14 @@ class StateKind:
             return self.model.model_construct()
 
     def check(self, flow: str, names: Mapping[str, Any]) -> None:
-        """Raise ConfigError for an input that is no field."""
+        """Raise ConfigError if one of these names is no field of the state."""
         for name in names:
             if not self.is_open and name not in (*self.fields, ID):
                 hint = meant(name, self.fields) or f"it has {', '.join(self.fields)}"
                 raise ConfigError(f"flow {flow!r}: its state has no field {name!r}; {hint}")
 
     def begun(self, flow: str, initial: Any, inputs: Mapping[str, Any], new_id: str) -> dict[str, Any]:
-        """Return the values that a run begins with. Raises ConfigError for a field that is missing or does not fit."""
+        """Return the values that a run begins with. Raises ConfigError for a field that is missing or invalid."""
         values = self.merged(flow, initial, inputs)
         wanted = self.model.model_fields.items() if self.model else ()
         if missing := [name for name, field in wanted if field.is_required() and name not in values]:
@@ -98,7 +98,7 @@ class StateKind:
         return {**values, ID: values.get(ID) or new_id}
 
     def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a state with these inputs in it. Raises ConfigError for one that does not fit."""
+        """Return the fields of `initial`, replaced by inputs of the same name. Raises ConfigError for an invalid one."""
         values = values_of(initial)
         if self.model is None:
             return {**values, **inputs}
@@ -109,7 +109,7 @@ class StateKind:
         return values
 
     def made(self, values: Mapping[str, Any]) -> Any:
-        """Return an object with these values."""
+        """Return a state object with these values."""
         if self.model is None:
             return dict(values)
         made = self.model.model_construct()
@@ -128,7 +128,7 @@ class StateKind:
         return mirror.shown
 
     def _with_defaults(self, values: Mapping[str, Any]) -> BaseModel:
-        """Return an object with the fields that have no value yet, such as one that the class has only had since."""
+        """Return an object with defaults for fields without a value, such as one that was added to the class since."""
         assert self.model
         made = self.model.model_construct()
         defaults = {name: value for name, value in vars(made).items() if name not in values}
@@ -159,7 +159,7 @@ def values_of(state: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """What a kickoff has come to: the result of its last method, its state, coded, the usage inside it, feedback."""
+    """The outcome of a kickoff: the result of its last method, its final state, encoded, its usage, people's feedback."""
 
     result: Any
     state: Mapping[str, Json]
@@ -173,13 +173,13 @@ class Outcome(NamedTuple):
 
 
 def coded(view: View) -> dict[str, Any]:
-    """Return the values that a step sees, as they are recorded."""
+    """Return the values that a step sees, encoded as in the record."""
     now = view.now()
     return {name: now[name] for name in without_items(now)}
 
 
 def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
-    """Set fields as they are, without validation: recorded values are as the program has left them."""
+    """Set fields without validation, so that recorded values become what the program had set."""
     extra = state.__pydantic_extra__
     for name, value in values.items():
         if name in type(state).model_fields or extra is None:
@@ -198,7 +198,7 @@ class _Mirror:
         """The values as they were last read or written."""
 
     def read(self, values: Values) -> None:
-        """Show the values that others than this object have changed."""
+        """Update the object's fields from values that were changed elsewhere."""
         self.write(values)
         fresh = {name: values[name] for name in values if values[name] is not self._known.get(name, _NONE)}
         if fresh:
@@ -206,7 +206,7 @@ class _Mirror:
             self._known |= fresh
 
     def write(self, values: Values) -> None:
-        """Write the fields that have become other objects to the values."""
+        """Write the fields that now hold other objects to the values."""
         for name, value in values_of(self.shown).items():
             if value is not self._known.get(name, _NONE):
                 values[name] = self._known[name] = value
