@@ -201,10 +201,10 @@ def listen(condition: Any = None, *more: Never, **options: Unpack[MethodOptions]
 def router(
     condition: Any = None, *more: Never, emit: Iterable[Any] | None = None, **options: Unpack[MethodOptions]
 ) -> Decorator:
-    """Have a method choose what comes next: it returns a label, which starts the methods that listen to that.
+    """Mark a method that chooses what comes next: it returns a label, and the methods that listen to that label start.
 
-    `emit`: all labels that it may return, or an `Enum` of them. Without it they are taken from its return annotation
-    or its source.
+    `emit`: all labels that the method may return, or an `Enum` of them. None takes them from its return annotation or
+    its source.
     """
     return Decorator("router", _condition("router", condition, more), _declared(emit), options)
 

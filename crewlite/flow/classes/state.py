@@ -98,7 +98,7 @@ class StateKind:
         return {**values, ID: values.get(ID) or new_id}
 
     def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of `initial`, replaced by inputs of the same name. Raises ConfigError for an invalid one."""
+        """Return the fields of `initial`, with `inputs` in place of some. Raises ConfigError for an invalid input."""
         values = values_of(initial)
         if self.model is None:
             return {**values, **inputs}
