@@ -65,8 +65,8 @@ class Conversation:
         """Return the number of the turn that a kickoff asks for; for a new turn, one more than there are.
 
         Messages equal to those of a recorded turn ask for that turn, unless this process has had a later one: a second
-        "yes" is a new turn. The messages of the first turn, of a fork its own first turn, ask for that turn at any time,
-        so that a program that is started again gets the recorded answers.
+        "yes" is a new turn. The messages of the first turn, of a fork its own first turn, ask for that turn at any
+        time, so that a program that is started again gets the recorded answers.
 
         Args:
             messages: The encoded messages; None for a kickoff without any.

@@ -94,9 +94,11 @@ def test_the_same_words_are_another_question_once_there_was_a_later_turn(config,
     said = ["Shall I?", "Yes", "And then?", "Yes"]
     agent = pilot(["one", "two", "three", "four"], checkpoint=config())
     assert [agent.kickoff(words, run_id="chat").raw for words in said] == ["one", "two", "three", "four"]
-    assert "the question of turn" not in caplog.text
+    assert "has the same messages" not in caplog.text
     assert agent.kickoff("Yes", run_id="chat").turn == 4
-    assert "the question of turn 4 of 4" in caplog.text and "pass turn=5" in caplog.text, "it may not be what is meant"
+    assert "turn 4 of 4 has the same messages" in caplog.text and "pass turn=5" in caplog.text, (
+        "it may not be what is meant"
+    )
 
 
 def test_a_program_that_is_run_again_hears_each_recorded_answer_though_words_are_repeated(tmp_path):

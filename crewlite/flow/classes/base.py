@@ -250,7 +250,7 @@ class Flow(Runnable[Any], Generic[S]):
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for `bind`, which a flow never needs."""
+        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for `bind`, which it never needs."""
         if bind:
             raise ConfigError(f"{cls.__name__}.from_checkpoint takes no bind: the class has all that a run needs")
         return cls().bound_to(source)
