@@ -159,7 +159,7 @@ def values_of(state: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a kickoff: the result of its last method, its final state, encoded, its usage, people's feedback."""
+    """The outcome of a kickoff: the result of its last method, its final state, encoded, its usage, its feedback."""
 
     result: Any
     state: Mapping[str, Json]
