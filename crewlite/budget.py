@@ -30,6 +30,12 @@ class Budget:
     pace: Pace
 
     @property
+    def limits_work(self) -> bool:
+        """Whether it limits anything but the pace of calls."""
+        limits = (self.max_tokens, self.max_cost_usd, self.max_execution_time, self.max_iter)
+        return limits != (None, None, None, None)
+
+    @property
     def owner(self) -> str:
         """Whose budget it is, for messages."""
         return f"{self.kind} {self.name!r}"

@@ -6,10 +6,9 @@ the journal, executes the others, and commits their outcomes. Outside a run it i
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar, Token, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +21,7 @@ from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
 from crewlite.step_parts import Cached, Call, Effect, Intent, Limit, Recorded
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.recovery.remedy import Policy, Remedy
@@ -41,12 +40,16 @@ Durability = Literal["sync", "async", "degraded", "off"]
 """How a run was saved. sync: every outcome was stored before the run continued. async: everything is stored now.
 degraded: an outcome was not saved, or only after a retry. off: the run has no store."""
 
-Stamp = dict[str, Any]
-"""The fields that every event of a step has: run_id, branch, seq, address, parent_event_id, ..."""
+
+class Stamp(Protocol):
+    """Builds an event of a step, with the fields that all events of that step have: run_id, branch, address, ..."""
+
+    def __call__(self, event: type[T], **about: Any) -> T:
+        """Build an event of this class. One that nobody would receive is not built: see UnheardEvent."""
 
 
 class StepEvents(Protocol):
-    """Builds the events a step emits. Return None to emit nothing."""
+    """Builds the events a step emits, with the stamp that it is given. Return None to emit nothing."""
 
     @property
     def source(self) -> object:
@@ -247,7 +250,7 @@ class _Plain:
     idempotency_key = ""
     state = None
     past: Sequence[Remedy] = ()
-    usage = Usage()
+    usage = NO_USAGE
 
     @property
     def began(self) -> datetime:
@@ -350,14 +353,19 @@ def reattach(token: Token[Scope]) -> None:
     _scope.reset(token)
 
 
-@contextlib.contextmanager
-def entered(inner: Scope) -> Iterator[None]:
+class entered:  # noqa: N801 - a context manager
     """Run the block inside `inner`."""
-    token = _scope.set(inner)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+
+    __slots__ = ("_inner", "_token")
+
+    def __init__(self, inner: Scope) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> None:
+        self._token = _scope.set(self._inner)
+
+    def __exit__(self, *raised: object) -> None:
+        _scope.reset(self._token)
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -25,6 +25,7 @@ class Resource:
     async def ready(self) -> None:
         """Open what calls need. Awaited before the first call of a run, and may be awaited again after `aclose`.
 
+        Of a model it is awaited before anything is paid, and should raise an error that every call would have.
         Runs that overlap on one event loop share the opened resource. If this raises, the call fails with that error,
         and the next call awaits it again.
         """

@@ -13,6 +13,7 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from types import FunctionType, MethodType, NoneType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
@@ -23,6 +24,9 @@ _SHORTEST_NUMBER = 8  # digits; shorter numbers are counts, years and amounts
 _LEAST_VARIETY = 3  # different characters; "xxxxxxxx" is a placeholder
 _DEEPEST = 3  # levels of attributes and items that are searched
 _SETTINGS = 64  # entries; a larger dict holds data, not settings
+_SECRETS = (SecretStr, SecretBytes)
+_NEVER = {NoneType, bool, int, float, FunctionType, MethodType}
+"""Types whose values neither are secrets nor have parts that are searched."""
 _KEYS = (
     "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
     "subscription"
@@ -88,9 +92,11 @@ def _is_no_text(data: Mapping[str, object]) -> bool:
 
 
 def _in_environment() -> set[str]:
+    names = [name for name in os.environ if name.endswith("_KEY") or _bears(name)]  # few, so few values are decoded
+    found = ((name, os.environ.get(name, "")) for name in names)
     return {
         value
-        for name, value in os.environ.items()
+        for name, value in found
         if (_bears(name) and _can_be_secret(value)) or (name.endswith("_KEY") and _GENERATED.search(value))
     }
 
@@ -127,7 +133,7 @@ class _Search:
 
     def look_at(self, value: object, name: str, *, depth: int, declared: bool = False) -> None:
         """Add the secrets of a value under this name. `declared`: its type says that it contains secrets."""
-        if isinstance(value, SecretStr | SecretBytes):
+        if isinstance(value, _SECRETS):
             inner = value.get_secret_value()
             self._add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
         elif isinstance(value, str):
@@ -138,7 +144,8 @@ class _Search:
         elif id(value) not in self._seen and depth <= _DEEPEST:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
-                self.look_at(item, part, depth=depth + 1, declared=known)
+                if type(item) not in _NEVER:
+                    self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
         """Add the secrets among headers. Any header can hold one, except well-known plain ones."""
@@ -163,11 +170,12 @@ def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, obje
         if declared or _bears(name):
             yield from ((name, item, declared) for item in value)
     elif isinstance(value, BaseModel):
-        fields = _declaring(type(value))
-        own = {key: item for key, item in vars(value).items() if key not in fields and not hasattr(type(value), key)}
-        more = {**own, **(value.__pydantic_private__ or {}), **(value.__pydantic_extra__ or {})}
-        yield from ((key, getattr(value, key), known) for key, known in fields.items())
-        yield from ((key, item, False) for key, item in more.items())
+        cls, fields = type(value), _declaring(type(value))
+        for key, item in vars(value).items():
+            if key in fields or not hasattr(cls, key):  # else it is made from fields
+                yield key, item, fields.get(key, False)
+        for more in (value.__pydantic_private__, value.__pydantic_extra__):
+            yield from ((key, item, False) for key, item in (more or {}).items())
     elif not isinstance(value, type) and not callable(value):
         yield from ((key, item, False) for key, item in _attributes(value).items())
 

@@ -71,6 +71,10 @@ class Usage(BaseModel):
 
     def __add__(self, other: Usage) -> Usage:
         """Return the sum. Its cost is unknown only if both costs are."""
+        if other is NO_USAGE:
+            return self
+        if self is NO_USAGE:
+            return other
         costs = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
@@ -89,6 +93,10 @@ class Usage(BaseModel):
         if self.by_agent:
             record["by_agent"] = {role: cast(Counts, usage.to_record()) for role, usage in self.by_agent.items()}
         return record
+
+
+NO_USAGE = Usage()
+"""Of no call. It is shared, so that sums which begin with it cost nothing."""
 
 
 def _together(one: dict[str, Usage], other: dict[str, Usage]) -> dict[str, Usage]:

@@ -76,12 +76,12 @@ class _Voice:
     def started(self, stamp: Stamp) -> events.LiteAgentExecutionStartedEvent:
         tools = tuple(tool.name for tool in self.job.tools)
         messages = self.job.messages
-        return events.LiteAgentExecutionStartedEvent(**stamp, agent_role=self.role, tools=tools, messages=messages)
+        return stamp(events.LiteAgentExecutionStartedEvent, agent_role=self.role, tools=tools, messages=messages)
 
     def completed(self, stamp: Stamp, value: LiteAgentOutput) -> events.LiteAgentExecutionCompletedEvent:
-        return events.LiteAgentExecutionCompletedEvent(
-            **stamp, agent_role=self.role, output=value.raw, usage=value.token_usage
+        return stamp(
+            events.LiteAgentExecutionCompletedEvent, agent_role=self.role, output=value.raw, usage=value.token_usage
         )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LiteAgentExecutionErrorEvent:
-        return events.LiteAgentExecutionErrorEvent(**stamp, agent_role=self.role, error=error, error_type=error_type)
+        return stamp(events.LiteAgentExecutionErrorEvent, agent_role=self.role, error=error, error_type=error_type)

@@ -205,12 +205,12 @@ class _Voice:
         return {"guardrail": check.guard.title, "agent_role": check.job.role, "retry_count": check.retry_count}
 
     def started(self, stamp: Stamp) -> events.LLMGuardrailStartedEvent:
-        return events.LLMGuardrailStartedEvent(**stamp, **self._about)
+        return stamp(events.LLMGuardrailStartedEvent, **self._about)
 
     def completed(self, stamp: Stamp, value: list[Any]) -> events.LLMGuardrailCompletedEvent:
         passes, text = value
         said = {"result": text} if passes else {"error": text}
-        return events.LLMGuardrailCompletedEvent(**stamp, **self._about, success=passes, **said)
+        return stamp(events.LLMGuardrailCompletedEvent, **self._about, success=passes, **said)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMGuardrailFailedEvent:
-        return events.LLMGuardrailFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.LLMGuardrailFailedEvent, **self._about, error=error, error_type=error_type)

@@ -215,7 +215,7 @@ async def _log_start(job: Work) -> None:
     if job.source.verbose:
         await durable.scope().announce(
             job.source,
-            lambda stamp: events.AgentLogsStartedEvent(**stamp, agent_role=job.role, task_description=job.title),
+            lambda stamp: stamp(events.AgentLogsStartedEvent, agent_role=job.role, task_description=job.title),
         )
 
 
@@ -227,5 +227,5 @@ def _shown(reply: LLMReply) -> str:
 async def _log(job: Work, reply: LLMReply) -> None:
     said = _shown(reply)
     await durable.scope().announce(
-        job.source, lambda stamp: events.AgentLogsExecutionEvent(**stamp, agent_role=job.role, formatted_answer=said)
+        job.source, lambda stamp: stamp(events.AgentLogsExecutionEvent, agent_role=job.role, formatted_answer=said)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from crewlite import durable, own_templates, templates
@@ -42,16 +43,13 @@ def _who(persona: Persona, tools: Sequence[BaseTool], began: datetime | None) ->
     agent, today = persona.agent, ""
     if agent.inject_date:
         today = (began or durable.scope().began).astimezone().strftime(agent.date_format)
-    who = templates.render(
-        PROMPTS,
-        "system.j2",
-        role=persona.role,
-        goal=persona.goal,
-        backstory=persona.backstory,
-        tools=bool(tools),
-        today=today,
-    )
+    who = _system_prompt(persona.role, persona.goal, persona.backstory, bool(tools), today)
     return _rendered(persona, "system_template", System=who) if agent.system_template else who
+
+
+@lru_cache(maxsize=256)
+def _system_prompt(role: str, goal: str, backstory: str, tools: bool, today: str) -> str:
+    return templates.render(PROMPTS, "system.j2", role=role, goal=goal, backstory=backstory, tools=tools, today=today)
 
 
 def _in_template(persona: Persona, message: Message) -> Message:

@@ -154,17 +154,17 @@ class _Look:
         make: Callable[[Stamp], Any] | None = None
         if seen.goal_already_achieved:
             left = len(self.left)
-            make = lambda stamp: events.GoalAchievedEarlyEvent(  # noqa: E731
-                **stamp, **about, steps_completed=self.number, steps_remaining=left
+            make = lambda stamp: stamp(  # noqa: E731
+                events.GoalAchievedEarlyEvent, **about, steps_completed=self.number, steps_remaining=left
             )
         elif seen.needs_full_replan and self.replans is not None:
             count = self.replans + 1
-            make = lambda stamp: events.PlanReplanTriggeredEvent(  # noqa: E731
-                **stamp, **about, replan_reason=seen.replan_reason, replan_count=count
+            make = lambda stamp: stamp(  # noqa: E731
+                events.PlanReplanTriggeredEvent, **about, replan_reason=seen.replan_reason, replan_count=count
             )
         elif seen.refined_steps and self.left and self.refines:
-            make = lambda stamp: events.PlanRefinementEvent(  # noqa: E731
-                **stamp, **about, refinements=tuple(seen.refined_steps)
+            make = lambda stamp: stamp(  # noqa: E731
+                events.PlanRefinementEvent, **about, refinements=tuple(seen.refined_steps)
             )
         if make:
             await durable.scope().announce(self.planning.job.source, make)
@@ -199,14 +199,14 @@ class _PlanVoice:
         return {"agent_role": self.job.role, "attempt": self.attempt}
 
     def started(self, stamp: Stamp) -> events.AgentReasoningStartedEvent:
-        return events.AgentReasoningStartedEvent(**stamp, **self._about)
+        return stamp(events.AgentReasoningStartedEvent, **self._about)
 
     def completed(self, stamp: Stamp, value: Plan) -> events.AgentReasoningCompletedEvent:
         plan = "\n".join(f"{number}. {step}" for number, step in enumerate(value.steps, 1))
-        return events.AgentReasoningCompletedEvent(**stamp, **self._about, plan=plan, ready=value.ready)
+        return stamp(events.AgentReasoningCompletedEvent, **self._about, plan=plan, ready=value.ready)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentReasoningFailedEvent:
-        return events.AgentReasoningFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.AgentReasoningFailedEvent, **self._about, error=error, error_type=error_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +223,11 @@ class _LookVoice:
         return {"agent_role": look.planning.job.role, "step_number": look.number, "step_description": look.step_text}
 
     def started(self, stamp: Stamp) -> events.StepObservationStartedEvent:
-        return events.StepObservationStartedEvent(**stamp, **self._about)
+        return stamp(events.StepObservationStartedEvent, **self._about)
 
     def completed(self, stamp: Stamp, value: Observation) -> events.StepObservationCompletedEvent:
         said = value.model_dump(exclude={"refined_steps"})
-        return events.StepObservationCompletedEvent(**stamp, **self._about, **said)
+        return stamp(events.StepObservationCompletedEvent, **self._about, **said)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepObservationFailedEvent:
-        return events.StepObservationFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.StepObservationFailedEvent, **self._about, error=error, error_type=error_type)

@@ -84,12 +84,12 @@ class _Voice:
     messages: int
 
     def started(self, stamp: Stamp) -> events.ContextWindowSummarizationStartedEvent:
-        return events.ContextWindowSummarizationStartedEvent(**stamp, agent_role=self.role, messages=self.messages)
+        return stamp(events.ContextWindowSummarizationStartedEvent, agent_role=self.role, messages=self.messages)
 
     def completed(self, stamp: Stamp, value: str) -> events.ContextWindowSummarizationCompletedEvent:
-        return events.ContextWindowSummarizationCompletedEvent(**stamp, agent_role=self.role, summary=value)
+        return stamp(events.ContextWindowSummarizationCompletedEvent, agent_role=self.role, summary=value)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.ContextWindowSummarizationFailedEvent:
-        return events.ContextWindowSummarizationFailedEvent(
-            **stamp, agent_role=self.role, error=error, error_type=error_type
+        return stamp(
+            events.ContextWindowSummarizationFailedEvent, agent_role=self.role, error=error, error_type=error_type
         )

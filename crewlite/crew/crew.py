@@ -222,7 +222,8 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
 
     def as_result(self, finished: Finished[CrewOutput]) -> CrewOutput:
         """Return the output, with its durability: how reliably the run was saved."""
-        return finished.value.model_copy(update={"durability": finished.durability})
+        same = finished.value.durability == finished.durability
+        return finished.value if same else finished.value.model_copy(update={"durability": finished.durability})
 
     def ended(self, result: CrewOutput, outcome: CrewOutput) -> None:
         """Make the result available as `usage_metrics`, and as `output` of each task."""

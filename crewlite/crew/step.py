@@ -23,7 +23,7 @@ from crewlite.state.format.addresses import around
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask
 from crewlite.task.output import TaskOutput
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,8 @@ class Kickoff:
             pydantic=last.pydantic,
             json_dict=last.json_dict,
             tasks_output=tuple(outputs),
-            token_usage=Usage(),
+            token_usage=NO_USAGE,
+            own_usage=NO_USAGE,
             run_id=self.run.run_id if self.run else None,
             durability=self.run.durability if self.run else "off",
             drifted=tuple(drifted),
@@ -219,11 +220,11 @@ class _Voice:
     inputs: dict[str, Any]
 
     def started(self, stamp: Stamp) -> events.CrewKickoffStartedEvent:
-        return events.CrewKickoffStartedEvent(**stamp, crew_name=self.source.name, inputs=self.inputs)
+        return stamp(events.CrewKickoffStartedEvent, crew_name=self.source.name, inputs=self.inputs)
 
     def completed(self, stamp: Stamp, value: CrewOutput) -> events.CrewKickoffCompletedEvent:
         total = value.token_usage.total_tokens
-        return events.CrewKickoffCompletedEvent(**stamp, crew_name=self.source.name, output=value, total_tokens=total)
+        return stamp(events.CrewKickoffCompletedEvent, crew_name=self.source.name, output=value, total_tokens=total)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewKickoffFailedEvent:
-        return events.CrewKickoffFailedEvent(**stamp, crew_name=self.source.name, error=error, error_type=error_type)
+        return stamp(events.CrewKickoffFailedEvent, crew_name=self.source.name, error=error, error_type=error_type)

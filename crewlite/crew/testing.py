@@ -103,13 +103,13 @@ class _EvaluationVoice:
     about: dict[str, Any]
 
     def started(self, stamp: Stamp) -> events.AgentEvaluationStartedEvent:
-        return events.AgentEvaluationStartedEvent(**stamp, **self.about)
+        return stamp(events.AgentEvaluationStartedEvent, **self.about)
 
     def completed(self, stamp: Stamp, value: Score) -> events.AgentEvaluationCompletedEvent:
-        return events.AgentEvaluationCompletedEvent(**stamp, **self.about, score=value.quality, reason=value.reason)
+        return stamp(events.AgentEvaluationCompletedEvent, **self.about, score=value.quality, reason=value.reason)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.AgentEvaluationFailedEvent:
-        return events.AgentEvaluationFailedEvent(**stamp, **self.about, error=error, error_type=error_type)
+        return stamp(events.AgentEvaluationFailedEvent, **self.about, error=error, error_type=error_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class _ResultVoice:
         return None
 
     def completed(self, stamp: Stamp, value: float) -> events.CrewTestResultEvent:
-        return events.CrewTestResultEvent(**stamp, crew_name=self.source.name, execution_duration=value, **self.about)
+        return stamp(events.CrewTestResultEvent, crew_name=self.source.name, execution_duration=value, **self.about)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> None:
         return None
@@ -142,10 +142,10 @@ class _Voice:
         return {"crew_name": self.source.name, "n_iterations": self.given["n_iterations"], "eval_llm": self.model}
 
     def started(self, stamp: Stamp) -> events.CrewTestStartedEvent:
-        return events.CrewTestStartedEvent(**stamp, **self._about, inputs=dict(self.given["inputs"] or {}))
+        return stamp(events.CrewTestStartedEvent, **self._about, inputs=dict(self.given["inputs"] or {}))
 
     def completed(self, stamp: Stamp, value: Returned) -> events.CrewTestCompletedEvent:
-        return events.CrewTestCompletedEvent(**stamp, **self._about, quality=value.value.quality)
+        return stamp(events.CrewTestCompletedEvent, **self._about, quality=value.value.quality)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewTestFailedEvent:
-        return events.CrewTestFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.CrewTestFailedEvent, **self._about, error=error, error_type=error_type)

@@ -189,10 +189,10 @@ class _Voice:
         return {"crew_name": self.source.name, **about}
 
     def started(self, stamp: Stamp) -> events.CrewTrainStartedEvent:
-        return events.CrewTrainStartedEvent(**stamp, **self._about, inputs=dict(self.given["inputs"] or {}))
+        return stamp(events.CrewTrainStartedEvent, **self._about, inputs=dict(self.given["inputs"] or {}))
 
     def completed(self, stamp: Stamp, value: Returned) -> events.CrewTrainCompletedEvent:
-        return events.CrewTrainCompletedEvent(**stamp, **self._about)
+        return stamp(events.CrewTrainCompletedEvent, **self._about)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.CrewTrainFailedEvent:
-        return events.CrewTrainFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.CrewTrainFailedEvent, **self._about, error=error, error_type=error_type)

@@ -116,7 +116,7 @@ class Judge(Generic[B]):
         async def act() -> B:
             kind = self.evaluation_type
             await durable.scope().announce(
-                self.crew, lambda stamp: events.TaskEvaluationEvent(**stamp, **about, evaluation_type=kind)
+                self.crew, lambda stamp: stamp(events.TaskEvaluationEvent, **about, evaluation_type=kind)
             )
             answer = await work(self._work(asked))
             assert isinstance(answer.value, self.shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,3 +45,21 @@ class BaseEvent(BaseModel):
     """The name of that step."""
     resumed: bool = False
     """On a start: an earlier kickoff of this run began the step already."""
+
+
+@dataclass(slots=True)
+class UnheardEvent:
+    """Stands for an event that no handler receives and that names no checkpoint: what the record holds of an event."""
+
+    type: str
+    address: str
+    fleeting: bool
+    event_id: str = field(default_factory=new_id)
+    timestamp: datetime = field(default_factory=now)
+
+
+@cache
+def type_of(event: type[BaseEvent]) -> str:
+    """Return the name of a class of events, as `on_events` takes it."""
+    name: str = event.model_fields["type"].default
+    return name

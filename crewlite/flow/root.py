@@ -88,7 +88,7 @@ class FlowRoot(Root[Returned]):
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event."""
-        return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+        return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ class _Voice:
     inputs: dict[str, Any]
 
     def started(self, stamp: Stamp) -> events.FlowStartedEvent:
-        return events.FlowStartedEvent(**stamp, flow_name=self.source.name, inputs=self.inputs)
+        return stamp(events.FlowStartedEvent, flow_name=self.source.name, inputs=self.inputs)
 
     def completed(self, stamp: Stamp, value: Returned) -> events.FlowFinishedEvent:
-        return events.FlowFinishedEvent(**stamp, flow_name=self.source.name, result=value.value, usage=value.usage)
+        return stamp(events.FlowFinishedEvent, flow_name=self.source.name, result=value.value, usage=value.usage)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
-        return events.FlowFailedEvent(**stamp, flow_name=self.source.name, error=error, error_type=error_type)
+        return stamp(events.FlowFailedEvent, flow_name=self.source.name, error=error, error_type=error_type)

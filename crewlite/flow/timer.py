@@ -74,7 +74,7 @@ class _Voice:
         return None
 
     def completed(self, stamp: Stamp, value: datetime) -> events.StepCompletedEvent:
-        return events.StepCompletedEvent(**stamp, kind="timer", name="timer")
+        return stamp(events.StepCompletedEvent, kind="timer", name="timer")
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return events.StepFailedEvent(**stamp, kind="timer", name="timer", error=error, error_type=error_type)
+        return stamp(events.StepFailedEvent, kind="timer", name="timer", error=error, error_type=error_type)

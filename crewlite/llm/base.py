@@ -213,9 +213,6 @@ class BaseLLM(Resource):
             context["on_chunk"] = _from_a_thread(on_chunk)
         return await background.blocking(self.call, messages, **context_for(type(self).call, context))
 
-    async def ready(self) -> None:
-        """Prepare for calls. Raises an error that every call would have. A run awaits this before anything is paid."""
-
     def supports_multimodal(self) -> bool:
         """Return whether messages may hold pictures: as content a list of parts, `{"type": "image_url", ...}`."""
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crewlite import codec, durable, events, kinds, resources
@@ -15,7 +15,7 @@ from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback
 from crewlite.recovery.remedy import check_policy
 from crewlite.step_parts import Intent
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.llm import protocol
@@ -31,17 +31,21 @@ class _Voice:
     agent: str
     asked: BaseLLM
     """The model of the current attempt: the source itself, or a fallback."""
-    used: Usage = field(default_factory=Usage)
+    used: Usage = NO_USAGE
     """The usage of the reply. It is stored separately: a reply that is read from the record does not hold it."""
 
     def started(self, stamp: Stamp) -> events.LLMCallStartedEvent:
-        return events.LLMCallStartedEvent(
-            **stamp, model=self.source.model, agent_role=self.agent, messages=self.messages, tools=self.tools
+        return stamp(
+            events.LLMCallStartedEvent,
+            model=self.source.model,
+            agent_role=self.agent,
+            messages=self.messages,
+            tools=self.tools,
         )
 
     def completed(self, stamp: Stamp, value: LLMReply) -> events.LLMCallCompletedEvent:
-        return events.LLMCallCompletedEvent(
-            **stamp,
+        return stamp(
+            events.LLMCallCompletedEvent,
             model=value.model or self.source.model,
             agent_role=self.agent,
             response=value.text,
@@ -53,8 +57,8 @@ class _Voice:
         )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.LLMCallFailedEvent:
-        return events.LLMCallFailedEvent(
-            **stamp, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
+        return stamp(
+            events.LLMCallFailedEvent, model=self.asked.model, agent_role=self.agent, error=error, error_type=error_type
         )
 
 
@@ -153,7 +157,7 @@ class _Chunks:
 
         async def tell() -> None:
             chunk = self._scope.mask(text)
-            await self._scope.announce(self._llm, lambda stamp: cls(**stamp, **about, chunk=chunk))
+            await self._scope.announce(self._llm, lambda stamp: stamp(cls, **about, chunk=chunk))
 
         if asyncio.get_running_loop() is self._home:
             await tell()

@@ -47,6 +47,8 @@ class HeldBudget:
 
     def check(self) -> None:
         """Raise BudgetExceeded if a limit is reached."""
+        if not self.budget.limits_work:
+            return
         usage = self._run.used(self._address)
         if self.budget.max_cost_usd is not None and usage.requests and usage.cost is None and not self._told:
             self._told = True
@@ -149,7 +151,7 @@ def worked(run: Run) -> list[TimeAtWork]:
 
 
 def _paced(budget: Budget, seconds: float, stamp: Stamp) -> events.LLMCallPacedEvent:
-    return events.LLMCallPacedEvent(**stamp, owner=budget.owner, max_rpm=budget.max_rpm or 0, seconds=seconds)
+    return stamp(events.LLMCallPacedEvent, owner=budget.owner, max_rpm=budget.max_rpm or 0, seconds=seconds)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ from crewlite.runtime.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
+from crewlite.runtime.run import EventStamp
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.operations import Operation, applied
@@ -238,13 +239,13 @@ class Execution(Generic[T]):
     async def _begin(self) -> None:
         """Emit the event of the start. If the event creates a checkpoint, that shows the run just before the step."""
         run, resumed = self.outer.run, self.address in self.outer.run.begun
-        stamp = self.outer.stamp(self.address, self.step.title, resumed=resumed)
+        stamp = self.outer.stamp(self.address, self.step.title, self.settings, resumed=resumed)
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return
         moment = None
-        if setting := run.subscriber.wants(event.type, self.settings):
-            moment = await run.save(run.checkpoint_parts(event, setting, run.journal.next_seq))
+        if stamp.setting:
+            moment = await run.save(run.checkpoint_parts(event, stamp.setting, run.journal.next_seq))
         run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
         self.started = event.event_id
@@ -282,12 +283,12 @@ class Execution(Generic[T]):
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
-        await self._commit(commit, step.voice.completed(stamp, value))
+        await self._commit(commit, step.voice.completed(stamp, value), stamp)
         self.outer.children.record_child(self.address, digest if step.kind.heard else "", data, drifted)
         if ended.conflicts and inner:
             await inner.announce(
                 step.voice.source,
-                lambda stamp: events.StepStateConflictEvent(**stamp, names=tuple(ended.conflicts)),
+                lambda stamp: stamp(events.StepStateConflictEvent, names=tuple(ended.conflicts)),
                 step.checkpoint_settings,
             )
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
@@ -330,37 +331,36 @@ class Execution(Generic[T]):
         if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
             attempted["fingerprint"] = self.fingerprint
             attempted["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
-        told = {"error": text_of(shown), "error_type": type_of(shown)}
+        stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
         if final:
-            event: BaseEvent | None = step.voice.failed(self._stamp(), **told)
+            event: BaseEvent | None = step.voice.failed(stamp, **told)
             if isinstance(event, events.StepFailedEvent):
                 event = event.model_copy(update=tried)
         else:
             chosen = recorded_remedy(remedy)
             about = {"kind": step.kind.name, "name": step.title, "failure": failure, "remedy": chosen["do"]}
-            delay = chosen.get("after", 0.0)
-            event = events.RecoveryStartedEvent(**self._stamp(), **about, delay=delay, **told, **tried)
-        await self._commit({"steps": [attempted]}, event)
+            event = stamp(events.RecoveryStartedEvent, **about, delay=chosen.get("after", 0.0), **told, **tried)
+        await self._commit({"steps": [attempted]}, event, stamp)
         if final:
             if shown is error:
                 raise error  # with its own cause
             raise shown from None
 
-    async def _commit(self, parts: CommitParts, event: BaseEvent | None) -> None:
-        """Make one commit with an event and the checkpoint that the event may create; then emit the event."""
+    async def _commit(self, parts: CommitParts, event: BaseEvent | None, stamp: EventStamp) -> None:
+        """Make one commit with an event built by `stamp` and the checkpoint it may create; then emit the event."""
         run = self.outer.run
         if event is not None:
             run.journal.buffer_event(event)
-            if setting := run.subscriber.wants(event.type, self.settings):
-                parts |= run.checkpoint_parts(event, setting, run.journal.next_seq)
+            if stamp.setting:
+                parts |= run.checkpoint_parts(event, stamp.setting, run.journal.next_seq)
         moment = await run.save(parts, now=any(effect == "once" for _, effect in parts.get("intents", ())))
         if event is not None:
             run.emit(self.step.voice.source, event, moment)
 
-    def _stamp(self, **more: Any) -> durable.Stamp:
-        seq = self.outer.run.journal.next_seq
-        return self.outer.stamp(self.address, self.step.title, seq=seq, started_event_id=self.started, **more)
+    def _stamp(self, **more: Any) -> EventStamp:
+        more |= {"seq": self.outer.run.journal.next_seq, "started_event_id": self.started}
+        return self.outer.stamp(self.address, self.step.title, self.settings, **more)
 
 
 class _Ended(NamedTuple):

@@ -17,13 +17,13 @@ from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
-from crewlite.runtime.run import Run
+from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 T = TypeVar("T")
 
@@ -146,14 +146,13 @@ class Frame(Scope):
         An event without parts and checkpoint is recorded by the next commit.
         """
         run = self.run
-        event: BaseEvent = make(self.stamp(self.address, self.name))
-        settings = (*checkpoint_settings, *self.inherited.settings)
-        setting = run.subscriber.wants(event.type, settings, fleeting=event.fleeting)
-        if setting or parts:
+        stamp = self.stamp(self.address, self.name, (*checkpoint_settings, *self.inherited.settings))
+        event: BaseEvent = make(stamp)
+        if stamp.setting or parts:
             seq = run.journal.next_seq
-            event = event.model_copy(update={"seq": seq})
+            event = event.model_copy(update={"seq": seq}) if isinstance(event, BaseEvent) else event
             run.journal.buffer_event(event)
-            named: CommitParts = run.checkpoint_parts(event, setting, seq) if setting else {}
+            named: CommitParts = run.checkpoint_parts(event, stamp.setting, seq) if stamp.setting else {}
             moment = await run.save({**(parts or {}), **named}, now=bool(parts))
         else:
             run.journal.buffer_event(event)
@@ -165,19 +164,12 @@ class Frame(Scope):
         """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
         if step.with_usage is None:
             return value
-        return step.with_usage(value, self.run.record.paid.inside(address) + Usage(**(more or {})))
+        unrecorded = Usage(**more) if more else NO_USAGE
+        return step.with_usage(value, self.run.record.paid.inside(address) + unrecorded)
 
-    def stamp(self, address: str, name: str, **more: Any) -> Stamp:
-        """Return the fields that all events of a child step, or of this step, share."""
-        return {
-            "run_id": self.run.run_id,
-            "branch": self.run.branch,
-            "address": address,
-            "source_id": address,
-            "source_name": name,
-            "parent_event_id": self.started,
-            **more,
-        }
+    def stamp(self, address: str, name: str, settings: tuple[Setting, ...], **more: Any) -> EventStamp:
+        """Return what builds an event of a child step, or of this step, under these checkpoint settings."""
+        return EventStamp(self.run, address, name, self.started, settings, more)
 
     def go_on(self) -> None:
         """Raise again the error with which a child step stops the run, if the code in between has caught it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
@@ -24,10 +25,10 @@ class RunHandle(Generic[R]):
     def __init__(self, name: str, progress: Progress, kickoff: Callable[[], Awaitable[R]]) -> None:
         self._name, self._progress = name, progress
         self._task: asyncio.Task[R] | None = None
+        known = progress.known = threading.Event()
         self._future = background.submit(self._run(kickoff))
-        self._future.add_done_callback(lambda _: self._progress.known.set())
-        known = self._progress.known.wait(_TO_BEGIN if background.running_loop() else None)
-        if known and self._progress.run_id is None:
+        self._future.add_done_callback(lambda _: known.set())
+        if known.wait(_TO_BEGIN if background.running_loop() else None) and self._progress.run_id is None:
             self._future.result()
 
     @property

@@ -107,7 +107,7 @@ async def _in_time(answer: Awaitable[Any], asked: Question) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvents:
-    """Builds the events of a question from `question`, `options`, `answer` and the fields of all events of a step."""
+    """Builds the events of a question, from the stamp of its step and from `question`, `options` and `answer`."""
 
     source: object
     requested: Callable[..., events.HumanFeedbackRequestedEvent]
@@ -236,7 +236,7 @@ def _choices(schema: Any) -> str:
 
 def question_step(asked: Question, name: str | None) -> Step[Any]:
     """Build the step of a question. Its value goes through `Question.in_time`."""
-    voice = _Voice(durable.scope().mask(asked.text), asked.told)
+    voice = _Voice(durable.scope().mask(asked.text), asked.told or _USUAL)
 
     async def work() -> Any:
         frame = durable.scope()
@@ -321,10 +321,10 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     if ahead and ahead.get("ahead"):
         await frame.run.journal.save(parts, now=True)
         return recorded
-    made = asked.told.requested if asked.told else events.HumanFeedbackRequestedEvent
+    told = asked.told or _USUAL
     await frame.announce(
-        asked.told.source if asked.told else ask,
-        lambda stamp: made(**stamp, question=recorded["question"], options=schema),
+        told.source,
+        lambda stamp: told.requested(stamp, question=recorded["question"], options=schema),
         parts=parts,
     )
     return recorded
@@ -361,21 +361,28 @@ class _Voice:
     """Builds the events of a question to a person. Its start emits none: `_put` announces the question, only once."""
 
     question: str
-    told: QuestionEvents | None = None
+    told: QuestionEvents
     automatic: bool = False
     """Whether `auto_approve` has answered."""
 
     @property
     def source(self) -> object:
-        return self.told.source if self.told else ask
+        return self.told.source
 
     def started(self, stamp: Stamp) -> None:
         return None
 
     def completed(self, stamp: Stamp, value: Any) -> events.HumanFeedbackReceivedEvent:
         answer = None if value is _LATE else codec.encode(value)
-        made = self.told.received if self.told else events.HumanFeedbackReceivedEvent
-        return made(**stamp, question=self.question, answer=answer, automatic=self.automatic)
+        return self.told.received(stamp, question=self.question, answer=answer, automatic=self.automatic)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
-        return events.StepFailedEvent(**stamp, kind="human", name=self.question, error=error, error_type=error_type)
+        return stamp(events.StepFailedEvent, kind="human", name=self.question, error=error, error_type=error_type)
+
+
+_USUAL = QuestionEvents(
+    ask,
+    lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **more),
+    lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **more),
+)
+"""The events of a question that says nothing else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Awaitable
@@ -19,7 +20,7 @@ from crewlite.runtime.request import Progress, Request
 from crewlite.runtime.resumption import in_doubt, lived
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
-from crewlite.runtime.signals import Listener, listed_signals
+from crewlite.runtime.signals import PATIENCE, Listener, listed_signals
 from crewlite.runtime.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
@@ -37,20 +38,21 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], setting: Settin
     A run that suspends for people who have answered meanwhile is driven again at once. Connections that tools and
     models hold open are closed before the branch is released, so that another process may acquire it.
     """
-    async with _listener(root, run, setting) as listener:
+    listener = _listener(root, run, setting)
+    async with listener or contextlib.nullcontext():
         try:
             async with InUse():
                 return await _to_its_end(root, run, inputs, setting, listener, progress)
         finally:
             try:
-                await event_bus.aflush(listener.patience)
+                await event_bus.aflush(listener.patience if listener else PATIENCE)
             finally:
                 await run.journal.aclose(cancelled=progress.cancelled)
                 progress.end()
 
 
 async def _to_its_end(
-    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
 ) -> T:
     heard = frozenset[str]()
     while True:
@@ -70,18 +72,20 @@ async def _to_its_end(
 
 
 async def _driven(
-    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener, progress: Progress
+    root: Root[T], run: Run, inputs: dict[str, Any], setting: Setting, listener: Listener | None, progress: Progress
 ) -> T:
-    step = dataclasses.replace(root.step(inputs, run), address=root.address)
+    step = root.step(inputs, run)
     frame = StepScope(run, "", root.name, settings=(setting,))
     try:
-        return await listener.during(lambda: _while_ours(run.journal, frame.step(step)))
+        work = _while_ours(run.journal, frame.step(step, root.address))
+        return await (listener.during(work) if listener else work)
     except Suspended:
         raise
     except (RunCancelled, BudgetExceeded) as error:
         if isinstance(error, BudgetExceeded):
             await _announce_budget(root, run, setting, error)
-        if event := step.voice.failed(frame.stamp("", root.name), text_of(error), type(error).__qualname__):
+        stamp = frame.stamp("", root.name, (setting,))
+        if event := step.voice.failed(stamp, text_of(error), type(error).__qualname__):
             run.emit(step.voice.source, event)
         raise
     except Exception as error:
@@ -96,20 +100,29 @@ async def _announce_budget(root: Root[Any], run: Run, setting: Setting, error: B
     frame = StepScope(run, "", root.name, settings=(setting,))
     committed: CommitParts = {"events": [], "worked": worked(run)}  # the event itself is added
     committed["stopped"] = run.journal.secrets.mask(error.found)
-    await frame.announce(root.source, lambda stamp: events.BudgetExceededEvent(**stamp, **about), parts=committed)
+    await frame.announce(root.source, lambda stamp: stamp(events.BudgetExceededEvent, **about), parts=committed)
     await run.journal.flush()
 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     """Await the work of a run. If another process acquires the branch or cancels the run, cancel the work and raise."""
-    doing = asyncio.ensure_future(work)
-    doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
-    either: tuple[asyncio.Future[Any], ...] = (doing, journal.fenced)
+    doing, ended = asyncio.ensure_future(work), journal.loop.create_future()
+
+    def wake(done: asyncio.Future[Any]) -> None:
+        if not done.cancelled():
+            done.exception()  # it may be abandoned: see its error
+        if not ended.done():
+            ended.set_result(None)
+
+    doing.add_done_callback(wake)
+    journal.fenced.add_done_callback(wake)
     try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        await ended
     except asyncio.CancelledError:
         doing.cancel()
         return await doing
+    finally:
+        journal.fenced.remove_done_callback(wake)
     if not doing.done():
         doing.cancel()
         await asyncio.wait({doing}, timeout=_TO_STOP)
@@ -174,16 +187,18 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
             scope.mark_awaited(part)
 
     journal = scope.run.journal
-    journal.secrets = journal.secrets.knowing(*root.secret_sources, extra=root.redact)
+    journal.learn(*root.secret_sources, extra=root.redact)
     home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), home))  # from a blocking tool's thread
 
 
-def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener:
-    """Build the listener for signals that the run's definitions name. A run with a stored result listens to none."""
-    asked = {} if run.subscriber.asleep else listed_signals((setting, *root.inner))
+def _listener(root: Root[Any], run: Run, setting: Setting) -> Listener | None:
+    """Build the listener for signals, if the run's definitions name any. A run with a stored result listens to none."""
+    asked = listed_signals((setting, *root.inner))
+    if run.subscriber.asleep or not asked:
+        return None
     again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
     frame = StepScope(run, "", root.name, settings=(setting,))
     return Listener(asked, frame, root.source, lambda: again.how_to_go_on(root.kind))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite.durable import together
 from crewlite.errors import ConfigError
 from crewlite.permits import width
 from crewlite.refs import as_run_id
@@ -42,6 +41,39 @@ async def akickoff_for_each(
     When all have ended, raises the first failure in this order, with a note that names its inputs, unless failures are
     to be returned in the places of their results.
     """
+    _check(definition, inputs, max_concurrency)
+    name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
+
+    def request_for(number: int) -> Request:
+        return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve)
+
+    for number in range(len(all_inputs)):  # refused before the first begins
+        request_for(number)
+    results, failures = dict[int, Any](), dict[int, BaseException]()
+
+    async def in_turn(number: int, request: Request) -> None:
+        try:
+            results[number] = await kickoff(definition, request)
+        except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
+            given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
+            shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
+            error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
+            failures[number] = error
+        except asyncio.CancelledError as error:
+            if (me := asyncio.current_task()) and me.cancelling():
+                raise
+            failures[number] = error  # a signal has ended this one
+
+    await _all((in_turn(n, request_for(n)) for n in range(len(all_inputs))), max_concurrency or width())
+    for _, error in sorted(failures.items()):
+        if not return_exceptions or not isinstance(error, Exception):
+            raise error
+    ended = results | failures
+    return [ended[number] for number in range(len(all_inputs))]
+
+
+def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -> None:
+    """Raise ConfigError for a definition, inputs or a limit that cannot be kicked off for each."""
     if definition.bound_at is not None:
         kind = definition.run_kind
         raise ConfigError(
@@ -51,26 +83,28 @@ async def akickoff_for_each(
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
         raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")
-    name = None if run_id is None else as_run_id(run_id)
-    requests = [
-        Request(each, f"{name}.{n}" if name else None, auto_approve=auto_approve) for n, each in enumerate(inputs)
-    ]
     if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
         raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
-    free = asyncio.Semaphore(max_concurrency or width())
 
-    async def in_turn(number: int, request: Request) -> tuple[R | Exception]:
-        """Return the result in a tuple, so that a failure which is returned is not taken for one that was raised."""
-        async with free:
-            try:
-                return (await kickoff(definition, request),)
-            except Exception as error:
-                given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
-                shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
-                error.add_note(f"kickoff_for_each: this was inputs[{number}] of {len(requests)}: {shown}")
-                if return_exceptions:
-                    return (error,)
-                raise
 
-    ended = await together([in_turn(number, request) for number, request in enumerate(requests)])
-    return [result for (result,) in ended]
+async def _all(works: Iterable[Coroutine[Any, Any, None]], width: int) -> None:
+    """Run all, at most `width` at once. A work is made when it begins, so that those which wait take no memory."""
+    free, running = asyncio.Semaphore(width), set[asyncio.Task[None]]()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        running.discard(task)
+        free.release()
+
+    works = iter(works)
+    try:
+        while await free.acquire() and (work := next(works, None)):
+            task = asyncio.ensure_future(work)
+            running.add(task)
+            task.add_done_callback(ended)
+        while running:
+            await asyncio.wait(running)
+    finally:
+        for task in running:  # if the caller is cancelled
+            task.cancel()
+        if running:
+            await asyncio.wait(running)

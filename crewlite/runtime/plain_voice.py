@@ -41,12 +41,12 @@ class PlainVoice:
 
     def started(self, stamp: Stamp) -> events.StepStartedEvent:
         """Build the event of a start."""
-        return events.StepStartedEvent(**stamp, **self._about)
+        return stamp(events.StepStartedEvent, **self._about)
 
     def completed(self, stamp: Stamp, value: object) -> events.StepCompletedEvent:
         """Build the event of a recorded outcome."""
-        return events.StepCompletedEvent(**stamp, **self._about)
+        return stamp(events.StepCompletedEvent, **self._about)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.StepFailedEvent:
         """Build the event of a final failure, after which there is no retry."""
-        return events.StepFailedEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.StepFailedEvent, **self._about, error=error, error_type=error_type)

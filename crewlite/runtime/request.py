@@ -19,7 +19,7 @@ from crewlite.durable import Durability
 from crewlite.errors import ConfigError, meant
 from crewlite.refs import as_run_id
 from crewlite.state.config import CheckpointConfig
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.state.journal.journal import Journal
@@ -76,11 +76,11 @@ class Progress:
     """The address of this kickoff if it is a step of another run; "" for a run of its own."""
     how_to_go_on: Callable[[], str] | None = None
     """Returns the advice for people who did not kick off from Python."""
-    known: threading.Event = field(default_factory=threading.Event)
-    """Set once the run has begun or was resumed."""
+    known: threading.Event | None = None
+    """Set once the run has begun or was resumed, if somebody waits for that."""
     journal: Journal | None = None
     """The run's journal, from the beginning of the kickoff until the run releases its branch."""
-    paid: Usage = field(default_factory=Usage)
+    paid: Usage = NO_USAGE
     """The usage of the complete run, set when the run releases its branch."""
     durability: Durability = "off"
     """How reliably the result was saved."""
@@ -101,7 +101,8 @@ class Progress:
         """Note that the run has begun or was resumed, with this journal."""
         self.run_id, self.location, self.branch = journal.run_id, journal.location, journal.branch
         self.journal = journal
-        self.known.set()
+        if self.known:
+            self.known.set()
 
     def attach_part(self, run_id: str, address: str) -> None:
         """Note that this kickoff is a step of another run."""
@@ -178,7 +179,7 @@ class Finished(Generic[T]):
 
     value: T
     """The outcome of the root step."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     """The usage of the complete run."""
     durability: Durability = "off"
     """How reliably it was saved."""

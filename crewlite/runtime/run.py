@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from crewlite.durable import Durability
 from crewlite.errors import NotCodable, Redacted, ends_run, text_of
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.replay import Mode
 from crewlite.runtime.slots import Pools
@@ -25,6 +25,8 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.subscriber import CheckpointSubscriber, Setting
 from crewlite.usage import Usage
+
+E = TypeVar("E")
 
 
 class BegunCalls:
@@ -49,6 +51,36 @@ class BegunCalls:
 
     def _note(self, address: str) -> None:
         self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None
+
+
+class EventStamp:
+    """Builds one event of a step with the fields that all events of the step have, see `durable.Stamp`."""
+
+    __slots__ = ("_address", "_more", "_name", "_parent", "_run", "_settings", "setting")
+
+    def __init__(
+        self, run: Run, address: str, name: str, parent: str | None, settings: tuple[Setting, ...], more: dict[str, Any]
+    ) -> None:
+        self._run, self._address, self._name, self._parent = run, address, name, parent
+        self._settings, self._more = settings, more
+        self.setting: CheckpointConfig | bool = False
+        """The setting by which the event creates a checkpoint; False if it creates none."""
+
+    def __call__(self, event: type[E], **about: Any) -> E:
+        """Build the event; an UnheardEvent in its place if it has no handler and creates no checkpoint."""
+        address, made = self._address, cast(type[BaseEvent], event)
+        self.setting = self._run.wants(made, self._settings)
+        if not self.setting and not event_bus.hears(made):
+            return cast(E, UnheardEvent(type_of(made), about.get("address", address), made.fleeting))
+        fields = {
+            "run_id": self._run.run_id,
+            "branch": self._run.branch,
+            "address": address,
+            "source_id": address,
+            "source_name": self._name,
+            "parent_event_id": self._parent,
+        }
+        return event(**{**fields, **self._more, **about})
 
 
 @dataclass(eq=False)
@@ -147,8 +179,11 @@ class Run:
 
         `settings`: the checkpoint settings around the event, innermost first.
         """
-        kind = event.model_fields["type"].default
-        return event_bus.hears(event) or bool(self.subscriber.wants(kind, settings, fleeting=event.fleeting))
+        return event_bus.hears(event) or bool(self.wants(event, settings))
+
+    def wants(self, event: type[BaseEvent], settings: tuple[Setting, ...]) -> CheckpointConfig | bool:
+        """Return the setting by which an event of this class creates a checkpoint; False if it creates none."""
+        return self.subscriber.wants(type_of(event), settings, fleeting=event.fleeting)
 
     def emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
         """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.

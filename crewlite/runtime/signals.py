@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from crewlite import events
@@ -27,7 +27,8 @@ T = TypeVar("T")
 log = logging.getLogger("crewlite.run")
 
 _TO_STOP = 1.0  # seconds of the grace period for cancelled steps
-_TO_HEAR = 0.5  # seconds of the grace period for async event handlers
+PATIENCE = 30.0  # seconds that async event handlers have to finish when the run has ended
+_TO_HEAR = 0.5  # the same, if a signal has ended it
 _MEANING = {
     "SIGTERM": "asked to end",
     "SIGINT": "interrupted",
@@ -47,7 +48,7 @@ def listed_signals(settings: Iterable[Setting]) -> dict[str, CheckpointConfig]:
 
 
 class Listener:
-    """Receives signals for one run, records and emits them. Does nothing if the run's settings list none."""
+    """Receives signals for one run, records and emits them."""
 
     def __init__(
         self, asked: Mapping[str, CheckpointConfig], frame: Frame, source: object, how_to_go_on: Callable[[], str]
@@ -69,19 +70,19 @@ class Listener:
     @property
     def patience(self) -> float:
         """Seconds that async event handlers have to finish when the run has ended."""
-        return _TO_HEAR if self.ended_by else 30.0
+        return _TO_HEAR if self.ended_by else PATIENCE
 
     async def __aenter__(self) -> Listener:
         return self
 
-    async def during(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def during(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of the run and return its result.
 
         A signal that ends the run cancels the work and is recorded; then CancelledError is raised.
         """
-        if not (self.asked and await self._listens()):
-            return await work()
-        doing = asyncio.ensure_future(work())
+        if not await self._listens():
+            return await work
+        doing = asyncio.ensure_future(work)
         doing.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be abandoned: see its error
         either: tuple[asyncio.Future[Any], ...] = (doing, self._cut)
         try:
@@ -170,7 +171,7 @@ class Listener:
         about: dict[str, Any] = {"signal_number": int(signal.Signals[name]), "reason": _MEANING[name]}
         run = self._frame.run
         try:
-            await self._frame.announce(self._source, lambda stamp: _event(name)(**stamp, **about), (self.asked[name],))
+            await self._frame.announce(self._source, lambda stamp: stamp(_event(name), **about), (self.asked[name],))
             await run.journal.flush()
         except CrewliteError as error:  # the process ends, or stops, nevertheless
             run.journal.warn(f"{name} is not recorded: {error}")

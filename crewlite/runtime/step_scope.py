@@ -72,14 +72,13 @@ class StepScope(Frame):
         if children.blocked is None:
             children.expected |= {address}
 
-    def _asked(self, step: Step[Any]) -> Asked:
+    def _asked(self, step: Step[Any], address: str | None = None) -> Asked:
         """Note the request for a step, and return it with the step's address."""
         fingerprint, children = self._question(step), self.children
-        if step.address is not None:
-            address = step.address
-        elif self._in_order(step):
+        address = step.address if address is None else address
+        if address is None and self._in_order(step):
             address = children.numbering.next(step.kind.name, step.name)
-        else:
+        elif address is None:
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = ""
@@ -100,9 +99,12 @@ class StepScope(Frame):
         """Return the step with its address set. This counts as the request for the step."""
         return dataclasses.replace(step, address=self._asked(step).address)
 
-    def step(self, step: Step[T]) -> Awaitable[T]:
-        """Request a step. It gets its address now; its work begins when the result is awaited."""
-        return self._drive(step, self._asked(step))
+    def step(self, step: Step[T], address: str | None = None) -> Awaitable[T]:
+        """Request a step. It gets its address now; its work begins when the result is awaited.
+
+        `address` is the one that it gets, whatever the step says.
+        """
+        return self._drive(step, self._asked(step, address))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -364,9 +366,9 @@ class StepScope(Frame):
     async def _announce_replay(self, step: Step[Any], address: str, **how: Any) -> None:
         name = step.title
         about = {"kind": step.kind.name, "name": name, "step_type": step.label, **how}
-        more = {"address": address, "source_id": address, "source_name": name}
+        about |= {"address": address, "source_id": address, "source_name": name}
         await self.announce(
             step.voice.source,
-            lambda stamp: events.StepReplayedEvent(**(stamp | more), **about),
+            lambda stamp: stamp(events.StepReplayedEvent, **about),
             step.checkpoint_settings,
         )

@@ -25,6 +25,7 @@ from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text
 from crewlite.task.task import Task
 from crewlite.tools.base import BaseTool
+from crewlite.usage import NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,7 @@ class FilledTask:
             pydantic=None if self.task.output_json else value,
             json_dict=value.model_dump(mode="json") if value and self.task.output_json else None,
             agent=self.role,
+            token_usage=NO_USAGE,
         )
 
     def file_text(self, output: TaskOutput) -> str:

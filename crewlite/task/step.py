@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,9 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         if filled.output_file:
             place = await background.in_thread(filled.place)  # the agent's tools may have made a link meanwhile
             await background.in_thread(write, place, filled.file_text(output))
-        output = _with_usage(output, durable.scope().usage)
-        for role, callback in _callbacks(filled):
+        callbacks = _callbacks(filled)
+        output = _with_usage(output, durable.scope().usage) if callbacks else output
+        for role, callback in callbacks:
             await call_back(callback, output, [codec.digest(output.raw)], role=role)
         return output
 
@@ -131,7 +132,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
     talk, names = list(job.messages), tuple(tool.name for tool in tools)
     said = {"agent_role": filled.role}
     started = await scope.announce(
-        agent, lambda stamp: events.AgentExecutionStartedEvent(**stamp, **said, tools=names, task_prompt=prompt)
+        agent, lambda stamp: stamp(events.AgentExecutionStartedEvent, **said, tools=names, task_prompt=prompt)
     )
     try:
         await prepare(job, talk)
@@ -145,27 +146,23 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
         text, kind = scope.mask(text_of(error)), type(error).__qualname__
         await scope.announce(
             agent,
-            lambda stamp: events.AgentExecutionErrorEvent(
-                **stamp, **said, started_event_id=started, error=text, error_type=kind
+            lambda stamp: stamp(
+                events.AgentExecutionErrorEvent, **said, started_event_id=started, error=text, error_type=kind
             ),
         )
         raise
     await scope.announce(
         agent,
-        lambda stamp: events.AgentExecutionCompletedEvent(
-            **stamp, **said, started_event_id=started, output=answer.text
-        ),
+        lambda stamp: stamp(events.AgentExecutionCompletedEvent, **said, started_event_id=started, output=answer.text),
     )
     return answer
 
 
-def _callbacks(filled: FilledTask) -> Iterator[tuple[str, Callable[[TaskOutput], Any]]]:
-    """Yield the callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
+def _callbacks(filled: FilledTask) -> list[tuple[str, Callable[[TaskOutput], Any]]]:
+    """Return the callbacks for the output, each with its role: the task's own, then the crew's, if it is another."""
     own, of_crew = filled.task.callback, filled.assignment.task_callback
-    if own:
-        yield "", own
-    if of_crew and of_crew is not own:
-        yield "task_callback", of_crew
+    told = [("", own), ("task_callback", of_crew if of_crew is not own else None)]
+    return [(role, callback) for role, callback in told if callback]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +172,8 @@ class _TaskVoice:
     context: tuple[str, ...]
 
     def started(self, stamp: Stamp) -> events.TaskStartedEvent:
-        return events.TaskStartedEvent(
-            **stamp,
+        return stamp(
+            events.TaskStartedEvent,
             task_name=self.source.name,
             agent_role=self.filled.role,
             description=self.filled.description,
@@ -185,9 +182,13 @@ class _TaskVoice:
         )
 
     def completed(self, stamp: Stamp, value: TaskOutput) -> events.TaskCompletedEvent:
-        return events.TaskCompletedEvent(**stamp, task_name=self.source.name, agent_role=self.filled.role, output=value)
+        return stamp(events.TaskCompletedEvent, task_name=self.source.name, agent_role=self.filled.role, output=value)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.TaskFailedEvent:
-        return events.TaskFailedEvent(
-            **stamp, task_name=self.source.name, agent_role=self.filled.role, error=error, error_type=error_type
+        return stamp(
+            events.TaskFailedEvent,
+            task_name=self.source.name,
+            agent_role=self.filled.role,
+            error=error,
+            error_type=error_type,
         )

@@ -101,8 +101,12 @@ async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[st
     scope, kind, text = durable.scope(), type(error).__name__, text_of(error)
     await scope.announce(
         tool,
-        lambda stamp: events.ToolExecutionErrorEvent(
-            **stamp, **about, error=scope.mask(text), error_type=kind, traceback=scope.mask(trace)
+        lambda stamp: stamp(
+            events.ToolExecutionErrorEvent,
+            **about,
+            error=scope.mask(text),
+            error_type=kind,
+            traceback=scope.mask(trace),
         ),
     )
 

@@ -24,19 +24,19 @@ class Made:
     def started(self, stamp: Stamp) -> BaseEvent:
         """It is made now."""
         self._began = now()
-        return events.ToolUsageStartedEvent(**stamp, **self._about, in_doubt=self._in_doubt)
+        return stamp(events.ToolUsageStartedEvent, **self._about, in_doubt=self._in_doubt)
 
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
         """It has a result, or what is told instead of one."""
         if value.error:
             return self.failed(stamp, value.reason, value.error)
-        return events.ToolUsageFinishedEvent(
-            **stamp, **self._about, output=value.text, started_at=self._began, finished_at=now()
+        return stamp(
+            events.ToolUsageFinishedEvent, **self._about, output=value.text, started_at=self._began, finished_at=now()
         )
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
         """It ended without one."""
-        return events.ToolUsageErrorEvent(**stamp, **self._about, error=error, error_type=error_type)
+        return stamp(events.ToolUsageErrorEvent, **self._about, error=error, error_type=error_type)
 
 
 class Reused(Made):
@@ -52,8 +52,8 @@ class Reused(Made):
     def completed(self, stamp: Stamp, value: ToolResult) -> BaseEvent:
         """The result is its own now."""
         at = now()
-        return events.ToolUsageFinishedEvent(
-            **stamp, **self._about, output=value.text, **self._how, started_at=at, finished_at=at
+        return stamp(
+            events.ToolUsageFinishedEvent, **self._about, output=value.text, **self._how, started_at=at, finished_at=at
         )
 
 
@@ -77,4 +77,4 @@ class Refused:
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> BaseEvent:
         """What the model is told instead."""
-        return self._event(**stamp, **self._about, error=error)
+        return stamp(self._event, **self._about, error=error)

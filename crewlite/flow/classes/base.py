@@ -6,7 +6,6 @@ import inspect
 import logging
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
@@ -181,8 +180,8 @@ class Flow(Runnable[Any], Generic[S]):
         about["metadata"] = dict(metadata or {})
         told = QuestionEvents(
             self,
-            partial(events.FlowInputRequestedEvent, **about, message=message),
-            partial(events.FlowInputReceivedEvent, **about),
+            lambda stamp, **more: stamp(events.FlowInputRequestedEvent, **about, message=message, **more),
+            lambda stamp, **more: stamp(events.FlowInputReceivedEvent, **about, **more),
         )
         return asked_here(Question(message, schema, timeout, told=told), name)
 

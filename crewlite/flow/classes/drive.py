@@ -242,7 +242,7 @@ async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedbac
     except Suspended as waits:
         waiting = dict(waits.waiting)
         about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
-        await scope.announce(flow, lambda stamp: events.MethodExecutionPausedEvent(**stamp, **about))
+        await scope.announce(flow, lambda stamp: stamp(events.MethodExecutionPausedEvent, **about))
         raise
     finally:
         running.reset(token)
@@ -261,10 +261,10 @@ class _MethodVoice:
         return {"flow_name": self.source.run_name, "method_name": self.method, "trigger": self.trigger}
 
     def started(self, stamp: Stamp) -> events.MethodExecutionStartedEvent:
-        return events.MethodExecutionStartedEvent(**stamp, **self._about(), params=dict(self.arguments))
+        return stamp(events.MethodExecutionStartedEvent, **self._about(), params=dict(self.arguments))
 
     def completed(self, stamp: Stamp, value: Any) -> events.MethodExecutionFinishedEvent:
-        return events.MethodExecutionFinishedEvent(**stamp, **self._about(), result=value)
+        return stamp(events.MethodExecutionFinishedEvent, **self._about(), result=value)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.MethodExecutionFailedEvent:
-        return events.MethodExecutionFailedEvent(**stamp, **self._about(), error=error, error_type=error_type)
+        return stamp(events.MethodExecutionFailedEvent, **self._about(), error=error, error_type=error_type)

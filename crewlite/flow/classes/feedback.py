@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -72,8 +71,8 @@ class Feedback:
         shown = {"message": self.message, "output": output, "emit": self.emit}
         told = QuestionEvents(
             flow,
-            partial(events.HumanFeedbackRequestedEvent, **about, **shown),
-            partial(events.HumanFeedbackReceivedEvent, **about),
+            lambda stamp, **more: stamp(events.HumanFeedbackRequestedEvent, **about, **shown, **more),
+            lambda stamp, **more: stamp(events.HumanFeedbackReceivedEvent, **about, **more),
         )
         return Question(self._text(output), check=self.check, told=told)
 

@@ -74,7 +74,7 @@ class ClassRoot(Root[Outcome]):
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event. `waiting`: the open questions to people, by address."""
-        return lambda stamp: events.FlowPausedEvent(**stamp, flow_name=self.name, waiting=waiting)
+        return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
 
 
 def _encoded(outcome: Outcome) -> JsonObject:
@@ -93,12 +93,12 @@ class _Voice:
     inputs: Mapping[str, Any]
 
     def started(self, stamp: Stamp) -> events.FlowStartedEvent:
-        return events.FlowStartedEvent(**stamp, flow_name=self.name, inputs=dict(self.inputs))
+        return stamp(events.FlowStartedEvent, flow_name=self.name, inputs=dict(self.inputs))
 
     def completed(self, stamp: Stamp, value: Outcome) -> events.FlowFinishedEvent:
         state = {name: codec.decode(one) for name, one in value.state.items()}
         about = {"flow_name": self.name, "result": value.result, "state": state, "usage": value.usage}
-        return events.FlowFinishedEvent(**stamp, **about)
+        return stamp(events.FlowFinishedEvent, **about)
 
     def failed(self, stamp: Stamp, error: str, error_type: str) -> events.FlowFailedEvent:
-        return events.FlowFailedEvent(**stamp, flow_name=self.name, error=error, error_type=error_type)
+        return stamp(events.FlowFailedEvent, flow_name=self.name, error=error, error_type=error_type)

@@ -11,7 +11,7 @@ from crewlite.recovery.remedy import Remedy, Retry, remedy_of
 from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, StepRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
-from crewlite.usage import Usage, UsageRecord
+from crewlite.usage import NO_USAGE, Usage, UsageRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Attempt:
     """Whether the author of the program has to fix the cause. A resume then continues this attempt under its number."""
     remedy: Remedy | None = None
     """The remedy that followed; None for a step without a policy, and in records of early releases."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     """In History: the usage of the steps that finished inside the attempt."""
 
 

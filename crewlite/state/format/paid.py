@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable
 
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import CommitParts, StepRecord
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 
 class Paid:
     """The usage of a run and of its steps. It only grows: neither a rewind nor an edit subtracts usage."""
 
     def __init__(self) -> None:
-        self.total = Usage()
-        self.own = Usage()
+        self.total = NO_USAGE
+        self.own = NO_USAGE
         """The usage of this branch alone, without what the branch that it is forked from had paid."""
         self._inside: dict[str, Usage] = {}
 
     def inside(self, address: str) -> Usage:
         """Return the usage of a step and all steps inside it, in all attempts; for "" that of the run."""
-        return self._inside.get(address, Usage()) if address else self.total
+        return self._inside.get(address, NO_USAGE) if address else self.total
 
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far is inherited from the branch it is forked from."""
-        self.own = Usage()
+        self.own = NO_USAGE
 
     def take(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
@@ -66,4 +66,4 @@ class Paid:
 
     def _count(self, address: str, usage: Usage) -> None:
         if address:
-            self._inside[address] = self._inside.get(address, Usage()) + usage
+            self._inside[address] = self._inside.get(address, NO_USAGE) + usage

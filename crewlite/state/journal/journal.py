@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from crewlite import events
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError
-from crewlite.events.base import BaseEvent
+from crewlite.events.base import BaseEvent, UnheardEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child
 from crewlite.ids import now
@@ -78,7 +78,7 @@ class Journal:
 
     def __post_init__(self) -> None:
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
-        self.states = States(self.record, lambda: self.secrets, self._check)
+        self.states = States(self.record, self.secrets)
         self.listen()
 
     @property
@@ -101,7 +101,7 @@ class Journal:
         """Where the changes of the next outcome will stand."""
         return self.next_seq, len(self._tombstones)
 
-    def buffer_event(self, event: BaseEvent) -> None:
+    def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
         """Buffer an event: the next commit records it."""
         if event.fleeting:
             return
@@ -263,16 +263,18 @@ class Journal:
         message = self.secrets.mask(str(error))
         self.emit(events.CheckpointFailedEvent, error=message, error_type=type(error).__name__)
 
-    def _check(self) -> None:
-        """Raises StoreError if nothing more can be recorded."""
-        if self.closed:
-            raise self.ended()
+    def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
+        """Know the secrets in the fields of these objects, and the `extra` ones, from now on."""
+        self.secrets = self.states.shared.secrets = self.secrets.knowing(*objects, extra=extra)
 
     def ended(self) -> StoreError:
         """Build the error for a request to a run that has ended."""
+        return StoreError(*self._why_ended())
+
+    def _why_ended(self) -> tuple[str, str]:
         state = self.record.run.get("definition", {}).get("kind") == "state"
         why = "the state was closed: open it again" if state else "the run has ended"
-        return StoreError(self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}")
+        return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
 
     def completed(self, parts: CommitParts, started: float, queue: WriteQueue) -> str:
         """Emit the events of a durable checkpoint, and return its ref. `started` is when it was requested."""
@@ -293,7 +295,7 @@ class Journal:
             return
         if last_values and self.states.shared.used and self.claim and not (self.queue and self.queue.fenced):
             self._last_values()
-        self.closed = True
+        self.closed, self.states.shared.closed = True, self._why_ended()
         self.mailbox.close()
         if not (queue := self.queue):
             self._drop_claim()

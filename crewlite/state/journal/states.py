@@ -8,7 +8,7 @@ again wherever that step is answered from the record.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import Shared, View
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 
 @dataclass(eq=False)
@@ -44,10 +44,10 @@ class Late:
 class States:
     """The state of one run. Any thread may use it."""
 
-    def __init__(self, record: Record, secrets: Callable[[], Secrets], check: Callable[[], None]) -> None:
-        self._record, self._check = record, check
+    def __init__(self, record: Record, secrets: Secrets) -> None:
+        self._record = record
         self.shared = Shared(secrets, used=bool(record.versions))
-        self.paid = Usage()
+        self.paid = NO_USAGE
         """Usage added by the program that no commit has recorded yet."""
         self._running: dict[str, View] = {}
         """The views of the running steps, by address."""
@@ -83,7 +83,7 @@ class States:
     def waiting(self) -> bool:
         """Whether there are changes or usage to commit."""
         self.settle()
-        return bool(self._own or self._ended or self.paid != Usage())
+        return bool(self._own or self._ended or self.paid != NO_USAGE)
 
     def pay(self, usage: Usage) -> None:
         """Add usage, which the next commit records."""
@@ -122,14 +122,15 @@ class States:
 
     def given(self, address: str, holder: object) -> Late | View:
         """Return the state of a step for a handler: the step's own view if it is running, else a view from outside."""
-        with self.shared.lock:
-            self.shared.used = True
+        shared = self.shared
+        with shared.lock:
+            shared.used = True
             if address and (view := self._running.get(address)):
                 return view
             self.settle()
             base = self._outlook(address)
-            values = Values(base, self.shared.secrets, self._check, partial(self._next_id, address), exact=False)
-            late = Late(address, values, base, self.shared.moment)
+            values = Values(base, shared.known_secrets, shared.check_open, partial(self._next_id, address), exact=False)
+            late = Late(address, values, base, shared.moment)
             self._late.append((weakref.ref(holder), late))
             return late
 
@@ -183,7 +184,7 @@ class States:
                 commit["values"] = changed
             if "seen" not in changed and (seen := self._seen(commit)):
                 commit["values"] = {**changed, "seen": seen}
-            paid, self.paid = self.paid.to_record(), Usage()
+            paid, self.paid = self.paid.to_record(), NO_USAGE
             if paid:
                 commit["usage"] = paid
             refused, self.shared.refused[:] = list(self.shared.refused), []

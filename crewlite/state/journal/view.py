@@ -7,13 +7,13 @@ one with the later commit wins, whichever result is handed over first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, Protocol
 
 from crewlite.codec import Json
-from crewlite.errors import ConfigError, NotCodable
+from crewlite.errors import ConfigError, NotCodable, StoreError
 from crewlite.forked import rlock
 from crewlite.secrets import Secrets
 from crewlite.state.format.kept import Order
@@ -29,7 +29,10 @@ _NONE: Mapping[str, Sequence[Change]] = {}
 class Shared:
     """The data that all views of a run share."""
 
-    secrets: Callable[[], Secrets]
+    secrets: Secrets
+    """The secrets that the run knows by now, which are masked in what it records."""
+    closed: tuple[str, str] | None = None
+    """The arguments of the StoreError for a change that comes after the journal was closed; None before."""
     used: bool = False
     """Whether the run has ever used the state, before a resume too. If not, no changes are looked for."""
     moment: int = 0
@@ -37,6 +40,15 @@ class Shared:
     refused: list[NotCodable] = field(default_factory=list)
     """The errors of values that could not be recorded, until they are announced."""
     lock: RLock = field(default_factory=rlock)
+
+    def known_secrets(self) -> Secrets:
+        """Return the secrets that the run knows by now."""
+        return self.secrets
+
+    def check_open(self) -> None:
+        """Raise StoreError if the journal is closed, so that nothing more can be recorded."""
+        if self.closed:
+            raise StoreError(*self.closed)
 
 
 class Mirror(Protocol):
@@ -191,7 +203,7 @@ class View:
             return self._inside.touched.conflicts(operations, start) if self._inside else []
 
     def _made(self) -> Values:
-        return Values(self._opening, self._shared.secrets, self._check, self._next_id, exact=True)
+        return Values(self._opening, self._shared.known_secrets, self._check, self._next_id, exact=True)
 
     def _next_id(self) -> str:
         """Return an id for an item, the same after a resume for an item that the code adds at the same point."""

@@ -25,7 +25,7 @@ from crewlite.state.reading.checkpoint import Checkpoint, checkpoints, newest
 from crewlite.state.reading.choose import chosen
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.collection import Collection
-from crewlite.usage import Usage
+from crewlite.usage import NO_USAGE, Usage
 
 
 class Bag(MutableMapping[str, Any]):
@@ -38,7 +38,7 @@ class Bag(MutableMapping[str, Any]):
         self._address = address
         """The step that its changes belong to; "" for the run itself."""
         self._late: Late | None = None
-        self._paid = Usage()
+        self._paid = NO_USAGE
         """The usage added through this object."""
 
     def __getitem__(self, key: str) -> Any:
@@ -112,7 +112,7 @@ class Bag(MutableMapping[str, Any]):
         }
         for given in (more, *(dict(one) for one in ((usage, *usage.by_agent.values()) if usage else ()))):
             _check_counts(given)
-        paid = Usage(**more) + (usage or Usage())
+        paid = Usage(**more) + (usage or NO_USAGE)
         self._open().states.pay(paid)
         self._paid = self._paid + paid
 
