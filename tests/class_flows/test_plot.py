@@ -181,6 +181,25 @@ def test_a_page_of_a_run_that_was_cut_shows_what_was_interrupted(tmp_path, waiti
     assert states == {"not reached", "interrupted", "finished"}
 
 
+def test_a_page_of_a_fork_tells_what_was_done_before_it(tmp_path):
+    class Plan(Flow):
+        checkpoint = True
+
+        @start()
+        def begin(self): ...
+
+        @listen(begin)
+        def end(self): ...
+
+    Plan().kickoff(run_id="run")
+    fork = Plan().fork("run", branch="b", rerun=["method:end@begin"])
+    fork.kickoff()
+    text = Path(fork.plot(tmp_path / "fork", False, run_id="run/b")).read_text()
+    rows = {row.partition('"')[0]: row for row in text.split('data-address="')[1:]}
+    assert "before the fork" in rows["method:begin"]
+    assert "before the fork" not in rows["method:end@begin"]
+
+
 def test_mermaid_text_has_the_same_graph():
     class Small(Flow):
         @start()
@@ -196,6 +215,9 @@ def test_mermaid_text_has_the_same_graph():
         def judge(self):
             return 'too "short"' if self.state else "fine"
 
+        @listen(and_(load, or_("fine", write)))
+        def send(self): ...
+
     assert (
         Small.mermaid()
         == Small().mermaid()
@@ -206,10 +228,15 @@ flowchart TD
     m2["write"]
     m3{{"judge"}}
     m3j(("and")) --> m3
+    m4["send"]
+    m4j[/"load#38;(fine#124;write)"/] --> m4
     m0 --> m2
     m3 -->|"too #34;short#34;"| m2
     m2 --> m3j
     m1 --> m3j
+    m1 --> m4j
+    m3 -->|"fine"| m4j
+    m2 --> m4j
 """
     )
 

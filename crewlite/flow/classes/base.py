@@ -196,9 +196,9 @@ class Flow(Runnable[Any], Generic[S]):
     def plot(
         self,
         filename: str | os.PathLike[str] = "crewlite_flow.html",
-        run_id: str | UUID | RunHistory | None = None,
-        *,
         show: bool = False,
+        *,
+        run_id: str | UUID | RunHistory | None = None,
     ) -> str:
         """Write a page of HTML with its graph, and with what happened in a run. Returns the path of the file.
 
@@ -206,9 +206,9 @@ class Flow(Runnable[Any], Generic[S]):
 
         Args:
             filename: Where to write it; `.html` is added to a name without it. An existing file is replaced.
+            show: Whether to open the page in a browser.
             run_id: A run of this flow where its `checkpoint` keeps them: a run_id or another ref, or a run of a
                 `History`. The run may be at work, waiting or failed.
-            show: Whether to open the page in a browser.
 
         Raises:
             RefError: there is no such run. RunMismatch: it is not of this flow. ConfigError: the flow has no methods.

@@ -12,7 +12,6 @@ from crewlite.agent.output import LiteAgentOutput
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError, RunMismatch
 from crewlite.flow.classes.graph import Graph
-from crewlite.flow.classes.labels import label_of
 from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
@@ -31,7 +30,7 @@ class Start:
     method: str
     state: State
     began: float | None
-    """Seconds since the run began; None if it is not recorded."""
+    """Seconds since the branch began, negative for what a fork has inherited; None if it is not recorded."""
     seconds: float
     text: str
     """Its result, the question that it waits for, or its error."""
@@ -49,7 +48,7 @@ class Happened:
     of: Mapping[str, Sequence[Start]]
     """The starts of each method that has any, in their order."""
     seconds: float
-    """From the beginning of the run to its last recorded outcome of a method."""
+    """From the beginning of the branch to its last recorded outcome of a method."""
     labels: Mapping[str, frozenset[str]]
     """The labels that each router has returned."""
 
@@ -101,7 +100,7 @@ def _start(address: str, steps: Sequence[StepView], question: str | None, begun:
         state, text = "failed", f"{failed.error_type}: {failed.message}"
     else:
         state, text = "interrupted", ""
-    began = max(0.0, (first - begun).total_seconds()) if first else None
+    began = (first - begun).total_seconds() if first else None
     spent = sum((step.usage for step in steps), Usage())
     seconds = own.milliseconds / 1000 if own else 0.0
     return Start(address, _method(address), state, began, seconds, text, len(own.attempts) if own else 0, spent)
@@ -116,11 +115,9 @@ def _method(address: str) -> str:
 
 
 def _label(graph: Graph, method: str, value: Any) -> str | None:
-    if method not in graph.labels:
-        return None
     try:
-        return label_of(value, method)
-    except ConfigError:  # it was no router when the run was made
+        return graph.label(method, value)
+    except ConfigError:  # the router was another one when the run was made
         return None
 
 

@@ -8,14 +8,16 @@ _SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
 
 
 def mermaid(graph: Graph) -> str:
-    """Return a flowchart: starts are round, routers have six sides, and what joins several methods is a circle."""
+    """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own."""
     numbers = {name: f"m{number}" for number, name in enumerate(graph.methods)}
     joints = {name: f"{numbers[name]}j" for name, one in graph.conditions.items() if one.brief not in ("", "or")}
     lines = ["flowchart TD"]
     for name, number in numbers.items():
         lines.append(f"    {number}{_SHAPES[shape(graph, name)].format(_quoted(name))}")
         if name in joints:
-            lines.append(f"    {joints[name]}(({_quoted(graph.conditions[name].brief)})) --> {number}")
+            brief = graph.conditions[name].brief
+            joint = ("(({}))" if brief == "and" else "[/{}/]").format(_quoted(brief))
+            lines.append(f"    {joints[name]}{joint} --> {number}")
     for source, target, label in graph.edges:
         text = "" if label is None else f"|{_quoted(label)}|"
         lines.append(f"    {numbers[source]} -->{text} {joints.get(target, numbers[target])}")
