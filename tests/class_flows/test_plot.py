@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from html.parser import HTMLParser
@@ -277,7 +278,7 @@ def test_a_browser_opens_only_when_asked(tmp_path):
     rows=st.lists(st.tuples(st.integers(0, 6), st.floats(100, 300)), min_size=1, max_size=14),
     lines=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 13)), max_size=20, unique=True),
 )
-def test_no_two_boxes_meet_and_all_is_inside_the_picture(rows, lines):
+def test_no_two_boxes_meet_no_line_crosses_one_and_all_is_inside_the_picture(rows, lines):
     at = {f"m{number}": row for number, (row, _) in enumerate(rows)}
     widths = {f"m{number}": width for number, (_, width) in enumerate(rows)}
     known = [(f"m{one}", f"m{other}", "label") for one, other in lines if max(one, other) < len(rows)]
@@ -289,3 +290,29 @@ def test_no_two_boxes_meet_and_all_is_inside_the_picture(rows, lines):
         assert widths[name] / 2 <= x <= layout.width - widths[name] / 2
         assert BOX / 2 <= y <= layout.height - BOX / 2
     assert [(line.source, line.target) for line in layout.lines] == [(one, other) for one, other, _ in known]
+    for line in layout.lines:
+        for x, y in points_of(line.path):
+            assert 0 <= x <= layout.width and 0 <= y <= layout.height
+            for name, (middle, row) in layout.boxes.items():
+                inside = abs(x - middle) < widths[name] / 2 - 1 and abs(y - row) < BOX / 2 - 1
+                assert not inside, f"{line.source} -> {line.target} crosses {name}"
+
+
+def points_of(path):
+    """Points along the path of a line."""
+    x = y = 0.0
+    for command, written in re.findall("([MLC])([^MLC]*)", path):
+        *handles, (end_x, end_y) = pairs(written)
+        (a, b), (c, d) = handles or [(x, y), (end_x, end_y)]
+        for t in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0) if command != "M" else (1.0,):
+            u = 1 - t
+            yield (
+                u**3 * x + 3 * u * u * t * a + 3 * u * t * t * c + t**3 * end_x,
+                u**3 * y + 3 * u * u * t * b + 3 * u * t * t * d + t**3 * end_y,
+            )
+        x, y = end_x, end_y
+
+
+def pairs(text):
+    numbers = [float(word) for word in text.split()]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

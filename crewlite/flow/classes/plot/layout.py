@@ -16,6 +16,7 @@ BADGE = 9.0  # how far a badge stands out above its box
 _SPACE = 26.0  # between two boxes of a row
 _LANE = 8.0  # the width of a lane
 _EDGE = 24.0  # around the picture
+_BOW = GAP / 4  # more where a line back leaves the last row, or arrives at the first
 _ORDERING, _SETTLING = 16, 32  # sweeps over all rows
 _HEAVY = 12.0  # how much less a box gives way than a lane
 _STRAIGHT = 6.0  # how much more two lanes of a line pull each other than two boxes do
@@ -58,15 +59,14 @@ def laid_out(
     x = net.placed()
     left = min(x[name] - net.widths[name] / 2 for name in x) - _EDGE
     width = max(x[name] + net.widths[name] / 2 for name in x) + _EDGE - left
-    at = {name: (x[name] - left, _EDGE + BOX / 2 + net.rows[name] * (BOX + GAP)) for name in x}
+    last, back = max(rows.values()), {line[:2] for line in lines if rows[line[1]] <= rows[line[0]]}
+    top = _EDGE + (_BOW if any(rows[target] == 0 for _, target in back) else 0)
+    at = {name: (x[name] - left, top + BOX / 2 + net.rows[name] * (BOX + GAP)) for name in x}
     taken: list[tuple[float, float, float]] = []
     drawn = [
         _line(at, way, *line, BADGE if line[1] in badges else 0, taken) for way, line in zip(ways, lines, strict=True)
     ]
-    last = max(rows.values())
-    height = 2 * _EDGE + BOX + last * (BOX + GAP)
-    if any(rows[source] == last for source, _, _ in lines):  # a line back, whose bow goes below the last row
-        height += GAP / 4
+    height = top + BOX + last * (BOX + GAP) + _EDGE + (_BOW if any(rows[source] == last for source, _ in back) else 0)
     return Layout({name: at[name] for name in rows}, drawn, width, height)
 
 
