@@ -166,6 +166,10 @@ class Scope(Protocol):
         """Whether this is a preview, in which steps are requested and not executed."""
 
     @property
+    def run_id(self) -> str:
+        """The id of the run; "" outside a run."""
+
+    @property
     def address(self) -> str:
         """The address of the running step."""
 
@@ -244,6 +248,7 @@ class Scope(Protocol):
 class _Plain:
     """The scope outside a run: steps are plain calls, and nothing is recorded or emitted."""
 
+    run_id = ""
     address = ""
     dry = False
     loop = None

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 PAGE = "docs/crewai.md"
 """The page of the documentation that tells it in full."""
-_MODULE: dict[str, str] = {
-    "persist": "a flow is kept with checkpoint=True: class MyFlow(Flow): checkpoint = True",
-}
+_KNOWN = "what a run should know goes into its inputs, or is looked up by a tool"
+_MODULE: dict[str, str] = {"Knowledge": _KNOWN, "Memory": _KNOWN}
 _FILES: dict[str, str] = {
-    "crewlite.flow.persistence": _MODULE["persist"],
+    "crewlite.flow.persistence": "a store of your own is a provider: CheckpointConfig(provider=...)",
     "crewlite.flow.async_feedback": "a run without a terminal waits by itself: kickoff(answers=...) answers it",
     "crewlite.utilities": "events: from crewlite.events import ...; the bus: from crewlite import event_bus",
-    "crewlite.knowledge": "what a run should know goes into its inputs, or is looked up by a tool",
-    "crewlite.memory": "what a run should know goes into its inputs, or is looked up by a tool",
+    "crewlite.knowledge": _KNOWN,
+    "crewlite.memory": _KNOWN,
     "crewlite.mcp": "agents have tools: Agent(tools=[...])",
     "crewlite.telemetry": "there is no telemetry, so there is nothing to switch off",
 }

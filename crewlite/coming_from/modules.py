@@ -22,6 +22,12 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
     "crewlite.events.types.tool_usage_events": {"*": "crewlite.events.types.tool_events"},
     "crewlite.flow.flow": {"*": "crewlite.flow"},
+    "crewlite.flow.persistence": {
+        "SQLiteFlowPersistence": "crewlite.flow.classes.persisting",
+        "persist": "crewlite.flow",
+    },
+    "crewlite.flow.persistence.decorators": {"persist": "crewlite.flow"},
+    "crewlite.flow.persistence.sqlite": {"SQLiteFlowPersistence": "crewlite.flow.classes.persisting"},
     "crewlite.flow.human_feedback": {"HumanFeedbackResult": "crewlite.flow", "human_feedback": "crewlite.flow"},
     "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},

@@ -10,6 +10,7 @@ from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.methods import listen, router, start
 from crewlite.flow.classes.people import human_feedback
+from crewlite.flow.classes.persisting import persist
 from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
 from crewlite.flow.steps import StepFunction, step
@@ -37,6 +38,7 @@ __all__ = [
     "human_feedback",
     "listen",
     "or_",
+    "persist",
     "router",
     "sleep_for",
     "start",

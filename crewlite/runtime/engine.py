@@ -18,7 +18,7 @@ from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
 from crewlite.runtime.plain_voice import Silent
-from crewlite.runtime.plan import Plan, check_one_store, plan
+from crewlite.runtime.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.preview import Preview, preview as foresee
 from crewlite.runtime.program import named
 from crewlite.runtime.request import Finished, Request
@@ -115,7 +115,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope = durable.scope()
     if not isinstance(scope, StepScope):
-        request = named(root, request)
+        request = named(root, await continued(root, request))
         return await _run(root, request, plan(root, request))
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         check_one_store((root.setting, *root.inner), scope.run.config)
@@ -143,6 +143,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
             durable.reattach(token)
         return ended[-1].value
 
+    request = await continued(root, request)
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
     silent = replace(step, work=work, voice=Silent(root.source), usage=usage, failure_policy=None, inherits=False)

@@ -83,6 +83,11 @@ class Frame(Scope):
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.run_id
+
+    @property
     def state(self) -> View | None:
         """The state as this attempt sees it."""
         return self.children.view

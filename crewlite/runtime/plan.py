@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from crewlite import background
 from crewlite.errors import ConfigError
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
@@ -84,6 +85,14 @@ def plan(root: Root[Any], request: Request) -> Plan:
         )
     says_something = root.setting is not None or override is not None
     return Plan(config, own, False if root.setting is False else config if says_something else None)
+
+
+async def continued(root: Root[Any], request: Request) -> Request:
+    """Return the request with the run that its inputs name, where a definition finds runs by its inputs."""
+    find = root.continuing(request)
+    if find is None or (config := plan(root, request).config) is None:
+        return request
+    return await background.in_thread(find, config)
 
 
 def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None) -> None:

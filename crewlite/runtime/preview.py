@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
-from crewlite.runtime.plan import plan
+from crewlite.runtime.plan import continued, plan
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
 from crewlite.runtime.resumption import (
@@ -92,6 +92,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         raise ConfigError(
             "preview takes no answers, rerun or resume: leave them out. It shows what a kickoff without them would do"
         )
+    request = await continued(root, request)
     config = plan(root, request).config
     if config is None or (config.restore_from is None and request.run_id is None):
         raise ConfigError(

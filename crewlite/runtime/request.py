@@ -46,7 +46,10 @@ class KickoffOptions(TypedDict, total=False):
     """Approve every call of a tool that requires approval. Recorded, so a resume does the same; None leaves it so."""
 
 
-_INSTEAD = {"input_files": "files belong to tasks, Task(input_files=...), and to the kickoff of an agent"}
+_INSTEAD = {
+    "input_files": "files belong to tasks, Task(input_files=...), and to the kickoff of an agent",
+    "restore_from_state_id": "to begin with the state of a run, fork it: flow.fork(run_id).kickoff()",
+}
 """What to write instead of options of CrewAI's."""
 
 

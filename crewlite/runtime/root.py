@@ -11,6 +11,7 @@ from crewlite.durable import Stamp, Step
 from crewlite.events.base import BaseEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.questions import Comparison
+from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts, RunStart
@@ -88,6 +89,10 @@ class Root(ABC, Generic[T]):
     @abstractmethod
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise an error if it cannot run with these inputs. Called before anything is recorded or paid."""
+
+    def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
+        """Return a function that reads the store and adds the run that the request's inputs name; None if none do."""
+        return None
 
     @abstractmethod
     def question(self, inputs: Mapping[str, Any]) -> Any:

@@ -20,7 +20,7 @@ from crewlite.flow import flow, human_feedback
     [
         ("from crewlite.utilities.printer import Printer", "the bus: from crewlite import event_bus"),
         ("from crewlite.tasks import Printer", "crewlite.tasks has no 'Printer': it has ConditionalTask, TaskOutput"),
-        ("import crewlite.flow.persistence", "a flow is kept with checkpoint=True"),
+        ("import crewlite.flow.persistence.base", "a store of your own is a provider"),
     ],
 )
 def test_an_import_of_what_is_not_here_says_what_to_write(line, told):

@@ -22,7 +22,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.runtime.human import Question, QuestionEvents, asked_here
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
 from crewlite.runtime.runnable import Runnable, on_class_too
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
@@ -93,6 +93,8 @@ class Flow(Runnable[Any], Generic[S]):
     """Its methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
+    _persisted: ClassVar[bool] = False
+    """Whether the id of its state names its run: `@persist`."""
     _warned: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
@@ -104,8 +106,22 @@ class Flow(Runnable[Any], Generic[S]):
                 cls.state_kind = StateKind.of(cls.__name__, get_args(base)[0])
         if cls.initial_state is not None:
             cls.state_kind = StateKind.of(cls.__name__, cls.initial_state)
+        for method in cls.graph.methods.values():
+            if method.persisted:
+                cls.keep_runs(method.persisted)
         if cls.graph.methods and not abstract:
             cls.graph.check(cls.__name__)
+
+    @classmethod
+    def keep_runs(cls, setting: CheckpointConfig | bool) -> None:
+        """Keep the runs of this class, whose state's id names them: see `persist`.
+
+        Raises ConfigError if the class has another setting.
+        """
+        if setting is not True and cls.checkpoint not in (None, setting):
+            raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist says another place; say one of them")
+        cls.checkpoint = cls.checkpoint or setting
+        cls._persisted = True
 
     def __init__(self, **settings: Any) -> None:
         fields = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
@@ -138,6 +154,11 @@ class Flow(Runnable[Any], Generic[S]):
             method, innermost = method.outer, False
         found = last_kickoff.last(self)
         return cast(S, self.first_state if found is None else found.state)
+
+    @property
+    def is_persisted(self) -> bool:
+        """Whether the id of its state names its run: `@persist`."""
+        return self._persisted
 
     @property
     def first_state(self) -> Any:
@@ -226,10 +247,7 @@ class Flow(Runnable[Any], Generic[S]):
 
     def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
         """Build the request of a kickoff. `inputs` set fields of the state, and arguments of the start methods."""
-        unknown = [name for name in options if name not in KickoffOptions.__annotations__]
-        if unknown:
-            hint = meant(unknown[0], ("inputs", *KickoffOptions.__annotations__))
-            raise TypeError(f"kickoff of a flow has no option {unknown[0]!r}; {hint or 'its state is set by inputs'}")
+        options = known_options("a flow", options)
         return Request(dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs, **options)
 
     def as_root(self, request: Request) -> Root[Any]:

@@ -188,9 +188,11 @@ class Drive:
         arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
         fields = {name: value for name, value in self.inputs.items() if name not in arguments or name in kind.fields}
 
+        own = self.scope.run_id if flow.is_persisted and not self.scope.address else ""
+
         async def begin() -> None:
             scope = durable.scope()
-            values = kind.begun(flow.run_name, flow.first_state, fields, scope.idempotency_key)
+            values = kind.begun(flow.run_name, flow.first_state, fields, own or scope.idempotency_key)
             StepState(scope.state).update(values)
 
         address = self.scope.reserve_address(kinds.STEP.name, _BEGINNING)

@@ -20,6 +20,7 @@ from crewlite.lazy import lazy
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
 from crewlite.runtime.executors import Executor, Runtime, executor_of
+from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import is_async
 
 reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
@@ -84,6 +85,8 @@ class FlowMethod(Generic[P, R]):
     """The labels that it declares; None if it declares none."""
     feedback: Feedback | None = None
     """What a person is asked about its result; None to ask nobody."""
+    persisted: CheckpointConfig | bool = False
+    """What `@persist` says."""
 
     @classmethod
     def of(cls, func: Any, options: MethodOptions) -> FlowMethod[Any, Any]:

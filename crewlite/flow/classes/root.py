@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from crewlite import codec, events, kinds
@@ -13,10 +14,13 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
 from crewlite.flow.classes.results import declare_results, encoded
-from crewlite.flow.classes.state import Outcome
+from crewlite.flow.classes.sessions import continued
+from crewlite.flow.classes.state import ID, Outcome
 from crewlite.llm.models import resolve_llm
+from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
+from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Limit
 
 
@@ -47,6 +51,13 @@ class ClassRoot(Root[Outcome]):
         self._flow.check_inputs(inputs)
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
+
+    def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
+        """Return a function that finds the run of the state whose id is an input, if the flow has `@persist`."""
+        names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
+        if names_one or not self._flow.is_persisted or ID not in (request.inputs or ()):
+            return None
+        return partial(continued, self._flow.state_kind, self.identity, request)
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return what the root step is asked: the inputs."""

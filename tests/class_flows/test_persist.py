@@ -1,0 +1,141 @@
+"""`@persist`: the id of a state names its run, and a kickoff with it goes on with the run, or with what it has left."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from pydantic import BaseModel
+
+from crewlite import CheckpointConfig, History
+from crewlite.errors import ConfigError, InputsChanged
+from crewlite.flow import Flow, listen, persist, start
+from crewlite.flow.classes.persisting import SQLiteFlowPersistence
+from crewlite.state import InMemoryProvider
+from crewlite.state.providers.base import Commit
+from tests.cuts import entries_of
+
+
+class Chat(BaseModel):
+    id: str = ""
+    message: str = ""
+    said: list[str] = []
+
+
+def chat(setting, *, broken=False, done=None):
+    @persist(setting)
+    class Talk(Flow[Chat]):
+        @start()
+        def hear(self):
+            (done if done is not None else []).append(self.state.message)
+            self.state.said = [*self.state.said, self.state.message]
+
+        @listen(hear)
+        def answer(self):
+            if broken:
+                raise ConnectionError("down")
+            return " ".join(self.state.said)
+
+    return Talk()
+
+
+def runs_of(setting):
+    with History(setting.location, setting.provider) as history:
+        return sorted(run.run_id for run in history.runs())
+
+
+def test_a_kickoff_with_the_id_goes_on_with_the_state_that_the_run_has_left(memory):
+    first = chat(memory())
+    assert first.kickoff(inputs={"message": "a"}) == "a"
+    known = first.state.id
+    second = chat(memory())
+    assert second.kickoff(inputs={"id": known, "message": "b"}) == "a b"
+    assert second.state == Chat(id=known, message="b", said=["a", "b"])
+    assert chat(memory()).kickoff({"id": known, "message": "c"}) == "a b c"
+    assert chat(memory()).kickoff({"id": "mine", "message": "d"}) == "d"
+    assert runs_of(memory()) == sorted([known, f"{known}.2", f"{known}.3", "mine"])
+    assert chat(memory()).kickoff(run_id=f"{known}.2") == "a b", "a run_id says which run, and answers from the record"
+
+
+def test_a_run_that_was_cut_short_goes_on_where_it_was(memory):
+    done = []
+    chat(memory(), done=done).kickoff({"id": "mine", "message": "a"})
+    with pytest.raises(ConnectionError):
+        chat(memory(), broken=True, done=done).kickoff({"id": "mine", "message": "b"})
+    with pytest.raises(InputsChanged, match=r"'mine\.2'.*message"):
+        chat(memory(), done=done).kickoff({"id": "mine", "message": "c"})
+    assert chat(memory(), done=done).kickoff({"id": "mine"}) == "a b"
+    assert done == ["a", "b"]
+    assert chat(memory(), done=done).kickoff({"id": "mine", "message": "c"}) == "a b c"
+
+
+def test_a_turn_that_is_cut_at_any_commit_is_that_turn_when_it_is_said_again():
+    whole = CheckpointConfig(location="whole", provider=InMemoryProvider())
+    chat(whole).kickoff({"id": "mine", "message": "a"})
+    assert chat(whole).kickoff({"id": "mine", "message": "b"}) == "a b"
+    before, turn = entries_of(whole, "mine"), entries_of(whole, "mine.2")
+    for at in range(1, len(turn)):
+        cut = CheckpointConfig(location="cut", provider=InMemoryProvider())
+        with contextlib.closing(cut.provider.open("cut")) as store:
+            store.append([Commit("mine", "main", 0, "", tuple(before))])
+            store.append([Commit("mine.2", "main", 0, "", tuple(turn[:at]))])
+        again = chat(cut)
+        assert again.kickoff({"id": "mine", "message": "b"}) == "a b", f"cut after commit {at}"
+        assert again.state == Chat(id="mine", message="b", said=["a", "b"])
+        assert runs_of(cut) == ["mine", "mine.2"]
+
+
+def test_a_method_or_a_class_is_marked_with_or_without_parentheses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def counted(mark_class, mark_method):
+        @mark_class
+        class Count(Flow):
+            @mark_method
+            @start()
+            def count(self):
+                self.state["count"] = self.state.get("count", 0) + 1
+                return self.state["count"]
+
+        return [Count().kickoff(inputs={"id": "mine"}) for _ in range(2)]
+
+    def not_at_all(marked):
+        return marked
+
+    assert counted(persist, not_at_all) == [1, 2]
+    assert counted(not_at_all, persist()) == [3, 4]
+    assert counted(persist(), persist) == [5, 6]
+    assert counted(persist(SQLiteFlowPersistence(tmp_path / "flows")), not_at_all) == [1, 2]
+    assert (tmp_path / "flows").is_file()
+    assert counted(not_at_all, not_at_all) == [1, 1]
+
+
+def test_a_flow_that_is_a_part_of_a_run_is_kept_with_that(memory):
+    class Outer(Flow):
+        checkpoint = memory()
+
+        @start()
+        def begin(self):
+            return [chat(None).kickoff({"id": "mine", "message": word}) for word in "ab"]
+
+    assert Outer().kickoff(run_id="outer") == ["a", "b"]
+    assert runs_of(memory()) == ["outer"]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: persist(3), r"wanted a CheckpointConfig, or SQLiteFlowPersistence\(path\)"),
+        (lambda: persist()(Chat), "@persist is on Chat; wanted a class of flows"),
+        (lambda: persist(Chat), "@persist is on Chat; wanted a class of flows"),
+        (
+            lambda: persist(CheckpointConfig(location="a"))(type("Own", (Flow,), {"checkpoint": True})),
+            "Own has checkpoint=, and @persist says another place",
+        ),
+        (lambda: chat(None).kickoff({"id": "a/b"}), "The id of a flow with @persist is the run_id of its run"),
+        (lambda: chat(None).kickoff(restore_from_state_id="x"), r"flow\.fork\(run_id\)"),
+    ],
+)
+def test_what_cannot_work_says_what_to_write(make, told):
+    with pytest.raises((ConfigError, TypeError), match=told):
+        make()
