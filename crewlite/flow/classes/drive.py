@@ -33,7 +33,7 @@ from crewlite.state.values.current import StepState
 _BEGINNING = "initial_state"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Ended:
     """A method that has finished."""
 
@@ -43,11 +43,9 @@ class _Ended:
     argument: Any
     """What it was given: of a router, what the methods after it are given."""
     result: Any
-    seq: int | None
-    """The commit of its outcome; None if that could not be recorded."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Asked:
     """A method that was requested and has not finished."""
 
@@ -73,6 +71,8 @@ class Drive:
     counts: Counter[str] = field(default_factory=Counter)
     feedback: list[HumanFeedbackResult] = field(default_factory=list)
     """What people have said, in the order of the methods' commits."""
+    commits: dict[Firing, int] = field(default_factory=dict)
+    """The number of the commit of each outcome that is recorded."""
     too_many: str | None = None
     last: _Ended | None = None
 
@@ -123,24 +123,27 @@ class Drive:
             self.failed.append(asked)
             return
         result = asked.task.result()
-        recorded = self.scope.recorded(asked.step.address or "")
-        ended = _Ended(asked.firing, asked.count, asked.argument, result, recorded.seq if recorded else None)
+        ended = _Ended(asked.firing, asked.count, asked.argument, result)
+        if recorded := self.scope.recorded(asked.step.address or ""):
+            self.commits[asked.firing] = recorded.seq
         label = self.flow.graph.label(asked.firing.method, result)
         following = machine.ended(asked.firing, label)
         if isinstance(result, HumanFeedbackResult) and self._asks(asked.firing):
             self.feedback.append(result)
         if self.last is None or self._place(ended) >= self._place(self.last):
             self.last = ended
-        self._start(following, ended, ended.seq)
+        self._start(following, ended)
 
-    def _start(self, firings: Sequence[Firing], cause: _Ended | None, after: int | None) -> None:
-        """Request methods. `cause`: the finished method that starts them, recorded as commit `after`."""
+    def _start(self, firings: Sequence[Firing], cause: _Ended | None, begun: int | None = None) -> None:
+        """Request methods. `cause`: the finished method that starts them; without one, `begun` is the commit before."""
         for firing in firings:
             self.counts[firing.method] += 1
             if self.counts[firing.method] > self.flow.max_method_calls:
                 self.too_many = self.too_many or firing.method
             if self.too_many:
                 continue
+            behind = (self.commits[one] for one in firing.behind if one in self.commits)
+            after = max(behind, default=None) if cause else begun
             asked = self._asked(firing, cause, after)
             recorded = self.scope.recorded(asked.step.address or "")
             current = recorded and (after is None or recorded.seq >= after)

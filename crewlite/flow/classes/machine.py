@@ -36,9 +36,9 @@ class Plan(Protocol):
         """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Firing:
-    """One start of a method."""
+    """One start of a method. It equals no other."""
 
     method: str
     round: Round
@@ -46,6 +46,8 @@ class Firing:
     """The method whose end has started it; None at the beginning of the flow."""
     label: str | None = None
     """The label by which the cause has started it; None if it was the end itself."""
+    behind: Sequence[Firing] = ()
+    """All whose ends have made its condition come true, the cause among them; of `or_`, only the first."""
 
 
 class Machine:
@@ -76,9 +78,9 @@ class Machine:
                 changed |= dict.fromkeys(gate.occurred(name, firing))
             by = label if label in gate.names else None
             for round_ in sorted(changed):
-                times = gate.count(round_) - fired[round_]
-                fired[round_] += times
-                found += [Firing(listener, round_, firing, by)] * times
+                while fired[round_] < gate.count(round_):
+                    fired[round_] += 1
+                    found.append(Firing(listener, round_, firing, by, gate.behind(round_, fired[round_])))
         return found
 
 
@@ -96,6 +98,9 @@ class _Gate(Protocol):
 
     def count(self, round_: Round) -> int:
         """Return how often the condition has come true in a round."""
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        """Return the firings that have made the condition come true for the first, second, ... time in a round."""
 
 
 def _gate(condition: Condition, plan: Plan, path: Path, listener: str | None) -> _Gate:
@@ -127,29 +132,43 @@ class _Name:
     plan: Plan
     path: Path
     listener: str | None
-    counts: Counter[Round] = field(default_factory=Counter)
+    ends: dict[Round, list[Firing]] = field(default_factory=dict)
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         if name not in self.names:
             return []
         round_ = moved(firing.round, self.plan.paths[firing.method], self.path, self.listener)
-        self.counts[round_] += 1
+        self.ends.setdefault(round_, []).append(firing)
         return [round_]
 
     def count(self, round_: Round) -> int:
-        return self.counts[round_]
+        return len(self.ends.get(round_, ()))
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        return [self.ends[round_][time - 1]]
 
 
 @dataclass(slots=True)
 class _Or:
     names: frozenset[str]
     parts: Sequence[_Gate]
+    firsts: dict[Round, list[_Gate]] = field(default_factory=dict)
+    """The part that was the first to come true once, twice, ... in each round."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        return [round_ for part in self.parts for round_ in part.occurred(name, firing)]
+        found = []
+        for part in self.parts:
+            for round_ in part.occurred(name, firing):
+                firsts = self.firsts.setdefault(round_, [])
+                firsts += [part] * (part.count(round_) - len(firsts))
+                found.append(round_)
+        return found
 
     def count(self, round_: Round) -> int:
-        return max(part.count(round_) for part in self.parts)
+        return len(self.firsts.get(round_, ()))
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        return self.firsts[round_][time - 1].behind(round_, time)
 
 
 @dataclass(slots=True)
@@ -161,20 +180,24 @@ class _OfOtherCycle:
     path: Path
     to: Path
     listener: str | None
-    counts: Counter[Round] = field(default_factory=Counter)
+    times: dict[Round, list[tuple[Round, int]]] = field(default_factory=dict)
+    """Each time that it has come true: the round of the other cycle, and how often it had come true there by then."""
     seen: Counter[Round] = field(default_factory=Counter)
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []
         for round_ in self.inner.occurred(name, firing):
-            more = self.inner.count(round_) - self.seen[round_]
-            self.seen[round_] += more
             found.append(moved(round_, self.path, self.to, self.listener))
-            self.counts[found[-1]] += more
+            while self.seen[round_] < self.inner.count(round_):
+                self.seen[round_] += 1
+                self.times.setdefault(found[-1], []).append((round_, self.seen[round_]))
         return found
 
     def count(self, round_: Round) -> int:
-        return self.counts[round_]
+        return len(self.times.get(round_, ()))
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        return self.inner.behind(*self.times[round_][time - 1])
 
 
 @dataclass(slots=True)
@@ -186,8 +209,9 @@ class _And:
     depths: Sequence[int]
     """How many of the listener's cycles each part is in."""
     rounds: set[Round] = field(default_factory=set)
-    outside: dict[int, set[Round]] = field(default_factory=dict)
-    """The rounds of the outer cycles in which parts from there have occurred, by the number of the part."""
+    outside: dict[int, dict[Round, Round]] = field(default_factory=dict)
+    """The rounds of the outer cycles in which parts from there have occurred, by the number of the part; with the round
+    in which such a part counts."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found: list[Round] = []
@@ -198,8 +222,8 @@ class _And:
                 self.rounds |= set(changed)
                 found += changed
                 continue
-            before = {round_[:depth] for round_ in changed if part.count(round_)}
-            self.outside.setdefault(number, set()).update(before)
+            before = {round_[:depth]: round_ for round_ in changed if part.count(round_)}
+            self.outside[number] = before | self.outside.get(number, {})
             found += [round_ for round_ in self.rounds if round_[:depth] in before]
         return found
 
@@ -214,3 +238,10 @@ class _And:
                 count = part.count(round_)
                 found = count if found is None else min(found, count)
         return found or 0
+
+    def behind(self, round_: Round, time: int) -> list[Firing]:
+        innermost, found = max(self.depths), list[Firing]()
+        for number, (part, depth) in enumerate(zip(self.parts, self.depths, strict=True)):
+            inside = depth == innermost
+            found += part.behind(round_, time) if inside else part.behind(self.outside[number][round_[:depth]], 1)
+        return found

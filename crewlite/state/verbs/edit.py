@@ -75,8 +75,10 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
         "ms": 0.0,
         "edited": True,
     }
-    if outcome.changes:  # an edit does not change them
-        edited |= {"state": list(outcome.changes), "order": list(outcome.order)}
+    if outcome.changes or kinds.of(outcome.kind) is kinds.METHOD:  # an edit moves neither them nor a method's place
+        edited |= {"order": list(outcome.order)}
+    if outcome.changes:
+        edited |= {"state": list(outcome.changes)}
     return {"question": dict(outcome.question), **edited} if outcome.question else edited
 
 
