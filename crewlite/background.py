@@ -103,7 +103,7 @@ async def guarded(work: Awaitable[T]) -> T:
         me = asyncio.current_task()
         if me and me.cancelling():
             raise
-        raise RuntimeError("it raised CancelledError, though it was not cancelled") from None
+        raise RuntimeError("the function raised CancelledError, though nobody cancelled it") from None
     except Exception:
         raise
     except BaseException as error:

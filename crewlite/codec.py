@@ -144,7 +144,7 @@ def decode(data: Json, classes: Iterable[type] = ()) -> Any:
 
 
 def laid_over(below: dict[str, Json], above: dict[str, Json]) -> dict[str, Json]:
-    """Merge two coded dicts. For a name in both, the value of `above` is used."""
+    """Merge two encoded dicts. For a name in both, the value of `above` is used."""
     if "$" not in below and "$" not in above:
         return {**below, **above}
     pairs = [pair for coded in (below, above) for pair in (coded["v"] if "$" in coded else coded.items())]
@@ -342,7 +342,7 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
 
 
 def _classes(data: Json) -> Iterator[str]:
-    """Yield the names of the classes in coded data."""
+    """Yield the names of the classes in encoded data."""
     if isinstance(data, dict):
         if "$" in data and "c" in data:
             yield data["c"]

@@ -226,7 +226,9 @@ def _configured(cls: type[Described], config: object, **given: Any) -> dict[str,
     if config is None:
         return given
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
-        raise ConfigError(f"{cls.__name__}: config is {an(type(config).__name__)}; wanted names of fields and values")
+        raise ConfigError(
+            f"{cls.__name__}: config is {an(type(config).__name__)}; wanted a mapping of field names to values"
+        )
     resolved = getattr(config, "resolved", None)
     fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
     return {**fields, **{name: value for name, value in given.items() if value is not None or name not in fields}}

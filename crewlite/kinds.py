@@ -27,7 +27,7 @@ class Kind:
     given: Callable[[Json], Json] = _whole
     """Returns the part of a recorded outcome that is passed to other steps."""
     holds_value: bool = False
-    """Whether the recorded outcome is the coded value that code of the user returned."""
+    """Whether the recorded outcome is the encoded value that code of the user returned."""
     asks_person: bool = False
     """Whether a person answers it, perhaps only after a resume, and perhaps before it is asked."""
     waits: bool = False

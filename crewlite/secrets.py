@@ -86,7 +86,7 @@ class Secrets:
 
 
 def _is_no_text(data: Mapping[str, object]) -> bool:
-    """Return whether this is the coded form of a UUID, a number or a time, which could not be decoded with a mask."""
+    """Return whether this is the encoded form of a UUID, a number or a time, which could not be decoded with a mask."""
     tag = data.get("$")
     return isinstance(tag, str) and isinstance(data.get("v"), str) and not tag.lower().endswith("path")
 

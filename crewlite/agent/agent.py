@@ -101,8 +101,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     response_template: str | None = None
     """What stands before `{{ .Response }}` ends the prompt, for models that are to go on with a text."""
     max_execution_time: float | None = Field(default=None, gt=0)
-    """Seconds at work on one task, kickoff or turn of a conversation, in all lives of its run. What becomes of a
-    run that reaches a budget is said at Task.max_tokens."""
+    """A budget in seconds of work on one task, kickoff or turn of a conversation, with all resumes of the run. See
+    Task.max_tokens for what happens when a budget is used up."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens for one task or kickoff, with what coworkers use for it. Of a single reply: LLM(max_tokens=...)."""
     max_cost_usd: float | None = Field(default=None, gt=0)
@@ -232,7 +232,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         """
         check_format(response_format)
         if turn is not None and (type(turn) is not int or turn < 1):
-            raise ConfigError(f"turn is {turn!r}; wanted the number of a question of the conversation, from 1")
+            raise ConfigError(f"turn is {turn!r}; wanted the number of a turn of the conversation, from 1")
         files = read(as_files(input_files))
         inputs = None if messages is None else {"messages": showing(asked(messages), files)}
         own: dict[str, Any] = {"response_format": response_format, "turn": turn, "files": files if inputs else ()}

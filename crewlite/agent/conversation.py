@@ -51,7 +51,7 @@ class Conversation:
 
     record: Record
     questions: tuple[Json, ...]
-    """The messages of each turn, coded."""
+    """The messages of each turn, encoded."""
 
     @classmethod
     def of(cls, record: Record) -> Conversation:

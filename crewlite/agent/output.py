@@ -22,7 +22,7 @@ class LiteAgentOutput(BaseModel):
     """The answer as the `response_format` asked for, if one was."""
     agent_role: str
     token_usage: Usage = Field(default_factory=Usage)
-    """Of all that this kickoff led to, also of what earlier lives of the run paid for it."""
+    """The usage of this kickoff and all work inside it, earlier kickoffs of the run included."""
     own_usage: Usage = Field(default_factory=Usage)
     """Of a fork, the usage without what had been paid when it was forked; else the same as `token_usage`."""
     run_id: str | None = None

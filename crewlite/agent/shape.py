@@ -51,7 +51,7 @@ class Shape:
         except Misshapen as problem:
             raise RunMismatch(
                 f"{what} is finished, but its recorded answer does not fit {self.model.__name__} ({problem}). "
-                f"Take the shape back, or set on_drift='rerun'."
+                f"Use the earlier class again, or set on_drift='rerun'."
             ) from None
 
 

@@ -110,7 +110,7 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
     """A file that `train` has written: each agent gets the suggestions for its role. With a new file, its tasks are
     asked something else."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens that a run may use, in all its lives. Reaching a budget raises BudgetExceeded, with which the run stops;
+    """A budget: the tokens that a run may use, with all resumes. When it is used up, the run stops with BudgetExceeded;
     kicked off again with more, it goes on."""
     max_cost_usd: float | None = Field(default=None, gt=0)
     """US dollars that a run may use, likewise."""

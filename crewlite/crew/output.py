@@ -26,7 +26,7 @@ class CrewOutput(BaseModel):
     json_dict: dict[str, Any] | None = None
     tasks_output: tuple[TaskOutput, ...]
     token_usage: Usage
-    """Of all that this kickoff led to, also of what earlier lives of the run paid for it. Inside another run it is that
+    """The usage of this kickoff and all work inside it, with earlier kickoffs of the run. Inside another run it is that
     part of the run's, whose total counts it once."""
     own_usage: Usage = Field(default_factory=Usage)
     """Of a fork, the usage without what had been paid when it was forked; else the same as `token_usage`."""

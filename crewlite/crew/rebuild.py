@@ -53,10 +53,10 @@ def _tasks(
         address, number, context = fact["address"], fact.get("agent"), fact.get("context")
         listed = number is None or (type(number) is int and 0 <= number < len(agents))
         if not listed or address in made:
-            raise found.damaged(f"{address} is listed twice, or its agent is not listed")
+            raise found.damaged(f"it lists {address} twice, or without its agent")
         known = isinstance(context, list) and all(isinstance(other, str) and other in made for other in context)
         if context is not None and not known:
-            raise found.damaged(f"{address} builds on what is not listed before it")
+            raise found.damaged(f"{address} builds on a task that is not listed before it")
         agent = None if number is None else agents[number]
         others = None if context is None else [made[other] for other in context]
         made[address] = draft.make(agent=agent, context=others)

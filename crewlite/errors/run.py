@@ -99,7 +99,7 @@ class TaskGone(RunMismatch):
 
 
 class QuestionsChanged(RunMismatch):
-    """The questions of a finished run have changed, and no `on_drift` setting says what to do."""
+    """A finished run is asked something else than before, and no `on_drift` setting says what to do."""
 
     code = "questions_changed"
 
@@ -109,7 +109,7 @@ class QuestionsChanged(RunMismatch):
         steps = [address for address in changed if address]
         fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
         super().__init__(
-            f"Run {ref!r} is finished, but its questions have changed: {told}. To have both answers, choose another "
+            f"Run {ref!r} is finished, but it is asked something else now: {told}. To have both answers, choose another "
             f"run_id; to run the changed steps in this run, set on_drift='rerun'; to get the recorded answers, set "
             f"on_drift='keep'; to leave this run as it is, fork it: {kind}.{fork}."
         )
@@ -117,13 +117,13 @@ class QuestionsChanged(RunMismatch):
 
 
 class TaskDrifted(RunMismatch):
-    """The question of a finished task has changed, with on_drift="error"."""
+    """A finished task is asked something else than before, with on_drift="error"."""
 
     code = "task_drifted"
 
     def __init__(self, run_id: str, address: str, changed: str = "") -> None:
         super().__init__(
-            f"{address or 'The answer'} of run {run_id!r} is finished, but its question has changed since"
+            f"{address or 'The answer'} of run {run_id!r} is finished, but it is asked something else now"
             f"{f': it {changed}' if changed else ''}. Undo the change, or set "
             f"on_drift='keep' (keep the recorded answer) or on_drift='rerun' (run it and its dependents again)."
         )

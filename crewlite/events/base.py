@@ -18,7 +18,7 @@ class BaseEvent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     fleeting: ClassVar[bool] = False
-    """Whether it is delivered to handlers but never recorded. It names a checkpoint only if `on_events` lists it by
+    """Whether it is delivered to handlers but never recorded. It creates a checkpoint only if `on_events` lists it by
     name."""
 
     type: str = "event"

@@ -90,7 +90,7 @@ CheckpointEventType = Literal[
     "SIGTSTP",
     "SIGCONT",
 ]
-"""Every event that may name a checkpoint."""
+"""Every event that may create a checkpoint."""
 
 EventType = (
     CheckpointEventType

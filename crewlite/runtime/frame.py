@@ -194,7 +194,7 @@ class Frame(Scope):
             raise ChangeUnused(sorted(self.run.unused))
         if never := self.children.asked.keys() - self.children.driven:
             raise ConfigError(
-                f"{', '.join(sorted(never))} was asked for in {self.address or self.name} and not awaited, so it never "
+                f"{', '.join(sorted(never))} was requested in {self.address or self.name} and not awaited, so it never "
                 f"ran: write `await` before the call"
             )
         self.check_none_missed()

@@ -130,7 +130,7 @@ class Waiting:
         return self
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for a future and return its result; make the calls that others ask for meanwhile.
+        """Wait for a future and return its result. Meanwhile, make the calls that other threads request with `ask`.
 
         Raises KeyboardInterrupt or SystemExit when a signal that a listener receives ends the run.
         """

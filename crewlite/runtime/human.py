@@ -307,8 +307,8 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
     """Record the question, and return it as recorded. Emit its event once it is durable, unless it was answered ahead.
 
-    The question, its event and the checkpoint that the event names are one commit. A run killed before that commit asks
-    again; one killed after it never does.
+    The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
+    asks again; one killed after it never does.
     """
     at, ahead = now(), frame.run.record.answers.get(frame.address)
     recorded: AskedQuestion = {"address": frame.address, "question": frame.mask(asked.text), "at": at.isoformat()}

@@ -89,7 +89,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
         )
     if not root.shares(record, {**inputs, **(request.inputs or {})}, journal.secrets.mask):
         raise RunMismatch(
-            f"Run {journal.run_id!r} is of other tasks: it has no name and no question in common with this "
+            f"Run {journal.run_id!r} is of other tasks: it has no task name and no task text in common with this "
             f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
         )
     others: CommitParts = {}
@@ -157,11 +157,11 @@ def warn_kept(journal: Journal, drifted: Iterable[Drifted]) -> None:
     """Warn about the answers in a stored result that answer something else than is asked now."""
     for one in drifted:
         what = one.address or "The result"
-        journal.warn(f"{what} is finished and kept, though its question has changed (on_drift='keep'): it {one}")
+        journal.warn(f"{what} is finished and kept, though it is asked something else now (on_drift='keep'): it {one}")
 
 
 def warn_stored(root: Root[Any], record: Record, located: Located, journal: Journal) -> None:
-    """Warn that a finished run returns its stored result although the kickoff named a checkpoint before its end."""
+    """Warn that a finished run returns its stored result although the kickoff asked for an earlier checkpoint."""
     if after := _after(record, located):
         checkpoint = short(located.checkpoint or "")
         journal.warn(
@@ -204,7 +204,7 @@ def in_doubt(record: Record, settled: Iterable[str]) -> frozenset[str]:
         if address not in known and address not in record.outcomes and not is_question(address):
             raise RefError(
                 address,
-                "is no call in doubt, no failed step and no question, so it can be neither answered nor rerun",
+                "is no call in doubt, no failed step and no question to a person: it can be neither answered nor rerun",
                 sorted(known | record.asked.keys()),
             )
     return doubts

@@ -69,7 +69,7 @@ class RunStream(Generic[R]):
     def text(self) -> Iterator[str]:
         """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
 
-        What models say of the work is left out: plans, looks at them, verdicts of guardrails, summaries.
+        Replies of models about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
         """
         for event in self:
             if piece := self._said(event):

@@ -88,7 +88,7 @@ def new_checkpoint(
     """Build the record of a checkpoint at commit `seq`.
 
     Its parent is the newest checkpoint at or before that commit; for a snapshot after a restore, the restored one.
-    `total` is the sum of that commit, if a later commit names the checkpoint.
+    `total`: the checksum of that commit, if a later commit records the checkpoint.
     """
     parent = record.newest_checkpoint
     if seq <= record.seq:

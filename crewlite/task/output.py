@@ -28,7 +28,7 @@ class TaskOutput(BaseModel):
     agent: str
     """The role of who did it."""
     token_usage: Usage = Field(default_factory=Usage)
-    """Of this task and all that it led to, delegations and crews in tools included, in all lives of the run."""
+    """The usage of this task and all work inside it, delegations and crews in tools included, with all resumes."""
     skipped: bool = False
     """It is a ConditionalTask whose condition said no; `raw` is empty."""
 

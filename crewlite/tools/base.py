@@ -113,7 +113,9 @@ class BaseTool(Described, Resource):
                 f"is not answered with an earlier result: leave one of them out"
             )
         if self.cache_function and is_async(self.cache_function):
-            raise ConfigError(f"tool {self.name!r}: cache_function is async; wanted a plain function that says a bool")
+            raise ConfigError(
+                f"tool {self.name!r}: cache_function is async; wanted a plain function that returns a bool"
+            )
 
     if not TYPE_CHECKING:  # type checkers keep the signature made from the fields
 

@@ -115,11 +115,11 @@ def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers
         return Crew(tasks=tasks, checkpoint=config())
 
     crew("Cook", "Find a recipe", "Write the menu").kickoff(run_id="daily")
-    with pytest.raises(RunMismatch, match="no name and no question in common"):
+    with pytest.raises(RunMismatch, match="no task name and no task text in common"):
         crew("Lawyer", "Read the contract", "Write the reply").kickoff(run_id="daily")
     with pytest.raises(Cut):
         crew("Cook", "Find a recipe", "Write the menu", says=["one", Cut()]).kickoff(run_id="cut")
-    with pytest.raises(RunMismatch, match="no name and no question in common"):
+    with pytest.raises(RunMismatch, match="no task name and no task text in common"):
         crew("Lawyer", "Read the contract", "Write the reply").kickoff(run_id="cut")
 
 
@@ -146,7 +146,7 @@ def test_the_log_and_an_event_tell_of_a_kept_answer_every_time(config, caplog):
     for _ in range(2):
         caplog.clear()
         trip("Berlin", config(on_drift="keep", on_events=["step_replayed"])).kickoff(run_id="t")
-        assert "task:plan is finished and kept, though its question has changed" in caplog.text
+        assert "task:plan is finished and kept, though it is asked something else now" in caplog.text
         assert "answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin' now" in caplog.text
     assert heard == [("", ("question",), ("task:plan",))] * 2
 

@@ -480,8 +480,8 @@ def test_damage_is_named(tampered):
     recorded, rebuild = tampered
     live = {"llm": ScriptedLLM([]), "search": search, "callback": None, "output_pydantic": None}
     for changed, said in [
-        (replaced(recorded["c"], ("tasks", 0, "agent"), 9), "its agent is not listed"),
-        (replaced(recorded["c"], ("tasks", 0, "context"), ["task#1"]), "builds on what is not listed before it"),
+        (replaced(recorded["c"], ("tasks", 0, "agent"), 9), "or without its agent"),
+        (replaced(recorded["c"], ("tasks", 0, "context"), ["task#1"]), "builds on a task that is not listed before it"),
         (replaced(recorded["c"], ("tasks",), {}), "no list of tasks"),
         (replaced(recorded["c"], ("agents", 0, "max_iter"), {"a": [1]}), "agents.Researcher.max_iter is dict"),
         (replaced(recorded["c"], ("agents", 0, "self"), 1), r"fields that Agent lacks \(self\)"),

@@ -362,7 +362,7 @@ def test_the_entries_may_be_written_in_the_class():
 def test_a_config_is_a_mapping_of_fields():
     assert Agent(config={"role": "Clerk", "goal": "answer"}, goal="ask").goal == "ask"
     assert Task(config=None, description="d", expected_output="x").description == "d"
-    with pytest.raises(ConfigError, match="Agent: config is a str; wanted names of fields and values"):
+    with pytest.raises(ConfigError, match="Agent: config is a str; wanted a mapping of field names to values"):
         Agent(config="clerk")
     with pytest.raises(ConfigError, match="it has no field 'gaol'; did you mean 'goal'"):
         Agent(config={"role": "Clerk", "gaol": "answer"})

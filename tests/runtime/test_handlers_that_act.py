@@ -155,7 +155,7 @@ def test_a_checkpoint_is_announced_once_it_is_sealed_and_before_it_is_done(confi
 def test_nothing_is_sealed_that_names_a_checkpoint_of_another_commit():
     checkpoint = {"id": "0" * 32, "seq": 4, "version": 1, "parent": None, "trigger": "x", "address": "", "about": {}}
     commit = {"schema": 1, "seq": 5, "at": "2026-01-01T00:00:00+00:00", "place": checkpoint}
-    with pytest.raises(InvalidEntry, match="commit 5 and names a checkpoint at commit 4"):
+    with pytest.raises(InvalidEntry, match="commit 5 and holds a checkpoint of commit 4"):
         seal(commit, after="")
     assert seal({**commit, "seq": 4}, after="").seq == 4
     assert seal({**commit, "place": {**checkpoint, "sum": "1" * 32}}, after="").seq == 5

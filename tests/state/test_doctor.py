@@ -668,7 +668,7 @@ def test_a_checkpoint_that_is_not_of_its_commit_costs_no_outcome(make, tmp_path)
     location = str(tmp_path / ("runs.db" if make is SqliteProvider else "runs"))
     store = make().open(location)
     store.append([branch.commit(), side.commit()])
-    with pytest.raises(JournalCorrupt, match="names a checkpoint at commit 3"):
+    with pytest.raises(JournalCorrupt, match="holds a checkpoint of commit 3"):
         store.read("r", "main")
     found = doctor(store)
     assert codes(found)[0] == "wrong_checkpoint"

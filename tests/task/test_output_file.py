@@ -129,5 +129,5 @@ def test_markdown_is_asked_for_and_part_of_the_question(memory):
     one = crew(markdown=True)
     one.kickoff(run_id="r")
     assert "Write the answer in Markdown" in one.tasks[0].agent.llm.calls[0][-1]["content"]
-    with pytest.raises(ValueError, match="its questions have changed"):
+    with pytest.raises(ValueError, match="it is asked something else now"):
         crew().kickoff(run_id="r")

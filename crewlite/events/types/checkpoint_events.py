@@ -1,4 +1,4 @@
-"""Events about checkpoints. They never name a checkpoint themselves."""
+"""Events about checkpoints. They never create a checkpoint themselves."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class StepReplayedEvent(_StepEvent):
 
     `changed` names the parts that differ from the record: "question" (kept because of on_drift="keep"), "model",
     "template", "version". `drifted` has the addresses of the tasks, itself or inside it, whose answers were kept
-    although their questions have changed.
+    although they are asked something else now.
     """
 
     type: Literal["step_replayed"] = "step_replayed"

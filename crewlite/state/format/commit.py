@@ -61,9 +61,11 @@ def invalidated(address: str, kind: str) -> StepRecord:
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:
-    """Raise ValueError unless commit `seq` can name this checkpoint: at itself, or at an earlier one with its sum."""
+    """Raise ValueError unless commit `seq` can hold this checkpoint: its own, or an earlier commit's with checksum."""
     if checkpoint["seq"] > seq or ("sum" not in checkpoint and checkpoint["seq"] < seq):
-        raise ValueError(f"it is commit {seq} and names a checkpoint at commit {checkpoint['seq']}")
+        raise ValueError(
+            f"it is commit {seq} and holds a checkpoint of commit {checkpoint['seq']} without its checksum"
+        )
 
 
 def first_problem(error: ValidationError, whole: str) -> str:
@@ -130,7 +132,7 @@ class Commit(CommitParts):
 
 
 class RunStart(TypedDict):
-    """The start of a run or of a fork. A fork has a `base`, and no inputs."""
+    """The start of a run or of a fork. A fork has a `base`, the entry that it starts from, and no inputs."""
 
     run_id: RunName
     branch: BranchName
@@ -225,7 +227,7 @@ class LateChanges(TypedDict):
 
 
 class TimeAtWork(TypedDict):
-    """For how long a step had been at work, in all lives, when a budget stopped the run."""
+    """For how long a step had worked, in all kickoffs, when a budget stopped the run."""
 
     address: Text
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -316,7 +318,7 @@ class ValueChanges(TypedDict, total=False):
     seen_after: Operations
     """The same, to be applied after the changes of the steps, in a commit that replaces several."""
     set: dict[Text, Any]
-    """New values, coded. With `gone`, the form in which earlier releases recorded `ops`."""
+    """New values, encoded. With `gone`, the form in which earlier releases recorded `ops`."""
     gone: list[Text]
     """Names of deleted values."""
     versions: dict[Text, Number]
@@ -326,7 +328,7 @@ class ValueChanges(TypedDict, total=False):
 
 
 class Compacted(TypedDict):
-    """The commits that one commit replaces after a compaction: the number of the first, the sum of the last."""
+    """The commits that one commit replaces after a compaction: the number of the first, the checksum of the last."""
 
     first: Number
     sum: Hex
@@ -363,7 +365,7 @@ def _check_commit(commit: Commit) -> Commit:
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):
         raise ValueError("it is forked from a commit that comes later")
     if (back := commit.get("rewind")) and (run or back["seq"] >= commit.get("folded", {}).get("first", seq)):
-        raise ValueError("it rewinds to a commit that does not come before it")
+        raise ValueError("it goes back to a commit that does not come before it")
     return commit
 
 

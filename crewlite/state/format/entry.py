@@ -45,7 +45,7 @@ class Entry:
     def sum(self) -> str:
         """The checksum that the next entry is chained to: the seal.
 
-        For a commit that replaces several in a compaction, it is the sum of the last of them.
+        For a commit that replaces several in a compaction, it is the checksum of the last of them.
         """
         compacted = self.commit.get("folded")
         return compacted["sum"] if compacted else self.seal
@@ -67,16 +67,16 @@ class InvalidEntry(Exception):
 
 
 def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = None) -> Entry:
-    """Seal the entry with these parts that follows the entry with the seq and sum `after`. `at` is its time, else now.
+    """Seal an entry with these parts. `after`: seq and checksum of the entry before. `at`: the time, by default now.
 
-    Raises InvalidEntry for a checkpoint of another commit without the sum of that, as `read_commit` would refuse it.
+    Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """
     seq, total = after
     return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now().isoformat(), **parts}, after=total)
 
 
 def seal(commit: Commit, *, after: str) -> Entry:
-    """Seal a commit that follows the entry with the sum `after`, "" for the first. Raises what `next_entry` raises."""
+    """Seal a commit. `after`: the checksum of the entry before, "" for the first. Raises what `next_entry` raises."""
     if checkpoint := commit.get("place"):
         try:
             check_checkpoint(checkpoint, commit["seq"])
@@ -87,7 +87,7 @@ def seal(commit: Commit, *, after: str) -> Entry:
 
 
 def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
-    """Read an entry with the seal `total` that follows the entry with the sum `after`.
+    """Read an entry with the seal `total` that follows the entry with the checksum `after`.
 
     For the first entry of a branch pass `after=None`: its data say which base it is chained to. Raises InvalidEntry if
     the entry is not what was sealed, SchemaTooNew, naming `where`, if a later crewlite wrote it.
@@ -114,7 +114,7 @@ def unseal(body: bytes, total: str, *, after: str | None, where: str) -> Entry:
 def without_checkpoint(body: object, total: object, *, after: str | None) -> Entry | None:
     """Repair an entry that is invalid only because of the checkpoint that it holds: drop that checkpoint.
 
-    Returns None for any other entry. The repaired entry has the sum of the original, to which the next is chained.
+    Returns None for any other entry. The repaired entry has the checksum of the original, to which the next is chained.
     """
     if not isinstance(body, bytes) or not isinstance(total, str):
         return None
@@ -158,14 +158,14 @@ def parse(text: bytes) -> JsonObject:
 
 
 def chained(data: JsonObject, total: str) -> str:
-    """Return the sum of an entry with this unchecked data and this seal, see `Entry.sum`; "" if it is malformed."""
+    """Return `Entry.sum` for an entry with this unchecked data and this seal; "" if the data are malformed."""
     compacted = data.get("folded")
     found = compacted.get("sum") if isinstance(compacted, dict) else total
     return found if isinstance(found, str) and _SUM.fullmatch(found) else ""
 
 
 def _base(data: JsonObject) -> str:
-    """Return the sum of the base that the first entry of a branch names; "" if it names none, or a malformed one."""
+    """Return the checksum of the base of a fork, from its first entry; "" if that has no base, or a malformed one."""
     run = data.get("run")
     base = run.get("base") if isinstance(run, dict) else None
     found = base.get("sum") if isinstance(base, dict) else None

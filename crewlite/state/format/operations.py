@@ -1,4 +1,4 @@
-"""Operations on coded values: the changes that turn one mapping of names to values into another.
+"""Operations on encoded values: the changes that turn one mapping of names to values into another.
 
 For a list that grows, only the appended items are recorded; for a mapping, only the keys that were set or removed; any
 other value is recorded completely. So a commit costs bytes for changes alone, and changes of concurrent steps can be
@@ -84,7 +84,7 @@ def by_name(operations: Iterable[Operation]) -> dict[str, list[Operation]]:
 
 
 def alike(one: Json, other: Json) -> bool:
-    """Return whether two coded values are equal in every detail: `1` and `1.0` differ, and so do orders of keys."""
+    """Return whether two encoded values are equal in every detail: `1` and `1.0` differ, and so do orders of keys."""
     if one is other or one is ABSENT or other is ABSENT:
         return one is other
     if isinstance(one, list | dict) and isinstance(other, list | dict) and len(one) != len(other):
@@ -130,7 +130,7 @@ def without_items(values: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def items_in(values: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
-    """Return the items of all non-empty collections, coded, by the name of the collection."""
+    """Return the items of all non-empty collections, encoded, by the name of the collection."""
     return {name.removeprefix(ITEMS): items for name, items in values.items() if name.startswith(ITEMS) and items}
 
 
@@ -145,7 +145,7 @@ def _kept(before: Mapping[str, Json], after: Mapping[str, Json]) -> set[str]:
 
 
 def is_plain(value: Json) -> bool:
-    """Return whether this is a coded mapping, rather than the coded form of another type."""
+    """Return whether this is a encoded mapping, rather than the encoded form of another type."""
     return isinstance(value, dict) and "$" not in value
 
 

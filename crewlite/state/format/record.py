@@ -110,7 +110,7 @@ class Record:
 
     @property
     def head(self) -> tuple[int, str]:
-        """The seq and the sum of the last entry."""
+        """The seq and the checksum of the last entry."""
         return self.seq, self.sum
 
     @property
@@ -232,7 +232,9 @@ class Record:
         for one in self.checkpoints.values():
             found = sums.get(one["seq"])
             if found is None or one.get("sum", found) != found:
-                raise self._damaged(f"checkpoint {one['id']} is at commit {one['seq']}, which is missing or another")
+                raise self._damaged(
+                    f"checkpoint {one['id']} is at commit {one['seq']}, which is missing or has changed"
+                )
 
     def value(self, address: str) -> Json:
         """Return the value of an outcome with references resolved. Raises JournalCorrupt if one cannot be."""

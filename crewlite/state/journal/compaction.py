@@ -2,8 +2,8 @@
 
 A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
 that lie in the middle of it. All valid outcomes outside, all usage and all events are kept. The commits between two
-remaining checkpoints become one commit, with the sum of the last of them, to which the next commit and all forks are
-chained.
+remaining checkpoints become one commit, with the checksum of the last of them, to which the next commit and all forks
+are chained.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
 
 
 def _is_ordered(step: StepRecord) -> bool:
-    """Return whether the order of a step among others counts after its commit was merged with others."""
+    """Return whether a step's place in the order of commits must be kept when its commit is merged with others."""
     return "state" in step or kinds.of(step["kind"]).is_ordered
 
 

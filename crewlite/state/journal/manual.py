@@ -1,4 +1,4 @@
-"""Requests of user code to a journal, from any thread: name a checkpoint, commit a change, flush."""
+"""Requests of user code to a journal, from any thread: create a checkpoint, commit a change, flush."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DurableCheckpoint(NamedTuple):
-    """A durable checkpoint: the commit parts that name it, and the queue through which they were stored."""
+    """A durable checkpoint: the commit parts that hold it, and the queue through which they were stored."""
 
     parts: CommitParts
     queue: WriteQueue

@@ -1,4 +1,4 @@
-"""Named values as programs use them, on top of coded ones.
+"""Named values as programs use them, on top of encoded ones.
 
 A value is decoded at its first access. From then on `settle` encodes and compares it each time, because the program may
 have changed it inside. A value that is never accessed is neither decoded nor compared.
@@ -130,12 +130,12 @@ class Values(MutableMapping[str, Any]):
             del self._items(collection)[identifier]
 
     def items_of(self, collection: str) -> Mapping[str, Json]:
-        """Return the items of a collection by their ids, coded."""
+        """Return the items of a collection by their ids, encoded."""
         found: Mapping[str, Json] = self._coded.get(ITEMS + collection, {})
         return found
 
     def settle(self, refused: list[NotCodable] | None = None) -> Mapping[str, Json]:
-        """Return all current values coded, with secrets masked.
+        """Return all current values encoded, with secrets masked.
 
         Raises NotCodable for a value that cannot be recorded. With a list `refused`, adds the error to that and returns
         the earlier value instead.

@@ -108,7 +108,7 @@ class View:
         return self._inside.pending if self._inside else {}
 
     def now(self) -> Mapping[str, Json]:
-        """Return the current values, coded."""
+        """Return the current values, encoded."""
         with self._shared.lock:
             if self._values is None and not self._inside:
                 return self._opening
@@ -206,7 +206,7 @@ class View:
         return Values(self._opening, self._shared.known_secrets, self._check, self._next_id, exact=True)
 
     def _next_id(self) -> str:
-        """Return an id for an item, the same after a resume for an item that the code adds at the same point."""
+        """Return an id for a new item of a collection. On a resume, the item added at the same point gets it again."""
         self._added += 1
         return f"{self.address or 'run'}.{self._added}"
 
@@ -219,7 +219,7 @@ class View:
                 inside.add(self._values, name, before.get(name, ABSENT), (order, own), after)
 
     def _settled(self, values: Values) -> Mapping[str, Json]:
-        """Return the values, coded. What the code has written itself overrides earlier changes of steps inside."""
+        """Return the values, encoded. What the code has written itself overrides earlier changes of steps inside."""
         self._write_back(values)
         now = values.settle(self._shared.refused)
         if written := values.take_written():
@@ -245,7 +245,7 @@ class View:
 
 
 class _Inside:
-    """The changes that the steps inside a step have made."""
+    """The changes of the state that the steps inside a step have made."""
 
     __slots__ = ("behind", "delivered", "pending", "placed", "seen", "touched", "trails")
 

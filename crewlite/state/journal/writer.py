@@ -46,7 +46,7 @@ class WriteQueue:
     run_id: str
     branch: str
     seq: int = 0
-    """The number of the last stored entry; `sum` is its sum."""
+    """The number of the last stored entry; `sum` is its checksum."""
     sum: str = ""
     backlog: tuple[Entry, ...] = ()
     """Entries that could not be stored yet, in order."""

@@ -15,12 +15,12 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase
 from crewlite.state.format.entry import Entry, next_entry
 
 Head = tuple[int, str]
-"""The head of a branch: the seq and the sum of its last entry."""
+"""The head of a branch: the seq and the checksum of its last entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Entries to append to one branch, all or none, directly after entry number `after`, whose sum is `after_sum`.
+    """Entries to append to one branch, all or none, directly after entry number `after`, whose checksum is `after_sum`.
 
     If its first entry holds `run`, the commit creates the branch, which must not exist. If that `run` has a `base`, the
     branch is a fork: `after` and `after_sum` are then those of the base, an entry of another branch of the same run.
@@ -115,7 +115,7 @@ class Store(Protocol):
     def append(self, commits: Sequence[Commit]) -> None:
         """Store the commits durably before returning: each entry all or nothing, and none without its predecessors.
 
-        Commits that create the same run become visible together. An entry whose commit holds `place` names a checkpoint
+        Commits that create the same run become visible together. An entry whose commit holds `place` has a checkpoint
         to list; one whose commit holds `drops` removes checkpoints from the list.
 
         Entries that are stored already are skipped (see Commit.beyond), so a call that failed can be repeated, also
@@ -134,7 +134,7 @@ class Store(Protocol):
         """
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the sum of one entry of the branch itself, reading no others; None if there is no such entry."""
+        """Return the checksum of one entry of the branch itself, reading no others; None if there is no such entry."""
 
     def touched(self, run_id: str, branch: str) -> float:
         """Return the time of the last commit or sign of life, in seconds since the epoch; 0 if there is no branch.

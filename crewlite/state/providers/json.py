@@ -120,7 +120,7 @@ class JsonStore:
         return entries
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the sum of one entry of a branch; None if the branch has no such entry."""
+        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
         return self.journals.sum_at(run_id, branch, seq)
 
     def touched(self, run_id: str, branch: str) -> float:
@@ -345,7 +345,7 @@ class JsonStore:
         self._tails = tails
 
     def _follow(self, commit: Commit, tail: Tail, known: Tail | None, changes: Changes) -> Mapping[str, Path] | None:
-        """Add the checkpoints that a commit names and drops to `changes`.
+        """Add the checkpoints that a commit creates and drops to `changes`.
 
         Returns the checkpoint files of the branch by id; None if they are not known and no checkpoint is dropped.
         """

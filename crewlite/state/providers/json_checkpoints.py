@@ -46,7 +46,7 @@ class CheckpointFiles:
         return self._root / f"{stamp}_{checkpoint['id']}.json"
 
     def paths(self, entries: Sequence[Entry]) -> dict[str, Path]:
-        """Return the paths of the checkpoints that entries name, dropped ones included, by id."""
+        """Return the paths of the checkpoints in these entries, dropped ones included, by id."""
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}
 
@@ -114,7 +114,7 @@ class CheckpointFiles:
         return {name[1]: self._root / name[0] for name in found if name and part in name[1]}
 
     def document(self, run: Mapping[str, Any], entry: Entry) -> bytes:
-        """Return the content of the file for the checkpoint that `entry` names.
+        """Return the content of the file for the checkpoint that `entry` holds.
 
         `run` is the `run` of the first entry of the journal.
         """

@@ -1,6 +1,6 @@
 """The length of each journal at its newest checkpoint, so that an older copy of the journal is recognised.
 
-    location/heads/<run>/<branch>.json             the number and sum of that commit, and the checkpoint
+    location/heads/<run>/<branch>.json             the number and checksum of that commit, and the checkpoint
 
 The file is outside `journal/`, because a backup may restore that directory alone. It is not synced: it states a length
 that the journal must have at least, so an outdated file does no harm. A file that cannot be read is ignored.
@@ -34,7 +34,10 @@ class HeadFiles:
         return found if isinstance(found, dict) else {}
 
     def write(self, run_id: str, branch: str, begun: str, entry: Entry) -> None:
-        """Write the head file: `entry` names the newest checkpoint, `begun` is the sum of the branch's first entry."""
+        """Write the head file, with the place of the newest checkpoint, which `entry` holds.
+
+        `begun`: the checksum of the first entry, which identifies the journal.
+        """
         path = self._paths.head(run_id, branch)
         disk.make_directory(path.parent)
         said = {"begun": begun, "seq": entry.seq, "sum": entry.sum, "checkpoint": entry.commit["place"]["id"]}

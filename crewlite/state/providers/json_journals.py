@@ -78,7 +78,7 @@ class JournalFiles:
         return found, offset
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the sum of one entry of a branch; None if the branch has no such entry."""
+        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
         path = self._paths.journal(run_id, branch)
         data = _bytes(path) or b""
         try:
@@ -97,7 +97,7 @@ class JournalFiles:
             return 0.0
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
-        """Return the entry that names a checkpoint, and the first entry of its journal; None for what is missing.
+        """Return the entry that holds a checkpoint, and the first entry of its journal; None for a missing one.
 
         Verifies no other lines.
         """
@@ -160,7 +160,7 @@ def _is_hole(start: int, stop: int, offset: int, tail: bytes) -> bool:
 
 
 def follows(tail: bytes, after: str) -> bool:
-    """Return whether `tail` begins with a complete commit that is chained to the sum `after`."""
+    """Return whether `tail` begins with a complete commit that is chained to the checksum `after`."""
     line, newline, _ = tail.partition(b"\n")
     try:
         return bool(newline and unseal_line(line, after=after, where=""))

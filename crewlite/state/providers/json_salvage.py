@@ -35,7 +35,7 @@ _BEING_MADE = re.compile(r"~[0-9a-f]{32}")
 
 
 class JsonSalvage:
-    """One pass of the doctor over a directory. The `handle` of a branch is the content of its head file."""
+    """One pass of the doctor over a directory. `RawBranch.handle` is the content of the branch's head file."""
 
     def __init__(
         self, paths: Paths, heads: HeadFiles, files: CheckpointFiles, journals: JournalFiles, *, repair: bool
@@ -136,7 +136,7 @@ class JsonSalvage:
         yield from self._leftovers()
 
     def _has_come(self, identifier: str, content: JsonObject) -> bool:
-        """Return whether the journal names the checkpoint by now: the run may have been imported in the meantime."""
+        """Return whether the journal holds the checkpoint by now: the run may have been imported in the meantime."""
         try:
             run_id = check_name("run_id", content.get("run_id", ""))
             branch = check_name("branch", content.get("branch", ""), slashes=True)

@@ -26,7 +26,7 @@ class Tail:
     run: Mapping[str, Any]
     """The part of the run's first entry that checkpoint files repeat."""
     begun: str
-    """The sum of its first entry."""
+    """The checksum of its first entry."""
     files: Mapping[str, Path] | None
     """The files of its checkpoints by id; None as long as no checkpoint was dropped."""
 

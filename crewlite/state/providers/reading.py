@@ -1,4 +1,4 @@
-"""Functions on entries that every store needs: listing lines, and the checks before it reads or writes."""
+"""Functions on entries that every store needs: the items of listings, and the checks before it reads or writes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord) -> Che
 
 
 def live_checkpoints(entries: Sequence[Entry]) -> list[CheckpointRecord]:
-    """Return the checkpoints that these entries name and do not drop, in order."""
+    """Return the checkpoints that these entries create and do not drop, in order."""
     found: dict[str, CheckpointRecord] = {}
     for entry in entries:
         for gone, _ in entry.commit.get("drops", ()):
@@ -180,7 +180,7 @@ def check_rewrite(
 def _check_accounts(run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
     """Raise InvalidEntry unless `entries` are a valid journal from the first to the last commit of `own`.
 
-    The seq and sum of each must be those of one of `own`, so that entries and forks stay chained to it.
+    The seq and checksum of each must be those of one of `own`, so that entries and forks stay chained to it.
     """
     ends, read = {(entry.seq, entry.sum) for entry in own}, list[Entry]()
     for given in entries:

@@ -143,7 +143,7 @@ class SqliteStore:
         return found
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the sum of one entry of a branch; None if the branch has no such entry."""
+        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
         rows = self._database.query(
             "SELECT entry.seq, sum, body FROM entry JOIN branch ON branch_id = id "
             "WHERE run_id=? AND name=? AND entry.seq<=? ORDER BY entry.seq DESC LIMIT 2",
@@ -317,7 +317,7 @@ class SqliteStore:
 
 
 def _chained(total: object, body: object) -> str:
-    """Return the sum that the commit after this row is chained to. Raises InvalidEntry if the row is damaged."""
+    """Return the checksum that the commit after this row is chained to. Raises InvalidEntry if the row is damaged."""
     if not isinstance(body, bytes) or not isinstance(total, str):
         raise InvalidEntry("the bytes of the commit before it are gone")
     return chained(parse(body), total)

@@ -57,7 +57,7 @@ class _Row:
 
 
 class SqliteSalvage:
-    """One pass of the doctor over a database. The `handle` of a branch is its `_Row`."""
+    """One pass of the doctor over a database. `RawBranch.handle` is the `_Row` of the branch."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, *, repair: bool) -> None:
         self._path, self._db, self._repair = path, db, repair

@@ -151,12 +151,12 @@ class Checkpoint:
 
 
 def values_in(values: Mapping[str, Json]) -> dict[str, Any]:
-    """Return the named values among coded values, decoded."""
+    """Return the named values among encoded values, decoded."""
     return {name: decode(value) for name, value in without_items(values).items()}
 
 
 def collections_in(values: Mapping[str, Json]) -> dict[str, dict[str, Any]]:
-    """Return the collections among coded values, with their items decoded."""
+    """Return the collections among encoded values, with their items decoded."""
     found = items_in(values).items()
     return {name: {identifier: decode(item) for identifier, item in items.items()} for name, items in found}
 
@@ -198,7 +198,7 @@ def checkpoints(
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
-    """Return a checkpoint that was named by the last commit of a record."""
+    """Return the checkpoint that the last commit of a record has created."""
     now = RecordView.of(record)
     history = list(record.tasks), now.tasks, record.events, now.events
     return _made(checkpoint, record, now, history, record.run["branch"], ref)

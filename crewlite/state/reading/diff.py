@@ -26,7 +26,7 @@ class Diff:
 
 
 def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usage, Usage]) -> Diff:
-    """Compare coded values, and the usage of both. A value counts as changed if any part of it differs.
+    """Compare encoded values, and the usage of both. A value counts as changed if any part of it differs.
 
     `1` and `1.0` differ; the order of the keys of a dict makes no difference.
     """

@@ -29,7 +29,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 
 class Bag(MutableMapping[str, Any]):
-    """A mapping of names to the current values of a run. All objects of one run share the same values."""
+    """The named values of a run, as a mapping that the program may change. All objects of one run share the values."""
 
     __slots__ = ("__weakref__", "_address", "_journal", "_late", "_paid")
 
@@ -199,7 +199,7 @@ class Bag(MutableMapping[str, Any]):
         return self._journal
 
     def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
-        """Build the commit that records the changed values and names a checkpoint at itself."""
+        """Build the commit that records the changed values and creates a checkpoint with them."""
         journal, record = self._journal, self._journal.record
         usage = record.usage + journal.states.paid
         about = {"finished_tasks": len(record.tasks), "tokens": usage.total_tokens}

@@ -42,7 +42,7 @@ def read(text: Typed, recorded: Json) -> Any:
 
 
 def coerce(given: Json, recorded: Json, what: str) -> Json:
-    """Convert coded data to the type of the recorded value. Returns None, and data that the codec has typed, as is.
+    """Convert encoded data to the type of the recorded value. Returns None, and data that the codec has typed, as is.
 
     Raises ConfigError if the data does not fit that type; the message begins with `what`.
     """

@@ -20,7 +20,7 @@ def is_elsewhere(found: Located, given: object) -> bool:
 
 
 def copy_if_elsewhere(found: Located, given: object) -> Located:
-    """Copy the branch, and the branches it is forked from, to the explicit location of `given`, if that is another.
+    """Copy the branch, with the branches it is forked from, to the location that `given` sets, if that is another.
 
     Returns the branch there, or `found` if nothing is to be copied. A copy that was made earlier and resumed there is
     left as it is. Raises RunExists if the run there does not continue the run that was found, StoreError, OSError.

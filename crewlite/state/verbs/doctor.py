@@ -165,7 +165,7 @@ class _Visit:
             self._unknown.add((raw.run_id, raw.branch))
 
     def _without_checkpoints(self, raw: RawBranch, part: SoundPart) -> RawBranch:
-        """Report commits that name a checkpoint of another commit; the repair removes that checkpoint from them.
+        """Report commits that hold a checkpoint of another commit; the repair removes that checkpoint from them.
 
         Returns the branch as it is afterwards.
         """
@@ -215,7 +215,7 @@ class SoundPart:
     entries: list[Entry]
     problem: str | None = None
     without: dict[int, str] = field(default_factory=dict)
-    """For entries that are sound only without the checkpoint that they name: index in `entries` -> id of it."""
+    """Entries that are valid only without the checkpoint that they hold: the id of that, by the index in `entries`."""
 
 
 def sound_part(raw: RawBranch) -> SoundPart:

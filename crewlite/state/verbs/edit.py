@@ -83,7 +83,7 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
 
 
 def _checked(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> Any:
-    """Return the edit as it is recorded: coded, masked, checked, and converted to the type of the old outcome."""
+    """Return the edit as it is recorded: encoded, masked, checked, and converted to the type of the old outcome."""
     was = record.value(outcome.address)
     asked = record.asked.get(outcome.address) or _approval(outcome, was)
     meant = _read(outcome, value, was, asked) if isinstance(value, Typed) else value

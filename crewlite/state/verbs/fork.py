@@ -226,7 +226,7 @@ def _listed(store: Store, identifier: str) -> CheckpointInfo | None:
 
 
 def _at_inherited(entries: Sequence[Entry], run_id: str, identifier: str) -> ForkBase:
-    """Build the base at a checkpoint that these entries name, even if the branch of that checkpoint has dropped it."""
+    """Build the base at a checkpoint in these entries, even if the branch of that checkpoint has dropped it."""
     checkpoint = Record.of(entries).checkpoints.get(identifier)
     if checkpoint is None:
         raise RefError(short(identifier), f"names no checkpoint of run {run_id!r} any more: it was pruned or deleted")
