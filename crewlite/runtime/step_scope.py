@@ -350,7 +350,8 @@ class StepScope(Frame):
             changed.insert(0, "question")
             how = self._how_drifted(step, recorded)
             self.run.journal.warn(
-                f"{recorded.address} is finished and kept, though it is asked something else now (on_drift='keep'): it {how}"
+                f"{recorded.address} is finished and kept, though it is asked something else now "
+                f"(on_drift='keep'): it {how}"
             )
         drifted = decision.drifted if recorded.address else self.run.drifted
         if drifted and "question" not in changed:
