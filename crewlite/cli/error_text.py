@@ -110,9 +110,9 @@ def _changed(error: QuestionsChanged, again: Again) -> str:
     told = "; ".join(f"{address or 'it'} {how}" for address, how in error.changed.items())
     changed = [word for address in error.changed if address for word in ("--rerun", address)]
     return (
-        f"Run {error.ref!r} is finished, but it is asked something else now: {told}. To have both answers, choose another "
-        f"run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in the "
-        f"definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
+        f"Run {error.ref!r} is finished, but it is asked something else now: {told}. To have both answers, choose "
+        f"another run id; to run the changed steps on a fork: {again.line('fork', error.ref, *changed)} - or say in "
+        f"the definition what to do: CheckpointConfig(on_drift='rerun' or 'keep')"
     )
 
 

@@ -213,7 +213,7 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
     """
     recorded = run.definition["kind"], run.definition["name"]
     if kinds.of(recorded[0]) is kinds.TRIAL:
-        raise Failed(f"{_named(run)} goes on where it was begun: {hints.trial_on(run)}")
+        raise Failed(f"{_named(run)} can only be resumed by the call that began it: {hints.trial_on(run)}")
     if target is not None:
         definition = find(target)
         if definition.run_kind is not kinds.of(recorded[0]):

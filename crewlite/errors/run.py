@@ -110,8 +110,8 @@ class QuestionsChanged(RunMismatch):
         fork = f"fork({ref!r}, rerun={steps!r}).kickoff()" if steps else f"fork({ref!r}).kickoff('...')"
         super().__init__(
             f"Run {ref!r} is finished, but it is asked something else now: {told}. To have both answers, choose "
-            f"another run_id; to run the changed steps in this run, set on_drift='rerun'; to get the recorded answers, set "
-            f"on_drift='keep'; to leave this run as it is, fork it: {kind}.{fork}."
+            f"another run_id; to run the changed steps in this run, set on_drift='rerun'; to get the recorded answers, "
+            f"set on_drift='keep'; to leave this run as it is, fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
 

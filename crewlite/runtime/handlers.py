@@ -207,7 +207,7 @@ _waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewl
 
 
 def waiting() -> Waiting | None:
-    """Return the wait in the sync bridge under which the current code runs, if there is one."""
+    """Return the `Waiting` of the blocking call that has started the current code; None without one."""
     return _waiting.get()
 
 

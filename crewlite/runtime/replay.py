@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How requests for the steps inside one step are answered. Child steps inherit it."""
+    """How the record answers requests for the steps inside one step. Child steps inherit it."""
 
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     strict_replay: bool = False

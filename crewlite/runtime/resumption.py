@@ -227,13 +227,13 @@ def answers_given(journal: Journal, request: Request, *, changed: bool) -> Commi
 
 
 def approvals_given(journal: Journal, request: Request) -> CommitParts:
-    """Return the commit part for `auto_approve`; {} if the kickoff does not say it, or says what is recorded."""
+    """Return the commit part for `auto_approve`; {} if the kickoff does not pass it, or the record has the same."""
     wanted = request.auto_approve
     return {} if wanted is None or wanted is journal.record.auto_approve else {"auto_approve": wanted}
 
 
 def lived(root: Root[Any], record: Record) -> dict[str, Any]:
-    """Return the fields of Run that describe earlier kickoffs of the run and the changes of a fork."""
+    """Return those fields of `Run` that follow from earlier kickoffs of the run, or from the changes of a fork."""
     started = {event.address for event in record.events if event.type.endswith("_started")}
     begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
     heard = "" in started and bool(record.kept.own)

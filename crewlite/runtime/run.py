@@ -119,7 +119,7 @@ class Run:
 
     @cached_property
     def mode(self) -> Mode:
-        """How requests for the top-level steps of this run are answered."""
+        """How the record answers requests for the top-level steps of this run."""
         return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, begun=self.begun)
 
     @cached_property

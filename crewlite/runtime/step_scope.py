@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """The request for a step, with the circumstances at that moment."""
+    """A request for a step: its address, what it is asked, and the state and the error of the run at that moment."""
 
     address: str
     fingerprint: str
@@ -90,7 +90,7 @@ class StepScope(Frame):
         return Asked(address, fingerprint, start, behind)
 
     def _in_order(self, step: Step[Any]) -> bool:
-        """Return whether a step is requested by this step's own code, in its order, and not by a task beside it."""
+        """Return whether this step's own coroutine requests the step. Tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
         return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())

@@ -16,7 +16,7 @@ from crewlite.usage import NO_USAGE, Usage, UsageRecord
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a finished step. `digest` is that of the complete value, with references resolved."""
+    """The outcome of a finished step. `value` may refer to texts of earlier outcomes; `digest` includes these texts."""
 
     address: str
     kind: str

@@ -294,7 +294,7 @@ class Record:
             self.late.setdefault(late["address"], []).append((order, late["ops"]))
 
     def _begin(self, run: RunStart, at: str) -> None:
-        """Start a new run; or a fork, on the record of its base."""
+        """Apply the start of a new run, or of a fork, whose record continues that of its base."""
         self.started_at = at
         base = run.get("base")
         if base is None:

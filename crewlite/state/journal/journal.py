@@ -244,7 +244,7 @@ class Journal:
                 await self.flush()
 
     def _not_saved(self, error: BaseException) -> None:
-        """Handle a failed save: announce it, or raise the error that stops the run."""
+        """Announce a failed save, or raise the error that stops the run, as on_save_error says."""
         if isinstance(error, BranchConflictError | RunCancelled):
             raise error
         self.failed(error)
@@ -256,7 +256,7 @@ class Journal:
         log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message))
 
     def failed(self, error: BaseException) -> None:
-        """Mark the run as degraded, and announce that something was not saved."""
+        """Mark the durability of the run as degraded, and emit the event of a failed save."""
         if not self.degraded:
             self.warn(f"the run goes on, but not everything is saved: {error}")
         self.degraded = True

@@ -195,7 +195,7 @@ class States:
             return list(fresh.values())
 
     def _seen(self, commit: Commit) -> list[Operation]:
-        """Return the operations from the values that this commit would record to those that the run's code sees."""
+        """Return the operations that turn the values which this commit would record into those that the code sees."""
         view, final = self._running.get(""), self._final
         self._final = None
         if final is not None:
@@ -275,7 +275,7 @@ class States:
 def _difference(
     before: Mapping[str, Json], after: Mapping[str, Json], names: set[str] | None = None
 ) -> list[Operation]:
-    """Return the operations from `before` to `after`, ignoring the order of names; with `names`, of these alone."""
+    """Return the operations that turn `before` into `after`, ignoring the order of names; with `names`, only theirs."""
     order = [*before, *(name for name in after if name not in before)]
     wanted = order if names is None else [name for name in order if name in names]
     return difference(

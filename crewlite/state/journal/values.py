@@ -163,7 +163,7 @@ class Values(MutableMapping[str, Any]):
             return self._coded
 
     def since(self, before: Mapping[str, Json], refused: list[NotCodable] | None = None) -> list[Operation]:
-        """Return the operations from the values `before` to the current ones. Raises NotCodable as `settle` does."""
+        """Return the operations that turn the values `before` into the current ones. Raises NotCodable."""
         found = list[Operation]()
         for operation in difference(before, self.settle(refused)):
             verb, [name, *inner], *rest = operation

@@ -52,10 +52,10 @@ class Shared:
 
 
 class Mirror(Protocol):
-    """An object that shows values in another form."""
+    """An object of the program that shows the values of a view, such as a pydantic state, and can be changed."""
 
     def write(self, values: Values) -> None:
-        """Write what was changed in it to the values."""
+        """Write the changes of this object to the values."""
 
 
 class View:
@@ -190,7 +190,7 @@ class View:
                 self.deliver(address)
 
     def take(self, change: Change) -> None:
-        """Apply a change at once that no step inside has made."""
+        """Apply a change that no step inside has made, such as one of a handler, at once."""
         with self._shared.lock:
             self._shared.moment += 1
             if self._inside is None:

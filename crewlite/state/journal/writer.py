@@ -156,13 +156,13 @@ class Writer:
             self.queues.pop((queue.run_id, queue.branch), None)
 
     def use(self) -> Writer:
-        """Add a user. Only a user may call this, so that the thread has not ended yet."""
+        """Add a user, and return the writer. Only a user may call this, as the thread ends when there are none."""
         with _lock:
             self.users += 1
         return self
 
     def release(self) -> Future[None] | None:
-        """Remove a user. The last one ends the thread, which closes the store.
+        """Remove a user of this thread. When the last one is removed, the thread closes the store and ends.
 
         Returns a future that ends when the store is closed; None if there are other users.
         """
@@ -298,7 +298,7 @@ class Writer:
         self._answer(jobs, None)
 
     def _answer(self, jobs: list[_Job], error: BaseException | None) -> None:
-        """Call `done` of each job: those of one loop together on that loop, then, here, those without a loop."""
+        """Call the `done` callback of each job: on the event loop of the job, or on this thread if it has none."""
         groups: dict[asyncio.AbstractEventLoop | None, list[Done]] = {}
         for job in jobs:
             groups.setdefault(job.loop, []).append(job.done)

@@ -98,7 +98,7 @@ class _Visit:
         """Branches that hold more than can be read and that are not repaired, so more entries may be there."""
 
     def look(self) -> None:
-        """Check every run, and the files or rows that belong to none. Repair them if asked to. Adds to `found`."""
+        """Check every run, and files or rows of no run; repair them if the caller wants that. Adds to `found`."""
         for run_id in self._salvage.runs():
             with self._salvage.held(run_id):
                 self._run(run_id)
@@ -122,7 +122,7 @@ class _Visit:
                 self._report(stale, entries)
 
     def _branch(self, raw: RawBranch) -> tuple[RawBranch, list[Entry]]:
-        """Return a branch and its sound entries. Reports what is damaged, and repairs that if asked to."""
+        """Check a branch, and repair it if the caller wants that. Return the branch and its valid entries."""
         key = (raw.run_id, raw.branch)
         if raw.homeless:
             self._cut("damaged_journal", raw, (), "its commits belong to no branch that is stored here", "")
@@ -182,7 +182,7 @@ class _Visit:
         return replace(raw, records=records) if self._report(flaw, part.entries) else raw
 
     def _report(self, flaw: Flaw, entries: Sequence[Entry] = ()) -> bool:
-        """Add a finding, and repair it if that is asked for and nobody runs the branch. Returns whether it did so."""
+        """Add a finding; repair it if the caller wants that and nobody runs the branch. Returns whether it did."""
         writer, repaired = self._writers.get(flaw.branch), False
         if flaw.mend is None:
             remedy = flaw.act
