@@ -165,6 +165,9 @@ class Definition(Described):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __getattr__(self, name: str) -> Any:
+            private = object.__getattribute__(self, "__pydantic_private__")
+            if private and name in private:
+                return private[name]
             try:
                 return super().__getattr__(name)
             except AttributeError:

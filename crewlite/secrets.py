@@ -17,6 +17,8 @@ from types import FunctionType, MethodType, NoneType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from crewlite.pacing import Pace
+
 MASK = "[secret]"
 _SHORTEST = 6  # anything shorter occurs inside ordinary words
 _LONGEST_WORD = 15  # letters; a longer run of letters is a generated text
@@ -25,7 +27,7 @@ _LEAST_VARIETY = 3  # different characters; "xxxxxxxx" is a placeholder
 _DEEPEST = 3  # levels of attributes and items that are searched
 _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
-_NEVER = {NoneType, bool, int, float, FunctionType, MethodType}
+_NEVER = {NoneType, bool, int, float, FunctionType, MethodType, Pace}
 """Types whose values neither are secrets nor have parts that are searched."""
 _KEYS = (
     "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
@@ -144,7 +146,8 @@ class _Search:
         elif id(value) not in self._seen and depth <= _DEEPEST:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
-                if type(item) not in _NEVER:
+                kind = type(item)
+                if kind not in _NEVER and (kind is not str or _bears(part)):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:

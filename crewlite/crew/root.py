@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Self
 
 from crewlite import codec
 from crewlite.agent.agent import Agent
@@ -41,6 +41,8 @@ class CrewRoot(Root[CrewOutput]):
         super().__init__(crew)
         self._crew, self._assignments = crew, assignments(crew)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
+        self._facts: list[JsonObject] = []
+        """Its facts once they were needed; roots of further kickoffs share them."""
         self._planner = Planner(crew, planning_model(crew, self._assignments)) if crew.planning else None
         workers = [worker for one in self._assignments for worker in (one.worker, *one.coworkers)]
         self.secret_sources += tuple(worker.llm for worker in workers)
@@ -57,7 +59,15 @@ class CrewRoot(Root[CrewOutput]):
 
     def facts(self) -> JsonObject:
         """Return its texts with their placeholders, and the address that each task will have."""
-        return facts_of_crew(self._crew)
+        if not self._facts:
+            self._facts.append(facts_of_crew(self._crew))
+        return self._facts[0]
+
+    def again(self) -> Self:
+        """Return this root for another kickoff, whose inputs differ."""
+        made = super().again()
+        made._filled = None
+        return made
 
     def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
         """Return the facts for a resumed run, in which each task keeps its recorded address. Raises TaskGone."""

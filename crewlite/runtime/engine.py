@@ -90,10 +90,13 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
     return RunHandle(f"{kind} {name!r}", request.progress, partial(kickoff, definition, request))
 
 
-async def kickoff(definition: Runnable[R], request: Request) -> R:
-    """Start a run, resume one, or return the stored result of a finished one."""
+async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
+    """Start a run, resume one, or return the stored result of a finished one.
+
+    `root` is that of an equal request, if there is one: what follows from the definition alone is not made again.
+    """
     request, progress = request.going_on_from(definition.bound_at), request.progress
-    root = definition.as_root(request)
+    root = root.again() if root else definition.as_root(request)
     verbose = root.verbose or request.verbose
     which = (lambda: progress.run_id), (lambda: progress.address)
     with contextlib.ExitStack() as heard:

@@ -13,6 +13,7 @@ from crewlite.permits import width
 from crewlite.refs import as_run_id
 from crewlite.runtime.engine import kickoff
 from crewlite.runtime.request import Request
+from crewlite.runtime.root import Root
 from crewlite.runtime.runnable import Runnable
 from crewlite.runtime.sync_bridge import run_sync
 from crewlite.secrets import Secrets
@@ -50,10 +51,13 @@ async def akickoff_for_each(
     for number in range(len(all_inputs)):  # refused before the first begins
         request_for(number)
     results, failures = dict[int, Any](), dict[int, BaseException]()
+    root: Root[Any] | None = None
 
     async def in_turn(number: int, request: Request) -> None:
+        nonlocal root
         try:
-            results[number] = await kickoff(definition, request)
+            root = root or definition.as_root(request)
+            results[number] = await kickoff(definition, request, root)
         except Exception as error:  # noqa: BLE001 - raised, or returned, when all have ended
             given = Secrets.of(*definition.secret_sources()).mask(repr(request.inputs))
             shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."

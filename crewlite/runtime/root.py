@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.codec import Json, JsonObject
 from crewlite.durable import Stamp, Step
@@ -75,6 +76,10 @@ class Root(ABC, Generic[T]):
         self.kind, self.name, self.identity = definition.run_kind.name, definition.run_name, definition.identity()
         self.setting, self.inner = definition.checkpoint, definition.inner_settings()
         self.secret_sources = definition.secret_sources()
+
+    def again(self) -> Self:
+        """Return this root for another kickoff, with what follows from the definition alone."""
+        return copy.copy(self)
 
     @property
     def redact(self) -> frozenset[str]:

@@ -69,9 +69,10 @@ class EventStamp:
     def __call__(self, event: type[E], **about: Any) -> E:
         """Build the event; an UnheardEvent in its place if it has no handler and creates no checkpoint."""
         address, made = self._address, cast(type[BaseEvent], event)
-        self.setting = self._run.wants(made, self._settings)
+        kind = type_of(made)
+        self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
         if not self.setting and not event_bus.hears(made):
-            return cast(E, UnheardEvent(type_of(made), about.get("address", address), made.fleeting))
+            return cast(E, UnheardEvent(kind, about.get("address", address), made.fleeting))
         fields = {
             "run_id": self._run.run_id,
             "branch": self._run.branch,

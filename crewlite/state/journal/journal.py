@@ -153,6 +153,9 @@ class Journal:
 
     async def store(self, parts: CommitParts, sealed: Callable[[], None] | None = None) -> None:
         """Commit, and wait until the commit is durable. Raises the error of the store. `sealed`: see `commit`."""
+        if self.queue is None:
+            self.commit(parts, lambda error: None, sealed=sealed)
+            return
         waiting = self.loop.create_future()
 
         def settle(error: BaseException | None) -> None:
