@@ -1,4 +1,4 @@
-"""The result of the last kickoff of a definition, for the code that kicked it off: `task.output`, `crew.usage_metrics`.
+"""The last kickoff of a definition, for the code that kicked it off: `task.output`, `crew.usage_metrics`, `flow.state`.
 
 It belongs to the context of that code, not to the definition, which may run several times at once: a thread or an
 asyncio task sees the results of its own kickoffs.
@@ -6,22 +6,42 @@ asyncio task sees the results of its own kickoffs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_LAST: ContextVar[WeakKeyDictionary[Any, Any] | None] = ContextVar("crewlite_last_kickoff", default=None)
+
+class Kickoff:
+    """A kickoff that was begun, and may have ended since.
+
+    `outcome` returns what it has come to, None before it has ended. `shown` makes of that what a definition tells.
+    """
+
+    def __init__(self, outcome: Callable[[], Any], shown: Callable[[Any], Any] = lambda outcome: outcome) -> None:
+        self._outcome, self._shown = outcome, shown
+        self._known: tuple[Any, Any] = (None, None)
+
+    def result(self) -> Any:
+        """Return what it has come to, the same object each time; None if it has not ended, or came to nothing."""
+        outcome = self._outcome()
+        if outcome is not None and self._known[0] is not outcome:
+            self._known = outcome, self._shown(outcome)
+        return self._known[1] if outcome is not None else None
 
 
-def keep(values: Mapping[Any, Any]) -> None:
-    """Set the results of definitions for this context. `values` maps definitions to results."""
+_LAST: ContextVar[WeakKeyDictionary[Any, Kickoff] | None] = ContextVar("crewlite_last_kickoff", default=None)
+
+
+def keep(kickoffs: Mapping[Any, Kickoff]) -> None:
+    """Set the last kickoffs of definitions for this context. `kickoffs` maps definitions to them."""
     known = WeakKeyDictionary(_LAST.get() or {})  # a copy, as other contexts may share the old one
-    known.update(values)
+    known.update(kickoffs)
     _LAST.set(known)
 
 
 def last(definition: object) -> Any:
-    """Return the result of a definition's last kickoff in this context; None if there was none."""
+    """Return what a definition's last kickoff in this context has come to; None if there was none, or to nothing."""
     known = _LAST.get()
-    return None if known is None else known.get(definition)
+    kickoff = None if known is None else known.get(definition)
+    return None if kickoff is None else kickoff.result()

@@ -179,14 +179,28 @@ def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, obje
                 yield key, item, fields.get(key, False)
         for more in (value.__pydantic_private__, value.__pydantic_extra__):
             yield from ((key, item, False) for key, item in (more or {}).items())
+        yield from ((key, item, False) for key, item in _of_class(cls).items())
     elif not isinstance(value, type) and not callable(value):
-        yield from ((key, item, False) for key, item in _attributes(value).items())
+        yield from ((key, item, False) for key, item in (_of_class(type(value)) | _attributes(value)).items())
 
 
 def _attributes(value: object) -> dict[str, object]:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
     return dict(getattr(value, "__dict__", {}))
+
+
+def _of_class(cls: type) -> dict[str, object]:
+    """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
+    own = (vars(one).items() for one in _users(cls))
+    return {key: item for items in own for key, item in items if isinstance(item, str) and _bears(key)}
+
+
+@lru_cache(maxsize=1024)
+def _users(cls: type) -> tuple[type, ...]:
+    """Return a class and those that it derives from, the nearest last, without those of crewlite and pydantic."""
+    libraries = ("crewlite", "pydantic", "builtins", "abc", "typing")
+    return tuple(one for one in reversed(cls.__mro__) if one.__module__.partition(".")[0] not in libraries)
 
 
 def declared_in(cls: type[BaseModel]) -> list[str]:

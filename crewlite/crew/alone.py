@@ -9,7 +9,7 @@ from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
 from crewlite.errors import ConfigError
-from crewlite.last_kickoff import keep
+from crewlite.last_kickoff import Kickoff, keep
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
 
@@ -26,5 +26,5 @@ def done(task: Task, agent: Agent | None, context: str | None, tools: Sequence[A
     more = {} if tools is None else {"tools": tuple(tools)}
     alone = task.with_(agent=who.with_(**people), context=[], **plain, **more)
     [output] = Crew(tasks=[alone]).kickoff().tasks_output
-    keep({task: output})
+    keep({task: Kickoff(lambda: output)})
     return output

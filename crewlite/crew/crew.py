@@ -21,12 +21,12 @@ from crewlite.crew.trials import Trials
 from crewlite.definition import Definition, check_takes
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
-from crewlite.last_kickoff import keep, last
+from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.foreign import as_model
 from crewlite.recovery.remedy import Policy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request, known_options
 from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.conditional import ConditionalTask
@@ -225,10 +225,15 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         same = finished.value.durability == finished.durability
         return finished.value if same else finished.value.model_copy(update={"durability": finished.durability})
 
-    def ended(self, result: CrewOutput, outcome: CrewOutput) -> None:
-        """Make the result available as `usage_metrics`, and as `output` of each task."""
-        outputs = result.tasks_output if len(result.tasks_output) == len(self.tasks) else ()
-        keep({self: result.token_usage, **dict(zip(self.tasks, outputs, strict=False))})
+    def _note_kickoff(self, progress: Progress) -> None:
+        """Lets `task.output` and `usage_metrics` tell of it."""
+
+        def output_of(task: int) -> Callable[[CrewOutput], TaskOutput | None]:
+            whole = len(self.tasks)
+            return lambda output: output.tasks_output[task] if len(output.tasks_output) == whole else None
+
+        tasks = {task: Kickoff(lambda: progress.outcome, output_of(n)) for n, task in enumerate(self.tasks)}
+        keep({self: Kickoff(lambda: progress.outcome, lambda output: output.token_usage), **tasks})
 
     @property
     def budget(self) -> Budget:

@@ -104,7 +104,11 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
             heard.enter_context(progress_lines.shown(*which))
         if root.log_file:
             heard.enter_context(log_files.written(root.log_file, *which))
-        finished = await _finished(root, request)
+        try:
+            finished = await _finished(root, request)
+        except BaseException:
+            progress.outcome = root.left()
+            raise
     progress.outcome = finished.value
     return definition.as_result(finished)
 

@@ -88,7 +88,7 @@ class Progress:
     durability: Durability = "off"
     """How reliably the result was saved."""
     outcome: Any = None
-    """The outcome of the root step, once the run has finished."""
+    """The outcome of the root step, once the run has finished; if it has not, what `Root.left` says then."""
     answered: tuple[str, ...] = ()
     """If the run has failed: the last steps that answered from the record of an earlier kickoff."""
     cancelled: bool = False

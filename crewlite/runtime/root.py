@@ -135,6 +135,10 @@ class Root(ABC, Generic[T]):
         definition: JsonObject = run["definition"]
         return definition
 
+    def left(self) -> T | None:
+        """Return what a kickoff has come to that has not finished, for its caller to see; None if nothing is shown."""
+        return None
+
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], BaseEvent] | None:
         """Return a function that builds the event of a run that waits for people; None if there is no such event.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 from crewlite.codec import digest
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
+from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Progress, Request
 from crewlite.tracebacks import shortened
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Asked(Protocol[P, R_co]):
     def as_result(self, finished: Finished[Any]) -> R_co:
         """Build the value that a kickoff returns."""
 
-    def ended(self, result: Any, outcome: Any) -> None:
-        """Keep the result of a kickoff. Called in the caller's context after each kickoff."""
+    def _note_kickoff(self, progress: Progress) -> None:
+        """Keep the progress of a kickoff. Called in the caller's context before each kickoff."""
 
 
 class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator
@@ -97,10 +97,10 @@ class Runnable(ABC, Generic[R]):
     def as_result(self, finished: Finished[Any]) -> R:
         """Build the value that a kickoff returns from the outcome of its run."""
 
-    def ended(self, result: Any, outcome: Any) -> None:
-        """Keep the results of a kickoff, such as a crew's outputs. Called in the caller's context after each kickoff.
+    def _note_kickoff(self, progress: Progress) -> None:
+        """Keep the progress of a kickoff, which has its outcome once it has ended, for those who ask the definition.
 
-        `outcome`: the outcome of the root step, from which `result` was made.
+        Called in the caller's context before each kickoff.
         """
 
     @classmethod
@@ -167,17 +167,13 @@ class Runnable(ABC, Generic[R]):
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():
-            request = self.as_request(*args, **kwargs)
-            result: R_co = engine.kickoff_here(self, request)
-        self.ended(result, request.progress.outcome)
+            result: R_co = engine.kickoff_here(self, _begun(self, *args, **kwargs))
         return result
 
     async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Do the same as `kickoff`, for code on an event loop: await it there."""
         with shortened():
-            request = self.as_request(*args, **kwargs)
-            result: R_co = await engine.kickoff(self, request)
-        self.ended(result, request.progress.outcome)
+            result: R_co = await engine.kickoff(self, _begun(self, *args, **kwargs))
         return result
 
     kickoff_async = akickoff
@@ -189,7 +185,7 @@ class Runnable(ABC, Generic[R]):
         a run begins.
         """
         with shortened():
-            begun: RunHandle[R_co] = engine.submit(self, self.as_request(*args, **kwargs))
+            begun: RunHandle[R_co] = engine.submit(self, _begun(self, *args, **kwargs))
         return begun
 
     def stream(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunStream[R_co]:
@@ -199,7 +195,7 @@ class Runnable(ABC, Generic[R]):
         say. Raises what `submit` raises.
         """
         with shortened():
-            request = self.as_request(*args, **kwargs)
+            request = _begun(self, *args, **kwargs)
             begun: RunStream[R_co] = streams.RunStream(
                 partial(engine.submit, self, request, "stream"), request.progress
             )
@@ -324,6 +320,13 @@ class Runnable(ABC, Generic[R]):
             for verb in (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview):
                 setattr(cls, verb.__name__, _signed(verb, inspect.signature(asked)))
             cls.kickoff_async = cls.akickoff
+
+
+def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
+    """Return the request of a kickoff, whose progress the definition keeps for its caller."""
+    request = definition.as_request(*args, **kwargs)
+    definition._note_kickoff(request.progress)
+    return request
 
 
 def _signed(verb: Any, signature: inspect.Signature) -> FunctionType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
 
 from pydantic import BaseModel
@@ -16,16 +15,26 @@ from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
+from crewlite.flow.classes.running import Running, is_at_work, running
 from crewlite.flow.classes.state import Outcome, StateKind
 from crewlite.flow.options import integers, named
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.runtime.human import Question, QuestionEvents, asked_here
-from crewlite.runtime.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, known_options
+from crewlite.runtime.request import (
+    Bind,
+    Finished,
+    FromCheckpoint,
+    KickoffOptions,
+    Progress,
+    Request,
+    known_options,
+)
 from crewlite.runtime.runnable import Runnable, on_class_too
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
+from crewlite.state.values.current import StepState
 
 if TYPE_CHECKING:
     import os
@@ -44,27 +53,11 @@ S = TypeVar("S")
 log = logging.getLogger("crewlite.flow")
 
 
-class Running(NamedTuple):
-    """The flow whose method is running, and the state that the method's step sees."""
-
-    flow: object
-    view: View
-    outer: Running | None
-    """The method around it, if its flow was kicked off inside one."""
-    feedback: list[HumanFeedbackResult]
-    """What people have said before it was started, and inside it."""
-    method: str
-    """Its name."""
-
-
 class Left(NamedTuple):
     """What a kickoff has left."""
 
     state: Any
     feedback: tuple[HumanFeedbackResult, ...]
-
-
-running: ContextVar[Running | None] = ContextVar("crewlite_flow_method", default=None)
 
 
 class Flow(Runnable[Any], Generic[S]):
@@ -105,7 +98,7 @@ class Flow(Runnable[Any], Generic[S]):
             if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):
                 cls.state_kind = StateKind.of(cls.__name__, get_args(base)[0])
         if cls.initial_state is not None:
-            cls.state_kind = StateKind.of(cls.__name__, cls.initial_state)
+            cls.state_kind = cls.state_kind.begun_with(cls.__name__, cls.initial_state)
         for method in cls.graph.methods.values():
             if method.persisted:
                 cls.keep_runs(method.persisted)
@@ -128,7 +121,7 @@ class Flow(Runnable[Any], Generic[S]):
         for name, value in settings.items():
             object.__setattr__(self, name, value)
         if "initial_state" in settings:
-            self.__dict__["state_kind"] = StateKind.of(type(self).__name__, self.initial_state)
+            self.__dict__["state_kind"] = self.state_kind.begun_with(type(self).__name__, self.initial_state)
         self._check()
         if fields:
             self._set_fields(fields)
@@ -153,6 +146,12 @@ class Flow(Runnable[Any], Generic[S]):
                 return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
             method, innermost = method.outer, False
         found = last_kickoff.last(self)
+        if found is None and is_at_work(self):
+            raise ConfigError(
+                f"flow {self.run_name!r} is at work, and code that is none of its methods has asked for its state. In "
+                f"a thread that a method begins, call crewlite.bound(function); in a handler of events, take the state "
+                f"as a third argument; elsewhere, History(...).run(...).values has it"
+            )
         return cast(S, self.first_state if found is None else found.state)
 
     @property
@@ -164,7 +163,7 @@ class Flow(Runnable[Any], Generic[S]):
     def first_state(self) -> Any:
         """The state that a kickoff begins with."""
         if "_first" not in self.__dict__:
-            self.__dict__["_first"] = self.state_kind.initial(self.initial_state)
+            self.__dict__["_first"] = self.state_kind.initial(self.run_name, self.initial_state)
         return self.__dict__["_first"]
 
     @property
@@ -261,9 +260,12 @@ class Flow(Runnable[Any], Generic[S]):
         """Return the result of the last method."""
         return finished.value.result
 
-    def ended(self, result: Any, outcome: Outcome) -> None:
-        """Make `state` show the final state of the kickoff, and `last_human_feedback` what people said."""
-        last_kickoff.keep({self: Left(outcome.made(self.state_kind), outcome.feedback)})
+    def _note_kickoff(self, progress: Progress) -> None:
+        """Let `state` show what the kickoff leaves."""
+        last_kickoff.keep({self: last_kickoff.Kickoff(lambda: progress.outcome, self._left)})
+
+    def _left(self, outcome: Outcome) -> Left:
+        return Left(outcome.made(self.state_kind), outcome.feedback)
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
@@ -313,6 +315,8 @@ class Flow(Runnable[Any], Generic[S]):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "state":
+            if isinstance(value, StepState):  # self.state |= {...} has changed it, and sets what it was
+                return
             raise ConfigError(
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
                 f"self.state['words'] = 3 of a mapping; before a kickoff, initial_state= says what it begins with"
@@ -344,8 +348,8 @@ class Flow(Runnable[Any], Generic[S]):
             [type(self).__name__, "Flow"], {name: fields[name] for name in fields if name not in own}
         )
         for name in other:
-            instead = why_not(["Flow"], name)
-            if instead or not self.state_kind.is_open:
+            instead, setting = why_not(["Flow"], name), meant(name, _SETTINGS)
+            if instead or setting or not self.state_kind.is_open:
                 hint = meant(name, [*_SETTINGS, *self.state_kind.fields]) or f"it takes {', '.join(_SETTINGS)}"
                 raise ConfigError(
                     f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"

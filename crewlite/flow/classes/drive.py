@@ -17,13 +17,14 @@ from typing import Any
 from crewlite import codec, durable, events, kinds
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import Suspended, TooManyCalls
-from crewlite.flow.classes.base import Flow, Running, running
+from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import address_name
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
 from crewlite.flow.classes.reviewing import reviewed
+from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome, coded
 from crewlite.runtime.executors import Job
 from crewlite.runtime.plain_voice import Silent
@@ -86,8 +87,11 @@ class Drive:
             for asked in await self._next():
                 self._take(machine, asked)
         self._raise()
-        result = self._result()
-        return Outcome(result, coded(self.scope.state), feedback=tuple(self.feedback))
+        return self.left()._replace(result=self._result())
+
+    def left(self) -> Outcome:
+        """Return what the finished methods have come to so far, without a result."""
+        return Outcome(None, coded(self.scope.state), feedback=tuple(self.feedback))
 
     async def _next(self) -> Sequence[_Asked]:
         """Wait for the methods that finish next; return them in the order of their commits."""
@@ -189,7 +193,7 @@ class Drive:
         """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
         flow, kind = self.flow, self.flow.state_kind
         arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
-        fields = {name: value for name, value in self.inputs.items() if name not in arguments or name in kind.fields}
+        fields = {name: value for name, value in self.inputs.items() if name not in arguments or kind.has(name)}
 
         own = self.scope.run_id if flow.is_persisted and not self.scope.address else ""
 
@@ -251,6 +255,8 @@ async def _work(flow: Flow[Any], method: FlowMethod[Any, Any], job: Job, feedbac
         raise
     finally:
         running.reset(token)
+    if isinstance(value, StepState):
+        value = dict(value)
     flow.graph.label(method.name, value)  # an error of this method, if it is no label
     return value
 

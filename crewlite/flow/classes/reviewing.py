@@ -21,10 +21,11 @@ from crewlite.agent.persona import Persona, Worker
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.errors import ConfigError
-from crewlite.flow.classes.base import Flow, running
+from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import Feedback, HumanFeedbackResult
 from crewlite.flow.classes.methods import FlowMethod
 from crewlite.flow.classes.results import encoded
+from crewlite.flow.classes.running import running
 from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.executors import Job

@@ -14,6 +14,7 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
 from crewlite.flow.classes.results import declare_results, encoded
+from crewlite.flow.classes.running import at_work
 from crewlite.flow.classes.sessions import continued
 from crewlite.flow.classes.state import ID, Outcome
 from crewlite.llm.models import resolve_llm
@@ -39,6 +40,7 @@ class ClassRoot(Root[Outcome]):
         self.secret_sources += tuple(models)
         self._flow = flow
         self.verbose = flow.verbose
+        self._left: Outcome | None = None
 
     def facts(self) -> JsonObject:
         """Return its kind, its name, its methods, and the fields of its state if they are known."""
@@ -69,7 +71,7 @@ class ClassRoot(Root[Outcome]):
         return Step(
             kind=kinds.FLOW,
             name=self.name,
-            work=lambda: Drive(flow, inputs).done(),
+            work=lambda: self._driven(Drive(flow, inputs)),
             question=self.question(inputs),
             voice=_Voice(flow, self.name, inputs),
             encode=_encoded,
@@ -82,6 +84,18 @@ class ClassRoot(Root[Outcome]):
             drift="rerun",
             child_policy=flow.failure_policy,
         )
+
+    async def _driven(self, drive: Drive) -> Outcome:
+        with at_work(self._flow):
+            try:
+                return await drive.done()
+            except BaseException:
+                self._left = drive.left()
+                raise
+
+    def left(self) -> Outcome | None:
+        """Return the state as finished methods have left it, without a result."""
+        return self._left
 
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event. `waiting`: the open questions to people, by address."""

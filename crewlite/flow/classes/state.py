@@ -71,10 +71,25 @@ class StateKind:
         """Whether the state takes fields of any name."""
         return self.model is None or self.model.model_config.get("extra") == "allow"
 
-    def initial(self, given: Any) -> Any:
+    def has(self, name: str) -> bool:
+        """Return whether a state may have a field of this name."""
+        return self.is_open or name in self.fields
+
+    def begun_with(self, flow: str, given: Any) -> StateKind:
+        """Return the kind of a state whose fields `initial_state` gives, or whose class. Raises ConfigError."""
+        if self.model is None or not isinstance(given, Mapping):
+            return StateKind.of(flow, given)
+        self.check(flow, given)
+        self.initial(flow, given)
+        return self
+
+    def initial(self, flow: str, given: Any) -> Any:
         """Return a new object of the state before any kickoff. `given`: the `initial_state` of the flow."""
-        if isinstance(given, BaseModel | Mapping):
-            return copy.deepcopy(given if isinstance(given, BaseModel) else dict(given))
+        if isinstance(given, BaseModel):
+            return copy.deepcopy(given)
+        if isinstance(given, Mapping):
+            fields = copy.deepcopy(dict(given))
+            return self.made(self.merged(flow, self.initial(flow, None), fields)) if self.model else fields
         if self.model is None:
             return {}
         try:
@@ -85,7 +100,7 @@ class StateKind:
     def check(self, flow: str, names: Mapping[str, Any]) -> None:
         """Raise ConfigError if one of these names is no field of the state."""
         for name in names:
-            if not self.is_open and name not in (*self.fields, ID):
+            if not self.has(name) and name != ID:
                 hint = meant(name, self.fields) or f"it has {', '.join(self.fields)}"
                 raise ConfigError(f"flow {flow!r}: its state has no field {name!r}; {hint}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn, Self, SupportsIndex
 
 from crewlite.errors import ConfigError
@@ -48,6 +48,23 @@ class StepState(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._view.values)
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other}
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**other, **self}
+
+    def __ior__(self, other: Mapping[str, Any]) -> Self:
+        self.update(other)
+        return self
+
+    def copy(self) -> dict[str, Any]:
+        """Return a new dict with the same values."""
+        return dict(self)
+
+    def __str__(self) -> str:
+        return str(dict(self))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._view.address or 'the run'}: {dict(self)!r}>"
