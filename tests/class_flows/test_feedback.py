@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from pydantic import BaseModel
 
-from crewlite import CheckpointConfig, History, event_bus
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.errors import AnswerRefused, ConfigError, Suspended
 from crewlite.events import BaseEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import Flow, HumanFeedbackResult, human_feedback, listen, or_, router, start
@@ -152,6 +152,25 @@ def test_a_fork_with_another_answer_goes_the_other_way(memory):
     flow = review(memory())
     flow.kickoff(run_id=RUN, answers={ADDRESS: "approved"})
     assert flow.fork(RUN, edits={ADDRESS: "rejected: now"}).kickoff() == ("dropped", "rejected: now", True)
+
+
+def test_a_crews_output_is_shown_as_its_text_and_an_edit_of_the_method_has_all_that_feedback_has(memory):
+    class Draft(Flow):
+        checkpoint = memory()
+
+        @start()
+        @human_feedback("Good?", emit=OUTCOMES)
+        def draft(self):
+            agent = Agent(role="Writer", goal="write", llm=ScriptedLLM(["of the tides"]))
+            task = Task(name="write", description="Write", expected_output="x", agent=agent)
+            return Crew(tasks=[task]).kickoff()
+
+    with pytest.raises(Suspended) as waits:
+        Draft().kickoff(run_id=RUN)
+    assert waits.value.waiting == {ADDRESS: "of the tides\n\nGood?\n\n(approved, rejected)"}
+    assert Draft().kickoff(run_id=RUN, answers={ADDRESS: "approved"}).raw == "of the tides"
+    with pytest.raises(ConfigError, match="wanted data with the fields of .*HumanFeedbackResult: output, feedback"):
+        Draft().fork(RUN, edits={"method:draft": "rejected"})
 
 
 def test_without_outcomes_the_feedback_is_the_result(memory):

@@ -170,7 +170,8 @@ class Flow(Runnable[Any], Generic[S]):
     def human_feedback_history(self) -> list[HumanFeedbackResult]:
         """What people have said to methods with `@human_feedback`, in the order of these methods' commits.
 
-        In a method: before that was started, and inside it. After a kickoff: in all of it.
+        In a method: before that was started, and what it has asked by calling such a method. After a kickoff: of all
+        methods that the flow has started.
         """
         method = self._at_work()
         found = last_kickoff.last(self)

@@ -124,9 +124,7 @@ def _plain(metadata: Any) -> dict[str, Any]:
 
 def _shown(output: Any) -> str:
     """Return a result as a person reads it."""
-    if isinstance(output, str):
-        return output
-    if isinstance(output, BaseModel):
+    if isinstance(output, BaseModel) and type(output).__str__ is BaseModel.__str__:
         return output.model_dump_json(indent=2)
     if isinstance(output, dict | list):
         return json.dumps(output, ensure_ascii=False, indent=2, default=str)
