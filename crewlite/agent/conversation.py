@@ -112,7 +112,7 @@ class Conversation:
         return same[0] if same else last + 1
 
     def _is_inherited(self, number: int) -> bool:
-        """Whether a turn was asked before this branch was forked."""
+        """Return whether a turn was asked before this branch was forked."""
         asked, base = self.record.outcomes.get(message_at(number)), self.record.base
         if asked is None:  # the first, which is in the inputs
             return base > 0 and all(until <= base for until, _ in self.record.earlier_inputs)

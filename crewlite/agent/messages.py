@@ -1,4 +1,4 @@
-"""What an agent is asked: a text, or messages as chat models take them. What they do not take is told at once."""
+"""The messages of an agent's kickoff: a text, or messages as chat models take them, checked before the run begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WANTED = "wanted a text, or a list of {'role': ..., 'content': ...}"
 
 
 def as_conversation(messages: str | Sequence[Message]) -> list[Message]:
-    """Messages as a list of roles and contents. Raises ConfigError for what is none."""
+    """Return messages, or a text as one message, as a list of roles and contents. Raises ConfigError for other data."""
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
     fits = isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)
@@ -25,7 +25,7 @@ def as_conversation(messages: str | Sequence[Message]) -> list[Message]:
 
 
 def asked(messages: str | Sequence[Message]) -> list[Message]:
-    """The messages of a kickoff. Raises ConfigError for roles and contents that no model takes, with the place."""
+    """Return the messages of a kickoff as a list. Raises ConfigError for roles and contents that no model takes."""
     found = as_conversation(messages)
     for number, message in enumerate(found):
         if problem := _role(message["role"]) or _content(message):

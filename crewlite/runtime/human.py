@@ -59,7 +59,7 @@ def ask(question: str, schema: Any = None, *, name: str | None = None, timeout: 
 
 
 def asked_here(asked: Question, name: str | None) -> Any:
-    """Put a question that is already made, from where the caller is, as `ask` does."""
+    """Ask a person this question, as `ask` does: in a coroutine, return an awaitable; else wait for the answer."""
     if name is not None and not can_be_name(name):
         raise ConfigError(
             f"ask(name={name!r}): wanted a name without / # and !, which separate the parts of a step's address; "

@@ -12,7 +12,7 @@ from crewlite.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Emits nothing: the steps inside, or the step around, tell all that is to be told."""
+    """Emits no events: those of the steps inside, or of the step around, suffice."""
 
     source: object
 

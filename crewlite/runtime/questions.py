@@ -70,7 +70,9 @@ def drifted(
     texts: Mapping[str, str],
     recorded_texts: Callable[[], Mapping[str, str]],
 ) -> Drifted | None:
-    """Return how what a finished step is asked has changed; None if it has not, or for an edited or unfinished step.
+    """Compare what a finished step is asked now with what it was asked; return None if both are the same.
+
+    Returns None also for a step that was edited, or has not finished.
 
     `fingerprint`: the digest of what the step is asked now; `texts`: the texts in it. `recorded_texts` is called for
     the texts that the step was asked, if they were not recorded with its outcome.

@@ -149,7 +149,7 @@ class Runnable(ABC, Generic[R]):
                 stored result is returned.
             from_checkpoint: A ref, or CheckpointConfig(restore_from=ref), to resume from. Fields that are set on it
                 override the definition's own configuration.
-            answers: Answers of people, and results of calls in doubt, by address.
+            answers: Answers of people, and results of calls in doubt (see InDoubt), by address.
             rerun: Addresses of calls in doubt to make again, and of failed steps to retry.
             resume: Resume the newest unfinished run of this definition with these inputs that no process is working
                 on; start a new run if there is none.

@@ -144,7 +144,7 @@ class History:
         cancelled. Cancelling a cancelled run again does nothing.
 
         Raises:
-            RefError: there is no such run. RunMismatch: it is a state, which is not run. RunEnded: it is finished, or
+            RefError: there is no such run. RunMismatch: it is a state without a run. RunEnded: it is finished, or
             has failed. StoreBusy: the run commits so often that the cancellation finds no gap. StoreError: the
             cancellation was not saved.
         """
@@ -208,7 +208,7 @@ class History:
         """Return the damage at this location, with what to do about it; [] if there is none.
 
         With `repair`, repair what can be repaired: damaged data is set aside, never deleted, and a branch then ends at
-        its newest sound commit. A branch that a live process runs is left alone. Raises StoreError.
+        its newest intact commit. A branch that a live process runs is left alone. Raises StoreError.
         """
         with self._saving("not all of it was repaired"):
             found = doctor(self._store, repair=repair)

@@ -54,7 +54,7 @@ log = logging.getLogger("crewlite.flow")
 
 
 class Left(NamedTuple):
-    """What a kickoff has left."""
+    """The results of the last kickoff that the flow keeps: its final state, and people's feedback."""
 
     state: Any
     feedback: tuple[HumanFeedbackResult, ...]

@@ -98,7 +98,7 @@ class Journal:
 
     @property
     def next_order(self) -> Order:
-        """Where the changes of the next outcome will stand."""
+        """The position of the next outcome's changes in the order of all changes: the commit, and the index in it."""
         return self.next_seq, len(self._tombstones)
 
     def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:

@@ -118,10 +118,10 @@ def _adrift(journals: Mapping[str, Sequence[Entry]]) -> str | None:
 def _unless_damaged(
     store: Store, run_id: str, found: Journals, before: Mapping[str, str], adrift: str
 ) -> Mapping[str, str]:
-    """Return the first seal of each branch that was read, to compare the next reading with.
+    """Decide whether to read a run again, of which the branch `adrift` was found without its base.
 
-    Raises JournalCorrupt if they equal those of the reading `before`: then the run was not started again in between,
-    and the journal is damaged.
+    Returns the first seal of each branch, for the next call. Raises JournalCorrupt if they equal those `before`: then
+    the run was not deleted and started again while it was read, so it is damaged.
     """
     beginnings = {branch: own[0].seal if own else "" for branch, own in found.items()}
     if beginnings != before:

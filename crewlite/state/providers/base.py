@@ -130,7 +130,7 @@ class Store(Protocol):
         """Return the entries of the branch itself, verified; [] if there is no such branch.
 
         Leaves out an incomplete last write, and, for a fork, the entries before its base. Raises JournalCorrupt, naming
-        the newest sound checkpoint, or SchemaTooNew.
+        the newest intact checkpoint, or SchemaTooNew.
         """
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:

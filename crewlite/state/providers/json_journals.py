@@ -142,7 +142,7 @@ def _unreadable(problem: Exception, path: Path) -> Exception:
 
 
 def is_torn(tail: bytes, offset: int) -> bool:
-    """Return whether `tail`, the bytes after the last sound line, is an incomplete write rather than damage.
+    """Return whether `tail`, the bytes after the last intact line, is an incomplete write rather than damage.
 
     A line without a newline is incomplete, and so is one with parts that the disk did not write: these read as many
     zeros, where a single zero is damage. `offset` is the offset of `tail` in the file.

@@ -103,7 +103,7 @@ def committed_at(commit: Commit) -> float:
 
 
 def newest_sound_checkpoint(entries: Sequence[Entry], ref: Callable[[CheckpointRecord], str]) -> str | None:
-    """Return the ref of the newest checkpoint of these sound entries; None if they have none."""
+    """Return the ref of the newest checkpoint of these intact entries; None if they have none."""
     checkpoints = live_checkpoints(entries)
     return ref(checkpoints[-1]) if checkpoints else None
 

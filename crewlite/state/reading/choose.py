@@ -24,7 +24,7 @@ class Named(Protocol):
 
     @property
     def label(self) -> str | None:
-        """The label that the user gave it; None without one."""
+        """The label that the user gave the checkpoint; None without one."""
 
 
 P = TypeVar("P", bound=Named)

@@ -1,4 +1,4 @@
-"""Acquiring a branch for writing: this process opens, reads and claims it, or releases it again."""
+"""Acquire a branch for writing: open it, read it and claim it with a commit, so that no other process may write it."""
 
 from __future__ import annotations
 

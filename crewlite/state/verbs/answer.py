@@ -39,7 +39,7 @@ _SECOND = "it has an answer already, and that is kept"
 
 
 class Typed(str):
-    """An answer as typed by a person, to be converted to the type that the question wants. See `typed`."""
+    """An answer as a person has typed it; `typed` converts it to the type that the question wants."""
 
 
 def typed(text: str, schema: Any) -> Any:

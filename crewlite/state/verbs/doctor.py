@@ -2,7 +2,7 @@
 
 It checks journals first, then the forks of their entries, then the index of branches and checkpoints, which is derived
 from the journals. A repair never deletes damaged data: it moves that data to a quarantine, and the branch then ends at
-its newest sound commit. A repair that was interrupted can be repeated.
+its newest intact commit. A repair that was interrupted can be repeated.
 """
 
 from __future__ import annotations
@@ -149,9 +149,9 @@ class _Visit:
         return raw, entries
 
     def _cut(self, what: str, raw: RawBranch, entries: Sequence[Entry], problem: str, then: str) -> None:
-        """Report damage whose repair keeps the sound commits of a branch and quarantines the rest.
+        """Report damage whose repair keeps the intact commits of a branch and quarantines the rest.
 
-        Without sound commits, the repair quarantines the complete branch. `then` ends the description of the repair.
+        Without intact commits, the repair quarantines the complete branch. `then` ends the description of the repair.
         """
         lost = len(raw.records) - len(entries) or not entries
         act = "; ".join(
@@ -202,7 +202,7 @@ class _Visit:
 
 
 def _after(raw: RawBranch, sound: Sequence[Entry]) -> str:
-    """Return the place of the first record after these sound commits: a line of a file, or a commit of a database."""
+    """Return the place of the first record after these intact commits: a line of a file, or a commit of a database."""
     if raw.records and raw.records[0].seq is not None:
         return f"{raw.where}, commit {sound[-1].seq + 1}" if sound else raw.where
     return f"{raw.where}, line {len(sound) + 1}"
