@@ -141,6 +141,13 @@ class Conversation:
             return self.record.finished
         return turn_at(number) in self.record.outcomes
 
+    def stands(self, number: int) -> bool:
+        """Whether nothing can have changed a recorded turn, and it has changed nothing of the state of the run."""
+        record, steps = self.record, (turn_at(number), *([message_at(number)] if number > 1 else []))
+        return not record.edited and all(
+            at in record.outcomes and not record.outcomes[at].changes and at not in record.late for at in steps
+        )
+
     def asked_further(self, messages: Json) -> CommitParts:
         """Build the parts of the commit that begins the next turn, with these messages."""
         number, steps = len(self.questions) + 1, list[StepRecord]()

@@ -152,11 +152,16 @@ class AgentRoot(Root[LiteAgentOutput]):
         return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
 
     async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:
-        """Answer the last turn. Earlier turns are answered from the record, unless a fork has changed them."""
-        answer = await durable.scope().step(self._turn_step(conversation, 1, more))
-        for number in range(2, self._number + 1):
-            await durable.scope().step(message_step(self._agent, number))
-            answer = await durable.scope().step(self._turn_step(conversation, number, more))
+        """Answer the last turn. Earlier turns are answered from the record, unless a fork has changed them.
+
+        A turn that cannot have changed is not requested: a long conversation would be told of all of it in every turn.
+        """
+        scope = durable.scope()
+        asked = [n for n in range(1, self._number) if scope.dry or not conversation.stands(n)]
+        for number in (*asked, self._number):
+            if number > 1:
+                await scope.step(message_step(self._agent, number))
+            answer = await scope.step(self._turn_step(conversation, number, more))
         return answer
 
     def _turn_step(self, conversation: Conversation, number: int, more: dict[str, Any]) -> Step[LiteAgentOutput]:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, CheckpointConfig, History, ToolCall, tool
+from crewlite import Agent, CheckpointConfig, History, RuntimeState, ToolCall, tool
 from crewlite.errors import ConfigError, InputsChanged, OutputInvalid, QuestionsChanged, RefError, RunMismatch
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -239,3 +239,33 @@ def test_a_killed_script_run_again_asks_nothing_twice_and_hears_the_same():
             recorded = sum(step.kind == "llm" and step.status == "finished" for step in history.run("chat").steps)
         again, more = script(provider)
         assert (again, recorded + more) == (answers, calls), f"killed after commit {count}"
+
+
+def test_a_turn_of_a_long_conversation_stores_no_more_than_one_of_a_short(tmp_path):
+    store = tmp_path / "store"
+    agent = pilot(["yes"] * 40, checkpoint=CheckpointConfig(location=store))
+    sizes = []
+    for number in range(10, 50):
+        agent.kickoff(f"{number}?", run_id="chat")
+        sizes.append((store / "journal" / "chat" / "main.jsonl").stat().st_size)
+    early, late = sizes[5] - sizes[4], sizes[-1] - sizes[-2]
+    assert late < early + 50, "numbers have more digits"
+
+
+def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(config):
+    @tool(effect="none")
+    def count() -> str:
+        """Count."""
+        state = RuntimeState.current()
+        state["count"] = state.get("count", 0) + 1
+        return f"{state['count']}"
+
+    def script(messages):
+        counts = messages[-1]["content"] == "Count!"
+        return ToolCall("count", {}) if counts else messages[-1]["content"]
+
+    def clerk():
+        return pilot(script, tools=[count], checkpoint=config())
+
+    said = [clerk().kickoff(words, run_id="chat", turn=n).raw for n, words in enumerate(["Hello", *["Count!"] * 3], 1)]
+    assert said == ["Hello", "1", "2", "3"]
