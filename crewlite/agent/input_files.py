@@ -20,6 +20,8 @@ from crewlite.errors import ConfigError
 from crewlite.llm.base import Message
 from crewlite.llm.parts import Part, picture, with_pictures
 
+FILES = "input files"
+"""The name under which the files of a crew's kickoff are among its inputs. No placeholder can have it."""
 _LARGEST = 20_000_000  # bytes
 _LONGEST = 1_000_000  # characters
 _LISTED = re.compile(r"(?:\A|\n\n)(?=Files to work with\. What stands between|Attached pictures, in this order: )")

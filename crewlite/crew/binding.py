@@ -96,7 +96,7 @@ def shares(record: Record, tasks: Sequence[Task], inputs: Mapping[str, Any], mas
 
 def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequence[ContextItem]) -> Drifted | None:
     """Compare what a finished task is asked now with what it was asked; return None if both are the same."""
-    files = read(filled.task.input_files)
+    files = read(filled.input_files)
     fingerprint = codec.digest(["task", filled.question(sources, files)])
     return drifted(record, address, fingerprint, filled.texts(files), lambda: _recorded_texts(record, address))
 

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ConfigDict
 
 from crewlite import codec, durable, kinds
+from crewlite.agent.input_files import FILES
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError, an
@@ -26,10 +27,10 @@ CHANGEABLE = ("raw", "json_dict")
 
 async def prepared(crew: Crew, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Call the before_kickoff_callbacks, each with the result of the one before it; return the resulting inputs."""
-    made = dict(inputs)
+    made = {name: value for name, value in inputs.items() if name != FILES}
     for callback in crew.before_kickoff_callbacks:
         made = await _prepare(callback, made)
-    return made
+    return made | _files_in(inputs)
 
 
 def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
@@ -46,8 +47,15 @@ def recorded_inputs(crew: Crew, record: Record) -> dict[str, Any] | None:
     if address not in record.outcomes:
         made = [at for at in record.outcomes if at.startswith(f"{kinds.CALLBACK}:{_BEFORE}.")]
         address = max(made, key=lambda at: record.outcomes[at].seq, default="")
-    found: dict[str, Any] | None = codec.decode(record.value(address)) if address else None
-    return found
+    if not address:
+        return None
+    found: dict[str, Any] = codec.decode(record.value(address))
+    return found | _files_in(codec.decode(record.inputs_of(address)))
+
+
+def _files_in(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the inputs that is the files, which callbacks are not given."""
+    return {FILES: inputs[FILES]} if FILES in inputs else {}
 
 
 async def finished(crew: Crew, result: CrewOutput) -> dict[str, Any]:

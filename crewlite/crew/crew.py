@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import EnumType, StrEnum
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -13,12 +13,13 @@ from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.guardrail import models_of, without_models
+from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget
 from crewlite.crew.for_each import ForEach
 from crewlite.crew.learned import Suggestions
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.trials import Trials
-from crewlite.definition import Definition, check_takes
+from crewlite.definition import Definition, check_inputs, check_takes
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.last_kickoff import Kickoff, keep, last
@@ -210,9 +211,18 @@ class Crew(Definition, ForEach, Trials, Runnable[CrewOutput]):
         """Its name."""
         return self.name
 
-    def as_request(self, inputs: Mapping[str, Any] | None = None, **options: Unpack[KickoffOptions]) -> Request:
-        """Build the request of a kickoff with these arguments."""
-        return Request(inputs, **known_options("a crew", options))
+    def as_request(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        input_files: Mapping[str, Any] | Sequence[Any] | None = None,
+        **options: Unpack[KickoffOptions],
+    ) -> Request:
+        """Build the request of a kickoff with these arguments. Files become inputs, so a resume knows them."""
+        check_inputs(inputs)
+        files = as_files(input_files)
+        given = {**(inputs or {}), FILES: files} if files else inputs
+        return Request(given, **known_options("a crew", options))
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""

@@ -85,7 +85,7 @@ class CrewRoot(Root[CrewOutput]):
         If callbacks prepare the inputs: the inputs that the callbacks get, and the tasks with their placeholders.
         """
         if self._crew.before_kickoff_callbacks:
-            unfilled = [one.unfilled().asked() for one in self._assignments]
+            unfilled = [one.unfilled(inputs).asked() for one in self._assignments]
             return [self.name, {"prepared": codec.known(dict(inputs))}, *unfilled]
         return [self.name, *(filled.asked() for filled in self._with(inputs))]
 

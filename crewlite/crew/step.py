@@ -174,7 +174,7 @@ class Kickoff:
     def _unprepared(self) -> list[FilledTask]:
         """Return the tasks filled in, or with their placeholders if callbacks prepare the inputs."""
         if self.crew.before_kickoff_callbacks:
-            return [one.unfilled() for one in self.assignments]
+            return [one.unfilled(self.inputs) for one in self.assignments]
         return self.fill(self.inputs)
 
     def _decode(self, data: Any) -> CrewOutput:

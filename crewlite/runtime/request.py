@@ -47,7 +47,7 @@ class KickoffOptions(TypedDict, total=False):
 
 
 _INSTEAD = {
-    "input_files": "files belong to tasks, Task(input_files=...), and to the kickoff of an agent",
+    "input_files": "files belong to tasks, Task(input_files=...), and to kickoffs of crews and agents",
     "restore_from_state_id": "to begin with the state of a run, fork it: flow.fork(run_id).kickoff()",
 }
 """What to write instead of options of CrewAI's."""

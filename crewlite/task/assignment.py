@@ -13,7 +13,7 @@ from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard, guards
 from crewlite.agent.guardrail import models_of, texts_of
-from crewlite.agent.input_files import InputFile, digests, read
+from crewlite.agent.input_files import FILES, InputFile, as_files, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Persona, Worker
 from crewlite.errors import ConfigError
@@ -62,13 +62,14 @@ class Assignment:
 
     def filled(self, inputs: Mapping[str, Any]) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""
-        return self._with(lambda text, where: templates.fill(text, inputs, where=where))
+        files = as_files(inputs.get(FILES))
+        return self._with(lambda text, where: templates.fill(text, inputs, where=where), files)
 
-    def unfilled(self) -> FilledTask:
-        """Return the task with its placeholders left in, for when the inputs are not known yet."""
-        return self._with(lambda text, where: text)
+    def unfilled(self, inputs: Mapping[str, Any]) -> FilledTask:
+        """Return the task with its placeholders left in, for when the inputs are not known yet. Its files are."""
+        return self._with(lambda text, where: text, as_files(inputs.get(FILES)))
 
-    def _with(self, fill: Callable[[str, str], str]) -> FilledTask:
+    def _with(self, fill: Callable[[str, str], str], files: Mapping[str, str] | None = None) -> FilledTask:
         task, where = self.task, f"Task {self.task.title!r}"
         output_file = fill(task.output_file, where) if task.output_file else None
         if output_file is not None:
@@ -83,6 +84,7 @@ class Assignment:
             output_file,
             self.worker.filled(fill),
             coworkers,
+            {**(files or {}), **(task.input_files or {})},
         )
 
 
@@ -96,6 +98,8 @@ class FilledTask:
     output_file: str | None
     persona: Persona
     coworkers: tuple[Persona, ...]
+    input_files: Mapping[str, str]
+    """Its own and those of the kickoff, of which its own come first where names are the same."""
 
     @property
     def task(self) -> Task:
@@ -146,8 +150,8 @@ class FilledTask:
         guardrails = texts_of((*self.agent.guardrails, *self.task.chain))
         more: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
         more |= {"markdown": True} if self.task.markdown else {}
-        if self.task.input_files:
-            more["files"] = digests(read(self.task.input_files) if files is None else files)
+        if self.input_files:
+            more["files"] = digests(read(self.input_files) if files is None else files)
         shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
         return [*shown, more] if more else shown
 

@@ -46,7 +46,7 @@ class Given:
 def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: Drift) -> Step[TaskOutput]:
     """Build the step of a task. What the step is asked is FilledTask.question."""
     task, context = filled.task, [item for item in given.context if not item.skipped]
-    files = input_files.read(task.input_files)
+    files = input_files.read(filled.input_files)
 
     async def act() -> TaskOutput:
         if isinstance(task, ConditionalTask) and not await _holds(task.condition, given.previous):

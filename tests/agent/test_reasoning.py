@@ -129,4 +129,7 @@ def test_settings_of_planning_are_checked_at_definition():
         Agent(role="P", goal="g", planning_config={"max_stepps": 3})
     with pytest.raises(ConfigError, match="max_steps"):
         PlanningConfig(max_steps=0)
+    with pytest.raises(ConfigError, match=r"'llm': an agent plans with its own model; instead: Agent\(llm=\.\.\.\)"):
+        Agent(role="P", goal="g", planning_config={"llm": "offline"})
+    assert PlanningConfig(llm=None, step_timeout=None, plan_prompt=None) == PlanningConfig()
     assert Agent(role="P", goal="g", planning_config=PlanningConfig()).planner == PlanningConfig()

@@ -43,7 +43,7 @@ class Held(ScriptedLLM):
 
 def test_every_verb_shows_what_it_takes():
     for verb in (Crew.kickoff, Crew.akickoff, Crew.submit, Crew.preview, Crew.apreview):
-        assert list(inspect.signature(verb).parameters) == ["self", "inputs", *OPTIONS]
+        assert list(inspect.signature(verb).parameters) == ["self", "inputs", "input_files", *OPTIONS]
     for verb in (Agent.kickoff, Agent.submit):
         assert list(inspect.signature(verb).parameters) == [
             "self",

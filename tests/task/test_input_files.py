@@ -174,8 +174,6 @@ def test_an_agent_alone_is_shown_files_which_its_messages_hold(memory):
         return agent.with_(checkpoint=None).kickoff("Look", input_files={"it": "map.png"}).raw
 
     assert around.kickoff() == "seen too"
-    with pytest.raises(TypeError, match=r"no option 'input_files'; files belong to tasks, Task\(input_files=...\)"):
-        crew_of(None).kickoff(input_files=["a.txt"])
 
 
 def test_the_same_words_with_a_changed_file_are_no_further_turn_and_recorded_files_may_be_gone(memory):
@@ -240,3 +238,51 @@ def test_models_of_providers_take_pictures_unless_they_are_listed_without():
     assert [library.sees(known, model) for model in ("p/a", "p/b", "p/c")] == [True, False, True]
     assert LLM("openai/some-model").supports_multimodal()
     assert not LLM("offline").supports_multimodal()
+
+
+def reader(llm=None, **fields):
+    who = Agent(role="W", goal="g", llm=llm or ScriptedLLM(lambda messages: str(messages[1]["content"])))
+    about = {"expected_output": "x", "agent": who, "context": []}
+    tasks = [
+        Task(name="both", description="About {topic}", input_files={"own": "own.txt"}, **about),
+        Task(name="given", description="Sum up", **about),
+    ]
+    return Crew(tasks=tasks, **fields)
+
+
+def test_files_of_a_kickoff_are_shown_in_every_task_beside_its_own_and_a_resume_knows_them(on_disk):
+    Path("own.txt").write_text("mine")
+    Path("a.txt").write_text("one")
+    reader().kickoff({"topic": "tides"}, input_files=["a.txt"])
+
+    def prepared(inputs):
+        assert list(inputs) == ["topic"]
+        return {"topic": inputs["topic"].upper()}
+
+    class Stop(Exception):
+        pass
+
+    crew = reader(ScriptedLLM([Stop()]), checkpoint=on_disk(), before_kickoff_callbacks=[prepared])
+    with pytest.raises(Stop):
+        crew.kickoff({"topic": "tides"}, input_files=["a.txt"], run_id="r")
+    again = reader(checkpoint=on_disk(), before_kickoff_callbacks=[prepared])
+    whole = again.kickoff(run_id="r")
+    assert again.kickoff({"topic": "tides"}, input_files=["a.txt"], run_id="r") == whole
+    both, given = (output.raw for output in whole.tasks_output)
+    assert "TIDES" in both and "mine" in both and "one" in both and "one" in given and "mine" not in given
+    Path("a.txt").write_text("two")
+    with pytest.raises(QuestionsChanged, match="input file 'a.txt' held something else"):
+        again.kickoff(run_id="r")
+    with pytest.raises(ConfigError, match="wanted names and paths"):
+        again.kickoff(input_files="a.txt")
+
+
+def test_a_kickoff_with_files_that_is_killed_anywhere_shows_the_same():
+    Path("own.txt").write_text("mine")
+    Path("a.txt").write_text("one")
+
+    def verb(crew, run_id):
+        return crew.kickoff({"topic": "tides"}, input_files={"it": "a.txt"}, run_id=run_id)
+
+    for whole, again in lives(reader, verb):
+        assert again == whole
