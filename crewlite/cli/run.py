@@ -45,26 +45,35 @@ def run(
         raise click.UsageError(
             "--resume searches for an unfinished run, but --run-id names one: pass only one of the two"
         )
-    given = {**_from_file(inputs_file), **pairs(inputs, "--input")}
+    given = {**from_file(inputs_file), **pairs(inputs, "--input")}
     runner = Runner(chosen)
     with runner.set_up():
-        project = of_the_project()
-        target = target or project
-        if not target:
-            raise click.UsageError(
-                "nothing says what to run: wanted MODULE:ATTRIBUTE, or crew in [tool.crewlite] of pyproject.toml"
-            )
+        target, to_name = target_or_project(target)
         definition = find(target)
         check_takes(definition, given, message, chosen.model)
         if run_id is None:
             check_whole(definition, given, message)
         given = with_types(definition, given)
         definition = saving(definition, asked.location)
-        runner.again = Again(asked.location, None if target == project else target, chosen.model)
+        runner.again = Again(asked.location, to_name, chosen.model)
         runner.kickoff(definition, inputs=given or None, message=message, run_id=run_id, resume=resume, target=target)
 
 
-def _from_file(file: IO[str] | None) -> dict[str, Any]:
+def target_or_project(target: str | None) -> tuple[str, str | None]:
+    """Return the target, else that of the project; and the target that later commands must name, None for none.
+
+    Raises UsageError if there is none.
+    """
+    project = of_the_project()
+    if found := target or project:
+        return found, None if found == project else found
+    raise click.UsageError(
+        "nothing says what to run: wanted MODULE:ATTRIBUTE, or crew in [tool.crewlite] of pyproject.toml"
+    )
+
+
+def from_file(file: IO[str] | None) -> dict[str, Any]:
+    """Return the inputs in a file; {} without one. Raises UsageError."""
     if file is None:
         return {}
     try:

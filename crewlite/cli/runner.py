@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-from crewlite import CheckpointConfig
+from crewlite import CheckpointConfig, kinds
 from crewlite.cli import questions, stream
 from crewlite.cli.error_text import said, without_advice
 from crewlite.cli.exits import FAILED, INTERRUPTED, USAGE, WAITS, Failed, notice
@@ -49,8 +49,8 @@ class Runner:
         self.output = Output(sys.stdout, chosen.as_json)
         self._unsaved = ""
         """Why the run cannot be resumed; "" if it can."""
-        self._instead = ""
-        """The target to kick off again if `crewlite checkpoint resume` cannot find the run's store; else ""."""
+        self._instead: Sequence[str] = ()
+        """The command that goes on with the run where `crewlite checkpoint resume` cannot; else empty."""
 
     @contextlib.contextmanager
     def set_up(self) -> Iterator[None]:
@@ -82,8 +82,13 @@ class Runner:
         resume: bool = False,
         source: CheckpointConfig | None = None,
         target: str | None = None,
-    ) -> None:
-        """Kick off and print the result. `target` is the target under which the definition was found."""
+        again: Sequence[str] = (),
+    ) -> Any:
+        """Kick off, print the result and return it. `target` is the target under which the definition was found.
+
+        `again` is the command that goes on with the run, if `crewlite checkpoint resume` cannot.
+        """
+        self._instead = again
         if self.options.model:
             definition = definition.with_model(self.options.model)
         self._look_ahead(definition, source, target)
@@ -110,10 +115,13 @@ class Runner:
         if durability == "degraded":
             notice("Warning: not everything of this run could be saved.")
         about = {"run_id": self.progress.run_id, "usage": usage.model_dump(), "durability": durability}
-        if isinstance(definition, FlowFunction | Flow):
+        if definition.run_kind is kinds.TRIAL and not self.options.as_json:
+            self.output.answer(str(result))
+        elif isinstance(definition, FlowFunction | Flow):
             self.output.value(result, **about)
         else:
             self.output.answer(result.raw, **about)
+        return result
 
     def say(self, text: str) -> None:
         """Print a line for people on stderr; nothing with --json."""
@@ -130,7 +138,7 @@ class Runner:
             self._unsaved = f"Nothing was saved: the {kind} has checkpoint=False."
             self.say(f"Nothing of this run will be saved: the {kind} has checkpoint=False.")
         elif target and provider and not declares(provider, "named_by_location"):
-            self._instead = target
+            self._instead = ("run", target)
 
     def _way_on(self) -> str:
         """Return how to resume the run, or why it cannot be resumed."""
@@ -144,7 +152,7 @@ class Runner:
     def _line_on(self, *words: str) -> str:
         """Return the command that resumes the run."""
         if self._instead:
-            return shell_line(["crewlite", "run", self._instead, "--run-id", self.progress.run_id or "", *words])
+            return shell_line(["crewlite", *self._instead, "--run-id", self.progress.run_id or "", *words])
         return self._placed().line("resume", self._ref() or "RUN", *words)
 
     def _ref(self) -> str | None:
@@ -166,7 +174,7 @@ class Runner:
             if self.progress.run_id and not isinstance(error, InDoubt | AnswerRefused | ChangeUnused):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on()}"
-                if (answered := self.progress.answered) and not isinstance(error, CrewliteError):
+                if (answered := self.progress.answered) and not (isinstance(error, CrewliteError) or self._instead):
                     again = self._placed().line("fork", self._ref() or "RUN", "--rerun", answered[-1])
                     text = f"{text} - to run a recorded step again: {again}"
         kind = (

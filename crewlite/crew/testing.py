@@ -30,6 +30,12 @@ def test(
     options: KickoffOptions,
 ) -> CrewTestResult:
     """Run a crew several times and have a model score its answers, as Crew.test describes."""
+    result: CrewTestResult = trial_of(crew, n_iterations, eval_llm).kickoff(n_iterations, inputs, **options)
+    return result
+
+
+def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> Trial:
+    """Build the trial that tests a crew. Its arguments are n_iterations and inputs."""
     check_iterations("test", n_iterations)
     judging = resolve_llm([as_model(eval_llm)], agent="Crew Evaluator")  # type: ignore[list-item]  # it checks them
 
@@ -46,9 +52,7 @@ def test(
         )
 
     voice = lambda given: _Voice(crew, judging.model, given)  # noqa: E731 - it is an argument
-    trial = Trial("test", crew, code, voice, models=[judging])
-    result: CrewTestResult = trial.kickoff(n_iterations, inputs, **options)
-    return result
+    return Trial("test", crew, code, voice, models=[judging])
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,24 +43,34 @@ def train(
     options: KickoffOptions,
 ) -> CrewTrainingResult:
     """Train a crew and write the file of trained agents, as Crew.train describes."""
+    trial = trial_of(crew, n_iterations, filename, feedback)
+    said = None if feedback is None or callable(feedback) else [_plain(one) for one in feedback]
+    result: CrewTrainingResult = trial.kickoff(n_iterations, inputs, said, **options)
+    written(filename, result)
+    return result
+
+
+def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -> Trial:
+    """Build the trial that trains a crew. Its arguments are n_iterations, inputs and feedback, if that is a list."""
     check_iterations("train", n_iterations)
     _check_feedback(crew, n_iterations, feedback)
     if Path(filename).exists():
         learned.read(filename)  # before anything is paid
     learned.check(filename)
     training = _Training(crew, _known_before(crew, filename), feedback)
-    said = None if feedback is None or callable(feedback) else [_plain(one) for one in feedback]
 
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None, feedback: Any = None) -> CrewTrainingResult:
         return await training.at_work(n_iterations, inputs)
 
     voice = lambda given: _Voice(crew, {**given, "filename": filename})  # noqa: E731 - it is an argument
     models = list(training.models.values())
-    trial = Trial("training", crew, code, voice, models=models, asks_people=feedback is None)
-    result: CrewTrainingResult = trial.kickoff(n_iterations, inputs, said, **options)
+    return Trial("training", crew, code, voice, models=models, asks_people=feedback is None)
+
+
+def written(filename: str, result: CrewTrainingResult) -> None:
+    """Write what agents have learned to the file."""
     if result.agents:
         learned.write(filename, result.agents)
-    return result
 
 
 class _Training:

@@ -46,7 +46,7 @@ def on(opened: Opened, run: RunHistory, lines: Again | None = None) -> str:
 
 
 def trial_on(run: RunHistory) -> str:
-    """What to do to go on with a test or a training, which no command begins."""
+    """What to do to go on with a test or a training; the record does not say by which command it was begun."""
     where = f"run_id={run.run_id!r}" if run.branch == "main" else f"from_checkpoint={ref_of(run)!r}"
     return f"call test or train of the crew again, with {where}"
 
