@@ -38,6 +38,7 @@ class AttemptInfo:
 
 Hook = Callable[[AttemptInfo], AbstractContextManager[Any] | None]
 _hooks: ContextVar[tuple[Hook, ...]] = ContextVar("crewlite_hooks", default=())
+_NO_HOOKS = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -75,7 +76,7 @@ def around(hook: Hook) -> Iterator[None]:
 def hooked(make: Callable[[], AttemptInfo]) -> AbstractContextManager[object]:
     """Return a context manager that calls the hooks around an attempt. `make` is called only if there are hooks."""
     hooks = _hooks.get()
-    return _Hooked(hooks, make()) if hooks else contextlib.nullcontext()
+    return _Hooked(hooks, make()) if hooks else _NO_HOOKS
 
 
 class _Hooked:

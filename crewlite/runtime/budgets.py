@@ -123,7 +123,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
         return
     for one in budgets:
         one.check()
-    limits = _limits(budgets)
+    limits = _limits(budgets) if any(one.budget.max_rpm for one in budgets) else {}
     if not limits:
         return
     with contextlib.ExitStack() as undo:

@@ -12,6 +12,7 @@ from crewlite.runtime.turns import Turns
 from crewlite.state.format.kept import Order
 from crewlite.state.journal.view import View
 
+_NONE = frozenset[str]()
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -43,7 +44,7 @@ class Children:
         """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
         self.driven: set[str] = set()
         """Addresses of the steps that were awaited or spawned after they were requested."""
-        self.expected: frozenset[str] = frozenset()
+        self.expected = _NONE
         """Addresses of steps that may begin although the run stops: they were decided on before."""
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""

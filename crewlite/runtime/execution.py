@@ -243,9 +243,8 @@ class Execution(Generic[T]):
         event: BaseEvent | None = self.step.voice.started(stamp)
         if event is None:
             return
-        moment = None
-        if stamp.setting:
-            moment = await run.save(run.checkpoint_parts(event, stamp.setting, run.journal.next_seq))
+        parts = run.checkpoint_parts(event, stamp.setting, run.journal.next_seq) if stamp.setting else None
+        moment = await run.save(parts) if parts else None
         run.journal.buffer_event(event)
         run.emit(self.step.voice.source, event, moment, again=not self.address and run.heard_start)
         self.started = event.event_id
@@ -354,9 +353,11 @@ class Execution(Generic[T]):
             run.journal.buffer_event(event)
             if stamp.setting:
                 parts |= run.checkpoint_parts(event, stamp.setting, run.journal.next_seq)
-        moment = await run.save(parts, now=any(effect == "once" for _, effect in parts.get("intents", ())))
-        if event is not None:
-            run.emit(self.step.voice.source, event, moment)
+        at_once = any(effect == "once" for _, effect in parts.get("intents", ()))
+        if isinstance(event, BaseEvent):
+            run.emit(self.step.voice.source, event, await run.save(parts, now=at_once))
+        else:  # nobody asks for the state at this commit
+            await run.journal.save(parts, now=at_once)
 
     def _stamp(self, **more: Any) -> EventStamp:
         more |= {"seq": self.outer.run.journal.next_seq, "started_event_id": self.started}

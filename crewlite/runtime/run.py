@@ -191,7 +191,7 @@ class Run:
 
         `again`: what handlers change is dropped, as they were called for it before and their changes are recorded.
         """
-        if event_bus.hears(type(event)):
+        if isinstance(event, BaseEvent) and event_bus.hears(type(event)):  # not an UnheardEvent
             state = RuntimeState(self.journal, event.type, event.address or "", moment)
             with self.journal.states.dropping() if again else nullcontext():
                 event_bus.emit(source, event, state)
