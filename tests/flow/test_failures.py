@@ -288,7 +288,7 @@ def test_a_step_that_nobody_awaits_is_told():
         return 2
 
     forgotten = []
-    with pytest.raises(ConfigError, match="step:write was asked for .* not awaited"):
+    with pytest.raises(ConfigError, match="step:write was requested in .* not awaited"):
         pipeline.kickoff()
     forgotten[0].close()
 
