@@ -56,7 +56,7 @@ def written(error: BaseException) -> RaisedError:
 
 
 def raised(step: str, failure: Failure) -> Exception:
-    """Build the error that a step failed with: of its own class if possible, else a StepRaised."""
+    """Build the error that a step failed with: an object of its class if that is loaded here, else a StepRaised."""
     raised = failure.raised
     cls = _loaded(raised["cls"]) if raised and "fields" in raised else None
     if raised is None or cls is None:

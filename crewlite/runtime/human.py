@@ -270,7 +270,7 @@ def _answered(frame: StepScope, asked: Question) -> bool:
 
 
 async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
-    """Return the recorded answer, or one typed at the terminal now; _LATE after the deadline.
+    """Return the recorded answer, or one typed at the terminal now; `_LATE` if none came before the deadline.
 
     Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
     """

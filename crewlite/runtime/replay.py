@@ -124,7 +124,7 @@ def decide(
 def _answered(
     record: Record, recorded: Outcome, question: Question, mode: Mode, siblings: Collection[str]
 ) -> Reuse | Run | Refuse:
-    """Decide about a step that has a recorded outcome."""
+    """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
         return _RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest

@@ -246,7 +246,7 @@ class JsonStore:
         return tail if tail and self.journals.ends_at(*key, tail.offset, tail.mark) else None
 
     def _looked_up(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
-        """Read a journal and return its tail. Adds checkpoint files that its last writer left undone to `changes`."""
+        """Read a journal and return its tail. Adds checkpoint files that its last writer left out to `changes`."""
         entries, offset = self.journals.scan(commit.run_id, commit.branch)
         if not entries:
             raise self._gone(commit)
