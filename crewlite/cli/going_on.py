@@ -229,7 +229,7 @@ def _definition(runner: Runner, run: RunHistory, source: CheckpointConfig, targe
         runner.again = replace(runner.again, target=None)
     if kinds.of(recorded[0]) is kinds.FLOW:
         raise Failed(
-            f"{_named(run)} is a run of a function, which no record holds. Say where the function is: --crew "
+            f"{_named(run)} is a run of a flow, and no record holds its function or class. Say where that is: --crew "
             f"MODULE:{recorded[1]}, or crew in [tool.crewlite] of pyproject.toml.{f' {other}.' if other else ''}"
         )
     if other:

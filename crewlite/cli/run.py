@@ -36,10 +36,11 @@ def run(
 ) -> None:
     """Kick off a crew, an agent or a flow, and print its answer.
 
-    MODULE:ATTRIBUTE, or path/to/file.py:ATTRIBUTE, is a Crew, an Agent, a function that makes one, or a function with
-    @flow, whose inputs are its parameters; without it, what `crew` in [tool.crewlite] of pyproject.toml names. Only
-    the answer goes to stdout; what happens meanwhile is shown on stderr. Each step is saved, so a run that was
-    interrupted, or waits for people, can go on: how is said when it ends.
+    MODULE:ATTRIBUTE, or path/to/file.py:ATTRIBUTE, is a Crew, an Agent, a function that makes one, or a flow: a
+    function with @flow, whose inputs are its parameters, or a class, whose inputs set fields of its state. Without it,
+    what `crew` in [tool.crewlite] of pyproject.toml names. Only the answer goes to stdout; what happens meanwhile is
+    shown on stderr. Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when
+    it ends.
     """
     if resume and run_id is not None:
         raise click.UsageError(

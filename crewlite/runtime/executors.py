@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, cast
@@ -142,14 +142,17 @@ def _unfit(name: str, what: str) -> ConfigError:
 EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()}
 
 
-def executor_of(name: str, runtime: Any) -> Executor:
-    """Return the executor that a step's `runtime` names, or `runtime` itself if it is one. Raises ConfigError."""
-    if isinstance(runtime, str) and runtime in EXECUTORS:
-        return EXECUTORS[runtime]
+def executor_of(name: str, runtime: Any, kind: str = "@step", takes: Collection[str] = tuple(EXECUTORS)) -> Executor:
+    """Return the executor that a `runtime` names, one of `takes`, or `runtime` itself if it is one.
+
+    Raises ConfigError. `kind`: what has this `runtime`, for the message.
+    """
+    if isinstance(runtime, str) and runtime in takes:
+        return EXECUTORS[cast(Runtime, runtime)]
     check, run = getattr(runtime, "check", None), getattr(runtime, "run", None)
     if isinstance(runtime, type) or not callable(check) or not inspect.iscoroutinefunction(run):
         raise ConfigError(
-            f"@step {name!r}: runtime is {runtime!r}; wanted one of {', '.join(EXECUTORS)}, or an executor: an object "
+            f"{kind} {name!r}: runtime is {runtime!r}; wanted one of {', '.join(takes)}, or an executor: an object "
             f"with check(name, func) and async run(job)"
         )
     return cast(Executor, runtime)

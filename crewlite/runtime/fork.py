@@ -38,7 +38,7 @@ def forked(
             f"bind= is for {name}.fork, called on the class: an instance has its live parts. Leave it out"
         )
     own = _config_of(definition)
-    found, changed = _found(definition, own, given), _changes(definition, edits, rerun, inputs)
+    found, changed = _found(definition, own, given), _changes(source, edits, rerun, inputs)
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
     made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)
@@ -68,15 +68,15 @@ def _found(definition: Runnable[Any] | None, own: CheckpointConfig, given: Check
 
 
 def _changes(
-    definition: Runnable[Any] | None,
+    source: Runnable[Any] | type[Runnable[Any]],
     edits: Mapping[str, Any] | None,
     rerun: Iterable[str],
     inputs: Mapping[str, Any] | None,
 ) -> Changes:
-    changed = Changes.of(edits, rerun, inputs)
-    if definition is None or not changed.inputs:
+    changed = replace(Changes.of(edits, rerun, inputs), check=source.check_edit)
+    if isinstance(source, type) or not changed.inputs:
         return changed
-    return replace(changed, inputs=definition.as_inputs(changed.inputs), takes=frozenset(definition.input_names()))
+    return replace(changed, inputs=source.as_inputs(changed.inputs), takes=frozenset(source.input_names()))
 
 
 def _there(given: CheckpointConfig, made: Located) -> CheckpointConfig:

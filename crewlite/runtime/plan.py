@@ -70,8 +70,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
             f"resume=True looks for a recorded run, but this {root.kind} has no store to record runs in: "
             f"give it checkpoint=True"
         )
-    if config and isinstance(config.on_events, tuple) and set(config.on_events) <= root.never_emitted:
-        events = ", ".join(config.on_events)
+    listed = config.on_events if config and isinstance(config.on_events, tuple) else ()
+    if listed and set(listed) <= root.never_emitted:
+        events = ", ".join(listed)
         log.warning(
             "on_events: %s is never emitted in a run of %s %r and names no checkpoint", events, root.kind, root.name
         )

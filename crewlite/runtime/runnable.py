@@ -251,7 +251,8 @@ class Runnable(ABC, Generic[R]):
 
         Raises:
             RefError: there is nothing to fork, or no such step. BranchExists: the name is taken. ConfigError: inputs
-                that it does not take. AnswerRefused: an edit of a person's answer does not fit the question.
+                that it does not take, edits that cannot be made, such as to a label that a router does not declare.
+                AnswerRefused: an edit of a person's answer does not fit the question.
                 StoreError, OSError: no branch was created.
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
@@ -263,8 +264,8 @@ class Runnable(ABC, Generic[R]):
         """Rebuild a definition from the record of its run; its `kickoff()` resumes that run.
 
         Plain fields were recorded. Of models, tools, callbacks and classes only the names were: pass these objects in
-        `bind`; one error lists all that are missing. Reads the store, writes nothing and imports nothing. A flow is a
-        function, which no record holds.
+        `bind`; one error lists all that are missing. Reads the store, writes nothing and imports nothing. No record
+        holds functions and methods: a flow that is a function cannot be rebuilt, one that is a class needs nothing.
 
         Args:
             config: A ref to the run, or CheckpointConfig(restore_from=ref).
@@ -281,6 +282,10 @@ class Runnable(ABC, Generic[R]):
             RunMismatch: the run is of another kind of definition.
         """
         return cls.rebuilt(config, bind)
+
+    @classmethod
+    def check_edit(cls, address: str, value: Any) -> None:
+        """Raise ConfigError for an edited outcome with which the definition could not go on."""
 
     def bound_to(self, config: FromCheckpoint) -> Self:
         """Return a copy whose kickoff resumes from `config`, such as a ref. With None the copy is bound to no run.

@@ -378,6 +378,9 @@ def test_a_config_for_a_crew_warns_on_a_lone_agent(caplog, tmp_path):
     setting = CheckpointConfig(location=tmp_path / "s", on_events=["task_completed"])
     agent("x", checkpoint=setting).kickoff("go")
     assert "task_completed is never emitted" in caplog.text
+    caplog.clear()
+    agent("x", checkpoint=CheckpointConfig(location=tmp_path / "s", on_events=[])).kickoff("go")
+    assert not caplog.text
 
 
 def test_a_new_run_without_a_question_is_refused_before_anything_is_recorded():

@@ -1,10 +1,13 @@
 """Which methods of a flow run again in a fork: those behind an edited or repeated one, and no others."""
 
-from __future__ import annotations
+from enum import Enum
+from functools import partial
+from typing import Literal
 
 import pytest
 
-from crewlite import event_bus
+from crewlite import History, event_bus
+from crewlite.errors import ConfigError, RefError
 from crewlite.events import MethodExecutionStartedEvent
 from crewlite.flow import Flow, and_, listen, or_, router, start
 from tests.cuts import RUN
@@ -93,3 +96,42 @@ def test_of_methods_joined_first_with_first_only_those_behind_a_changed_one_run_
     second = plan.fork(RUN, rerun=["method:two@again#2"], branch="second")
     begun = [one.address for one in second.preview() if one.verdict == "runs" and one.kind == "method"]
     assert begun == ["method:two@again#2", "method:joined@one&two#2"]
+
+
+class Said(Enum):
+    YES = "yes"
+    NO = "no"
+
+
+@pytest.mark.parametrize("hint", [Literal["yes", "no"], Said])
+def test_an_edit_of_a_router_is_one_of_its_labels(memory, hint):
+    class Plan(Flow):
+        checkpoint = memory()
+
+        @start()
+        def begin(self): ...
+
+        @router(begin)
+        def judge(self) -> hint:
+            return Said.YES if hint is Said else "yes"
+
+        @listen("yes")
+        def go(self):
+            return "gone"
+
+        @listen("no")
+        def stay(self):
+            return "stayed"
+
+    plan, at = Plan(), "method:judge@begin"
+    plan.kickoff(run_id=RUN)
+    for fork in (partial(plan.fork, RUN), partial(Plan.fork, memory(restore_from=RUN))):
+        for wrong in ("maybe", 7, ["no"]):
+            with pytest.raises(ConfigError, match=f"edit of {at}"):
+                fork(edits={at: wrong}, branch="wrong")
+    with History(plan.checkpoint.location, plan.checkpoint.provider) as history:
+        with pytest.raises(RefError):
+            assert history.run(f"{RUN}/wrong").steps
+        with pytest.raises(ConfigError, match=r"step:initial_state sets the fields .* fork with inputs="):
+            history.fork(RUN, edits={"step:initial_state": {"words": 3}})
+    assert _ran(plan.fork(RUN, edits={at: "no"})) == ({"stay"}, "stayed")

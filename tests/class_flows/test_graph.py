@@ -52,20 +52,62 @@ def test_a_graph_that_cannot_work_says_why(methods, told):
     assert told in str(caught.value)
 
 
+def nested(depth):
+    """A condition with `depth` conditions inside each other."""
+    condition = "a"
+    for _ in range(depth):
+        condition = or_(condition, "b")
+    return condition
+
+
 def test_a_decorator_that_is_misused_says_so():
     for make, told in [
         (lambda: type("Plan", (Flow,), {"a": start(act)}), "write @start(), with parentheses"),
+        (
+            lambda: type("Plan", (Flow,), {"a": start()(act), "b": listen(act)}),
+            "Plan.b: write @listen(...), with the method, label or condition that starts it in parentheses",
+        ),
         (lambda: listen(3), "@listen(...): 3 is no condition"),
         (lambda: or_(), "or_() has no conditions"),
         (lambda: router("a", emit=[]), r"@router(emit=...) is []; wanted a list of labels"),
         (lambda: start(retries=-1)(act), "retries is -1"),
         (lambda: start(retry=1)(act), "method 'act' has no option 'retry'"),
-        (lambda: start(runtime="isolated")(lambda self: 1), "is a lambda, which has no name"),
+        (
+            lambda: start(runtime="isolated")(act),
+            "method 'act': runtime is 'isolated', but a method works with its flow, which another process does not have",
+        ),
+        (lambda: start(runtime="other")(act), "method 'act': runtime is 'other'; wanted one of inline, or an executor"),
+        (lambda: nested(51), "or_(...) has more than 50 conditions inside each other; wanted a flat list"),
         (lambda: listen("a")(listen("b")(act)), "method 'act' has two conditions"),
     ]:
         with pytest.raises(ConfigError) as caught:
             make()
         assert told in str(caught.value)
+
+
+def test_a_way_through_a_graph_may_be_longer_than_the_stack_is_deep():
+    def method(name):
+        def work(self):
+            return "back" if name.startswith("judge") else name
+
+        work.__name__ = name
+        return work
+
+    size = 1500
+    methods = {"m0": start()(method("m0")), "m1": listen(or_("m0", "back"))(method("m1"))}
+    methods |= {f"m{n}": listen(f"m{n - 1}")(method(f"m{n}")) for n in range(2, size)}
+    methods["judge"] = router(f"m{size - 1}", emit=["back", "end"])(method("judge"))
+    made = type(
+        "Long",
+        (Flow,),
+        {**methods, "after": listen(nested(50))(method("after"))}
+        | {"a": start()(method("a")), "b": start()(method("b"))},
+    )
+    assert made.graph.paths[f"m{size - 1}"] == made.graph.paths["judge"] == ("m1",)
+    assert made.graph.places["judge"] == (size + 1, size)
+    assert f"m{size - 1}" in made.mermaid()
+    chain = {name: one for name, one in methods.items() if name not in ("m1", "judge")}
+    assert type("Chain", (Flow,), {**chain, "m1": listen("m0")(method("m1"))})(max_concurrency=1).kickoff() == "m1499"
 
 
 def test_a_class_that_its_subclasses_complete_is_checked_with_them():

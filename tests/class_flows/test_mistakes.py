@@ -29,6 +29,25 @@ def plan(**methods):
     return type("Plan", (Flow,), {"initial_state": Draft, "begin": start()(begin), **methods})
 
 
+def incomplete():
+    class Part(Flow, abstract=True):
+        @listen("x")
+        def end(self): ...
+
+    return Part
+
+
+def number(result, hint=None):
+    """A flow with a router that returns a number."""
+
+    def judge(self):
+        return result
+
+    if hint:
+        judge.__annotations__["return"] = hint
+    return plan(judge=router("begin")(judge))
+
+
 def two(self, given, other): ...
 
 
@@ -41,6 +60,16 @@ def nothing(): ...
 @pytest.mark.parametrize(
     ("make", "told"),
     [
+        (lambda: plan()(name=""), "@flow is named ''; wanted a name"),
+        (lambda: Flow().kickoff(), "flow 'Flow' has no methods; mark one with @start()"),
+        (lambda: Flow.from_checkpoint("run"), "flow 'Flow' has no methods; mark one with @start()"),
+        (
+            lambda: incomplete()().kickoff(),
+            "'Part' cannot work: no method begins it; mark one with @start(). (It is abs",
+        ),
+        (lambda: incomplete().from_checkpoint("run"), "flow 'Part' cannot work: no method begins it"),
+        (lambda: number(3)().kickoff(), "Router 'judge' returned 3; wanted a label: a text, a member of an Enum"),
+        (lambda: number(3, Literal[3]), "Router 'judge' returned 3; wanted a label: a text, a member of an Enum"),
         (lambda: listen("a", "b"), "@listen takes one condition, not 2. Join them: or_(...) holds once one of them"),
         (lambda: start("a", "b"), "@start takes one condition, not 2"),
         (lambda: router("a", "b", "c"), "@router takes one condition, not 3"),

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import sys
+import threading
+import time
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -316,3 +318,48 @@ def points_of(path):
 def pairs(text):
     numbers = [float(word) for word in text.split()]
     return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def test_a_page_of_a_run_at_work_shows_what_has_begun(tmp_path):
+    begun, over = threading.Event(), threading.Event()
+
+    class Plan(Flow):
+        checkpoint = True
+
+        @start()
+        def first(self): ...
+
+        @start(retries=1)
+        def second(self):
+            begun.set()
+            over.wait(30)
+
+        @listen(first)
+        def third(self):
+            over.wait(30)
+
+        @listen(and_(second, third))
+        def end(self): ...
+
+    run = Plan().submit(run_id="run")
+    begun.wait(30)
+    with History("./.checkpoints") as history:
+        while len(history.run("run").steps) < 2:  # the state, and the first method
+            time.sleep(0.01)
+    text = Path(Plan.plot(tmp_path / "page", run_id="run")).read_text()
+    over.set()
+    run.result()
+    page = Page(text)
+    assert page.boxes == {"first": "finished", "second": "at work", "third": "at work", "end": "not reached"}
+    assert '<dd class="tone">at work</dd>' in text
+    assert set(Page(Path(Plan.plot(tmp_path / "page", run_id="run")).read_text()).boxes.values()) == {"finished"}
+
+
+@pytest.mark.parametrize("filename", [".", "", "..", "here/", "nowhere/page.html", "~", "taken"])
+def test_a_filename_at_which_no_page_can_be_is_refused(filename):
+    Path("here").mkdir()
+    Path("taken.html").mkdir()
+    with pytest.raises(ConfigError, match="plot: "):
+        Book.plot(filename)
+    assert {path.name for path in Path.cwd().iterdir()} >= {"here", "taken.html"}
+    assert not [*Path.cwd().parent.glob("*.html")]

@@ -208,8 +208,8 @@ def test_a_killed_flow_is_resumed_and_no_step_is_made_twice(flows):
     done = flows.do("checkpoint", "resume")
     assert done.returncode == 1
     assert (
-        "s/main (flow sums) is a run of a function, which no record holds. Say where the function is: --crew MODULE:sums"
-        in done.stderr
+        "s/main (flow sums) is a run of a flow, and no record holds its function or class. Say where that is: --crew "
+        "MODULE:sums" in done.stderr
     )
     assert flows.ask("checkpoint", "resume", "--crew", "flows:sums", "--model", "offline").returncode == 2
     assert flows.ask("checkpoint", "resume", "--crew", "crews:crew").returncode == 1

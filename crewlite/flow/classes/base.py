@@ -13,6 +13,7 @@ from crewlite import durable, homes, kinds, last_kickoff
 from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.errors import ConfigError, meant
+from crewlite.flow.classes.conditions import method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import Running, is_at_work, running
@@ -86,6 +87,7 @@ class Flow(Runnable[Any], Generic[S]):
     """Its methods and what starts them, as plain data: `methods`, `edges`, `entries`."""
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
+    _abstract: ClassVar[bool] = False
     _persisted: ClassVar[bool] = False
     """Whether the id of its state names its run: `@persist`."""
     _warned: ClassVar[frozenset[str]] = frozenset()
@@ -102,8 +104,17 @@ class Flow(Runnable[Any], Generic[S]):
         for method in cls.graph.methods.values():
             if method.persisted:
                 cls.keep_runs(method.persisted)
+        cls._abstract = abstract
         if cls.graph.methods and not abstract:
             cls.graph.check(cls.__name__)
+
+    @classmethod
+    def _check_complete(cls) -> None:
+        """Raise ConfigError for a class without methods, and for an abstract one that only a subclass completes."""
+        if not cls.graph.methods:
+            raise ConfigError(f"flow {cls.__name__!r} has no methods; mark one with @start() in a class of your own")
+        if cls._abstract:
+            cls.graph.check(cls.__name__, abstract=True)
 
     @classmethod
     def keep_runs(cls, setting: CheckpointConfig | bool) -> None:
@@ -251,9 +262,8 @@ class Flow(Runnable[Any], Generic[S]):
         return Request(dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
-        """Build the Root that the engine runs. Raises ConfigError for a flow without methods."""
-        if not self.graph.methods:
-            raise ConfigError(f"flow {self.run_name!r} has no methods; mark one with @start()")
+        """Build the Root that the engine runs. Raises ConfigError for a flow without methods, or an incomplete one."""
+        self._check_complete()
         made: Root[Any] = root.ClassRoot(self)
         return made
 
@@ -273,7 +283,17 @@ class Flow(Runnable[Any], Generic[S]):
         """Return a flow whose kickoff resumes from `source`. Raises ConfigError for `bind`, which it never needs."""
         if bind:
             raise ConfigError(f"{cls.__name__}.from_checkpoint takes no bind: the class has all that a run needs")
+        cls._check_complete()
         return cls().bound_to(source)
+
+    @classmethod
+    def check_edit(cls, address: str, value: Any) -> None:
+        """Raise ConfigError for an edit of a router that is no label of it."""
+        if "/" not in address and kinds.at(address) is kinds.METHOD and method_at(address) in cls.graph.labels:
+            try:
+                cls.graph.label(method_at(address), value)
+            except ConfigError as error:
+                raise ConfigError(f"The edit of {address} does not fit. {error}") from None
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return inputs as runs record them. Raises ConfigError for an input that is no field of the state."""
@@ -335,7 +355,7 @@ class Flow(Runnable[Any], Generic[S]):
 
     def _check(self) -> None:
         """Raise ConfigError if a setting of the flow is unusable."""
-        name = named("flow", self.run_name)
+        name = named("flow", self.run_name if self.name is None else self.name)
         integers("flow", name, max_concurrency=(self.max_concurrency, 1), max_method_calls=(self.max_method_calls, 1))
         check_policy(self.failure_policy, f"flow {name!r}")
         if not isinstance(self.checkpoint, CheckpointConfig | bool | None):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
 from crewlite.codec import digest
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.labels import label_of
+from crewlite.state.format.addresses import leaf
 
 _LONGEST = 48  # characters of a condition that an address shows
+_DEEPEST = 50  # conditions inside each other
 _TOLD_APART = 8  # hexadecimal digits of a digest in place of the rest
 
 
@@ -22,6 +24,8 @@ class Condition:
     how: Literal["name", "or", "and"]
     name: str = ""
     parts: tuple[Condition, ...] = ()
+    depth: int = field(default=0, compare=False)
+    """How many conditions are inside each other."""
 
     def __str__(self) -> str:
         """Return the condition as text: `a|b`, `a&(b|c)`."""
@@ -80,8 +84,18 @@ def address_name(method: str, condition: Condition | None) -> str:
     return f"{method}@{text}"
 
 
+def method_at(address: str) -> str:
+    """Return the name of the method whose step has this address."""
+    return leaf(address).partition(":")[2].partition("@")[0].partition("#")[0]
+
+
 def _joined(how: Literal["or", "and"], given: tuple[Any, ...]) -> Condition:
     if not given:
         raise ConfigError(f"{how}_() has no conditions; wanted methods, names of methods or labels")
     parts = tuple(map(condition_of, given))
-    return parts[0] if len(parts) == 1 else Condition(how, parts=parts)
+    depth = 1 + max(part.depth for part in parts)
+    if depth > _DEEPEST:
+        raise ConfigError(
+            f"{how}_(...) has more than {_DEEPEST} conditions inside each other; wanted a flat list: {how}_(a, b, c)"
+        )
+    return parts[0] if len(parts) == 1 else Condition(how, parts=parts, depth=depth)

@@ -28,10 +28,9 @@ from crewlite.flow.classes.running import Running, running
 from crewlite.flow.classes.state import Outcome, coded
 from crewlite.runtime.executors import Job
 from crewlite.runtime.plain_voice import Silent
+from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.values.current import StepState
-
-_BEGINNING = "initial_state"
 
 
 @dataclass(slots=True, eq=False)
@@ -202,8 +201,9 @@ class Drive:
             values = kind.begun(flow.run_name, flow.first_state, fields, own or scope.idempotency_key)
             StepState(scope.state).update(values)
 
-        address = self.scope.reserve_address(kinds.STEP.name, _BEGINNING)
-        return Step(kinds.STEP, _BEGINNING, begin, codec.known(fields), Silent(flow), address=address)
+        name = BEGINNING.partition(":")[2]
+        address = self.scope.reserve_address(kinds.STEP.name, name)
+        return Step(kinds.STEP, name, begin, codec.known(fields), Silent(flow), address=address)
 
     def _place(self, ended: _Ended) -> tuple[Any, int]:
         return self.flow.graph.place(ended.firing.method, ended.firing.round), ended.count

@@ -19,6 +19,11 @@ from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
 
 _MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "mermaid", "plot", "preview", "stream", "submit"})
 """Verbs of a flow that only its users call, so that a method may have such a name."""
+_WITH_PARENTHESES = {
+    "start": "@start(), with parentheses",
+    "listen": "@listen(...), with the method, label or condition that starts it in parentheses",
+    "router": "@router(...), with the method, label or condition that starts it in parentheses",
+}
 
 
 class Edge(NamedTuple):
@@ -75,7 +80,7 @@ class Graph:
         for ancestor in reversed(flow.__mro__):
             for name, value in vars(ancestor).items():
                 if isinstance(value, Decorator):
-                    raise ConfigError(f"{flow.__name__}.{name}: write @{value.of}(), with parentheses")
+                    raise ConfigError(f"{flow.__name__}.{name}: write {_WITH_PARENTHESES[value.of]}")
                 if isinstance(getattr(value, "__func__", None), FlowMethod):
                     raise ConfigError(
                         f"{flow.__name__}.{name} is a {type(value).__name__}; wanted a plain method with self"
@@ -126,13 +131,12 @@ class Graph:
             found += [self.places[first], (turn,)]
         return (*found, self.places[method])
 
-    def check(self, flow: str) -> None:
+    def check(self, flow: str, *, abstract: bool = False) -> None:
         """Raise ConfigError, which lists all mistakes in the graph, if there are any."""
         if problems := list(self._problems()):
-            raise ConfigError(
-                f"flow {flow!r} cannot work: {'; '.join(problems)}. (A class that only its subclasses complete: "
-                f"class {flow}(Flow, abstract=True))"
-            )
+            complete = f"A class that only its subclasses complete: class {flow}(Flow, abstract=True)"
+            hint = "It is abstract: kick off a subclass that completes it" if abstract else complete
+            raise ConfigError(f"flow {flow!r} cannot work: {'; '.join(problems)}. ({hint})")
 
     @staticmethod
     def _two_meanings(router: str, label: str) -> str:

@@ -17,12 +17,14 @@ from crewlite.errors import ConfigError, meant
 def label_of(result: object, router: str, declared: frozenset[str] | None = None) -> str | None:
     """Return the label that a router's result stands for: a text, the value of an Enum, True or False; None for None.
 
+    The value of an Enum may be a whole number.
+
     Raises ConfigError for anything else, and for a label that is not `declared`.
     """
     value = result.value if isinstance(result, Enum) else result
     if value is None:
         return None
-    if not isinstance(value, str | bool | int):
+    if not isinstance(value, str | bool) and not (isinstance(result, Enum) and isinstance(value, int)):
         raise ConfigError(
             f"Router {router!r} returned {result!r}; wanted a label: a text, a member of an Enum, True or False, or "
             f"None for no label"
@@ -46,24 +48,25 @@ def annotated_labels(func: Callable[..., Any]) -> frozenset[str] | None:
         hint = get_type_hints(func).get("return", inspect.Parameter.empty)
     except (NameError, TypeError):
         hint = inspect.Parameter.empty
-    return _of_hint(hint)
+    return _of_hint(hint, getattr(func, "__name__", ""))
 
 
-def _of_hint(hint: Any) -> frozenset[str] | None:
+def _of_hint(hint: Any, router: str) -> frozenset[str] | None:
     if hint is None or hint is type(None):
         return frozenset()
     if get_origin(hint) is Literal:
-        return _labels(get_args(hint))
+        return _labels(get_args(hint), router)
     if get_origin(hint) in (Union, UnionType):
-        parts = [_of_hint(part) for part in get_args(hint)]
+        parts = [_of_hint(part, router) for part in get_args(hint)]
         return None if None in parts else frozenset().union(*(part for part in parts if part))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _labels(hint)
     return frozenset(("True", "False")) if hint is bool else None
 
 
-def _labels(values: Iterable[object]) -> frozenset[str]:
-    return frozenset(label for value in values if (label := label_of(value, "")) is not None)
+def _labels(values: Iterable[object], router: str = "") -> frozenset[str]:
+    found = (label_of(value, router) for value in values)
+    return frozenset(label for label in found if label is not None)
 
 
 def _of_source(func: Callable[..., Any]) -> frozenset[str] | None:
@@ -115,7 +118,7 @@ def _constants(function: ast.AST, func: Callable[..., Any]) -> dict[str, set[obj
 def _values(node: ast.AST, local: dict[str, set[object] | None], func: Callable[..., Any]) -> set[object] | None:
     """Return the values that an expression may have; None if they cannot be known."""
     match node:
-        case ast.Constant(value=None | str() | bool() | int() as value):
+        case ast.Constant(value=None | str() | bool() as value):
             return {value}
         case ast.IfExp(body=one, orelse=other):
             first, second = _values(one, local, func), _values(other, local, func)
@@ -127,11 +130,11 @@ def _values(node: ast.AST, local: dict[str, set[object] | None], func: Callable[
         case ast.Name(id=name):
             value = getattr(func, "__globals__", {}).get(name)
             return {value} if isinstance(value, str) else None
-        case (
-            ast.Attribute(value=ast.Name(id=name), attr=member)
-            | ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr=member), attr="value")
-        ):
+        case ast.Attribute(value=ast.Attribute() as inside, attr="value"):
+            members = _values(inside, local, func) or ()
+            return {one.value for one in members if isinstance(one, Enum) and isinstance(one.value, str | bool)} or None
+        case ast.Attribute(value=ast.Name(id=name), attr=member):
             kind = getattr(func, "__globals__", {}).get(name)
             if isinstance(kind, type) and issubclass(kind, Enum) and member in kind.__members__:
-                return {kind[member].value}
+                return {kind[member]}
     return None

@@ -59,7 +59,13 @@ class Execution:
         retries, delay = options.get("retries"), options.get("retry_delay", 0.0)
         integers("method", name, retries=(retries, 0))
         seconds("method", name, retry_delay=delay)
-        executor = executor_of(name, options.get("runtime", "inline"))
+        if (runtime := options.get("runtime", "inline")) == "isolated":
+            raise ConfigError(
+                f"method {name!r}: runtime is 'isolated', but a method works with its flow, which another process "
+                f"does not have. Put that work into a function with @step(runtime='isolated') at the top level of a "
+                f"module, and call it from the method"
+            )
+        executor = executor_of(name, runtime, "method", ("inline",))
         executor.check(name, func)
         return cls(
             executor,

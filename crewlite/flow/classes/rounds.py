@@ -7,7 +7,7 @@ from what happened before it, never from which of two methods was faster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 Path = tuple[str, ...]
 """The cycles around a method, outermost first, each named by its first method."""
@@ -55,12 +55,18 @@ def ranks(following: Mapping[str, Sequence[str]], paths: Mapping[str, Path]) -> 
             if other not in paths[name]:  # else it begins the next round
                 before.setdefault(other, []).append(name)
 
-    def rank(name: str) -> int:
-        if name not in found:
-            found[name] = 1 + max((rank(one) for one in before.get(name, ())), default=0)
-        return found[name]
+    for name in paths:
+        waiting = [name]
+        while waiting:  # without recursion, as a way may be longer than the stack of Python is deep
+            if missing := [one for one in before.get(waiting[-1], ()) if one not in found]:
+                waiting += missing
+                continue
+            last = waiting.pop()
+            found[last] = 1 + max((found[one] for one in before.get(last, ())), default=0)
+    return {name: found[name] for name in paths}
 
-    return {name: rank(name) for name in paths}
+
+_Visit = Generator["_Visit", float, float]
 
 
 class _Search:
@@ -74,17 +80,35 @@ class _Search:
     def of(self, entries: Sequence[str]) -> dict[str, Path]:
         for entry in entries:
             if not self._number.get(entry):
-                self._visit(entry, ())
+                self._run(self._visit(entry, ()))
         return self._found
 
-    def _visit(self, name: str, around: Path) -> float:
-        """Search from one method on. Returns the number of the earliest method that leads to it and follows it."""
+    @staticmethod
+    def _run(visit: _Visit) -> None:
+        """Run a visit with those inside it, without recursion: a way may be longer than the stack of Python is deep."""
+        stack: list[_Visit] = [visit]
+        result: float | None = None
+        while stack:
+            try:
+                inner = next(stack[-1]) if result is None else stack[-1].send(result)
+            except StopIteration as ended:
+                stack.pop()
+                result = ended.value
+            else:
+                stack.append(inner)
+                result = None
+
+    def _visit(self, name: str, around: Path) -> _Visit:
+        """Search from one method on. Returns the number of the earliest method that leads to it and follows it.
+
+        Yields the visits inside it, and is sent what they return.
+        """
         self._stack.append(name)
         self._count += 1
         first = self._number[name] = float(self._count)
         again = False
         for other in self._following.get(name, ()):
-            found = self._number.get(other) or self._visit(other, around)
+            found = self._number.get(other) or (yield self._visit(other, around))
             if found <= first:
                 first, again = found, True
         if first == self._number[name]:
@@ -95,5 +119,5 @@ class _Search:
             if again:
                 for other in self._following.get(name, ()):
                     if not self._number.get(other):
-                        self._visit(other, (*around, name))
+                        yield self._visit(other, (*around, name))
         return first

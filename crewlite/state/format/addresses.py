@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from crewlite import kinds
 
+BEGINNING = "step:initial_state"
+"""The step that sets the state with which a flow of methods begins."""
 _TRY = re.compile(r"!(\d+)$")
 
 

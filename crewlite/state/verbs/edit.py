@@ -17,7 +17,7 @@ from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
 from crewlite.secrets import Secrets
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -28,12 +28,17 @@ from crewlite.tools.base import as_text
 
 
 def changed_steps(
-    record: Record, edits: Mapping[str, Any], rerun: Collection[str], secrets: Secrets
+    record: Record,
+    edits: Mapping[str, Any],
+    rerun: Collection[str],
+    secrets: Secrets,
+    check_value: Callable[[str, Any], None] | None = None,
 ) -> list[StepRecord]:
     """Build the step records of the first commit of a fork: new outcomes for `edits`, tombstones for `rerun`.
 
     `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
     AnswerRefused for a person's answer that does not fit the question, ConfigError for an edit that cannot be made.
+    `check_value`: raises it for a value that the definition cannot use.
     """
     steps, both = [], edits.keys() & set(rerun)
     if both:
@@ -42,7 +47,15 @@ def changed_steps(
     for address, value in edits.items():
         outcome = _finished(record, address, "edited")
         _alone(address, changed)
-        steps.append(_edited(outcome, _checked(record, outcome, value, secrets)))
+        if address == BEGINNING and "methods" in record.run["definition"]:
+            raise ConfigError(
+                f"{address} sets the fields of the state with which the flow begins, and has no outcome to edit; "
+                f"fork with inputs={{...}}, which set them"
+            )
+        data = _checked(record, outcome, value, secrets)
+        if check_value and kinds.of(outcome.kind).holds_value:
+            check_value(address, codec.decode(data))
+        steps.append(_edited(outcome, data))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
         _alone(address, edits.keys())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,8 @@ class Changes:
     """New values for some of the recorded inputs, by name."""
     takes: frozenset[str] = frozenset()
     """Names of inputs that the current definition takes, which may be more than the recorded definition takes."""
+    check: Callable[[str, Any], None] | None = None
+    """Raises ConfigError for an edit, by address and value, with which the current definition could not go on."""
 
     @classmethod
     def of(
@@ -247,7 +249,7 @@ def _changes(record: Record, changed: Changes, secrets: Secrets) -> CommitParts:
             f"RuntimeState.open, and change its values there"
         )
     check_taken(record, changed.inputs, changed.takes)
-    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets), CommitParts()
+    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.check), CommitParts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):

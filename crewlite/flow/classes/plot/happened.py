@@ -11,14 +11,17 @@ from crewlite import kinds
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError, RunMismatch
+from crewlite.flow.classes.conditions import address_name, method_at
 from crewlite.flow.classes.graph import Graph
-from crewlite.state.format.addresses import leaf, outers
+from crewlite.flow.classes.machine import Firing, Machine
+from crewlite.runtime.numbering import Numbering
+from crewlite.state.format.addresses import BEGINNING, outers
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.tools.base import as_text
 from crewlite.usage import Usage
 
-State = Literal["finished", "failed", "waiting", "interrupted", "not reached"]
+State = Literal["finished", "failed", "waiting", "interrupted", "at work", "not reached"]
 _LONG = 10_000  # characters of a result that are shown
 
 
@@ -51,10 +54,12 @@ class Happened:
     """From the beginning of the branch to its last recorded outcome of a method."""
     labels: Mapping[str, frozenset[str]]
     """The labels that each router has returned."""
+    status: str
+    """The status of the run; "at work" while a live process runs it."""
 
     def state(self, method: str) -> State:
         """Return what a method has come to: of several starts, the one that needs most attention."""
-        order: tuple[State, ...] = ("failed", "waiting", "interrupted", "finished")
+        order: tuple[State, ...] = ("failed", "waiting", "interrupted", "at work", "finished")
         states = {start.state for start in self.of.get(method, ())}
         return next((state for state in order if state in states), "not reached")
 
@@ -71,23 +76,49 @@ def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
     for step in run.steps:
         parts.setdefault([step.address, *outers(step.address)][-1], []).append(step)
     waits = {[asked.address, *outers(asked.address)][-1]: asked.question for asked in run.waiting}
-    addresses = [at for at in dict.fromkeys([*parts, *waits]) if kinds.at(at) is kinds.METHOD]
-    starts = [_start(at, parts.get(at, ()), waits.get(at), run.started_at) for at in addresses]
+    status = "at work" if run.status in ("unfinished", "waiting") and run.at_work else run.status
+    open_: State = "at work" if status == "at work" else "interrupted"
+    begun = _begun(graph, run.steps) if status in ("at work", "unfinished") else ()
+    addresses = [at for at in dict.fromkeys([*parts, *waits, *begun]) if kinds.at(at) is kinds.METHOD]
+    starts = [_start(at, parts.get(at, ()), waits.get(at), run.started_at, open_) for at in addresses]
     starts.sort(key=lambda start: (start.began is None, start.began or 0.0))
     ends = [start.began + start.seconds for start in starts if start.began is not None]
     labels: dict[str, set[str]] = {}
     for at in addresses:
         own = next((step for step in parts.get(at, ()) if step.address == at and step.status == "finished"), None)
-        if own and (label := _label(graph, _method(at), own.value)):
-            labels.setdefault(_method(at), set()).add(label)
+        if own and (label := _label(graph, method_at(at), own.value)):
+            labels.setdefault(method_at(at), set()).add(label)
     found = {router: frozenset(names) for router, names in labels.items()}
     of: dict[str, list[Start]] = {}
     for start in starts:
         of.setdefault(start.method, []).append(start)
-    return Happened(run, starts, of, max(ends, default=0.0), found)
+    return Happened(run, starts, of, max(ends, default=0.0), found, status)
 
 
-def _start(address: str, steps: Sequence[StepView], question: str | None, begun: datetime) -> Start:
+def _begun(graph: Graph, steps: Sequence[StepView]) -> list[str]:
+    """Return the addresses of the methods that have been started and have not finished.
+
+    No start is recorded, but the graph and the recorded results say which methods the flow has started.
+    """
+    results = {
+        step.address: step.value for step in steps if step.kind == kinds.METHOD.name and step.status == "finished"
+    }
+    machine, numbering, open_ = Machine(graph), Numbering(""), dict[str, Firing]()
+
+    def start(firings: Iterable[Firing]) -> None:
+        for firing in firings:
+            condition = graph.conditions.get(firing.method) if firing.cause else None
+            open_[numbering.next(kinds.METHOD.name, address_name(firing.method, condition))] = firing
+
+    if any(step.address == BEGINNING and step.status == "finished" for step in steps):
+        start(machine.begin())
+    while address := next((at for at in results if at in open_), None):
+        firing = open_.pop(address)
+        start(machine.ended(firing, _label(graph, firing.method, results[address])))
+    return [*open_]
+
+
+def _start(address: str, steps: Sequence[StepView], question: str | None, begun: datetime, otherwise: State) -> Start:
     own = next((step for step in steps if step.address == address), None)
     failed = own.attempts[-1] if own and own.attempts else None
     first = (own.started_at if own else None) or (failed.started_at if failed else None) or _first(steps)
@@ -96,22 +127,18 @@ def _start(address: str, steps: Sequence[StepView], question: str | None, begun:
         state, text = "finished", _shown(own.value)
     elif question is not None:
         state, text = "waiting", question
-    elif own and own.status == "failed" and failed:
+    elif own and own.status == "failed" and failed and (failed.final or otherwise != "at work"):
         state, text = "failed", f"{failed.error_type}: {failed.message}"
     else:
-        state, text = "interrupted", ""
+        state, text = otherwise, ""
     began = (first - begun).total_seconds() if first else None
     spent = sum((step.usage for step in steps), Usage())
     seconds = own.milliseconds / 1000 if own else 0.0
-    return Start(address, _method(address), state, began, seconds, text, len(own.attempts) if own else 0, spent)
+    return Start(address, method_at(address), state, began, seconds, text, len(own.attempts) if own else 0, spent)
 
 
 def _first(steps: Iterable[StepView]) -> datetime | None:
     return min((step.started_at for step in steps if step.started_at), default=None)
-
-
-def _method(address: str) -> str:
-    return leaf(address).partition(":")[2].partition("@")[0].partition("#")[0]
 
 
 def _label(graph: Graph, method: str, value: Any) -> str | None:

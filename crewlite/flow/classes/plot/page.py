@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,13 @@ webbrowser = lazy("webbrowser")
 
 _LETTER = 7.8  # pixels of a letter in a box, on average
 _NAME = 30  # characters of a name that a box shows
-_MARKS = {"finished": "✓", "failed": "✗", "waiting": "?", "interrupted": "…", "not reached": "○"}
+_MARKS = {"finished": "✓", "failed": "✗", "waiting": "?", "interrupted": "…", "at work": "▸", "not reached": "○"}
 
 
 def written(
     graph: Graph,
     name: str,
-    filename: str,
+    filename: str | os.PathLike[str],
     run_id: Any,
     setting: CheckpointConfig | bool | None,
     *,
@@ -37,9 +38,7 @@ def written(
     """Write the page of a flow. Returns its absolute path. `setting`: where the runs of the flow are recorded."""
     if not graph.methods:
         raise ConfigError(f"flow {name!r} has no methods to plot; mark one with @start()")
-    path = Path(filename).expanduser().absolute()
-    if path.suffix.lower() not in (".html", ".htm"):
-        path = path.with_name(f"{path.name}.html")
+    path = _path(filename)
     if run_id is None or isinstance(run_id, RunHistory):
         text = page(graph, name, happened(graph, name, run_id) if run_id else None)
     else:
@@ -50,6 +49,21 @@ def written(
     if show:
         webbrowser.open(path.as_uri())
     return str(path)
+
+
+def _path(filename: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of the page. Raises ConfigError if no file can be there."""
+    given = os.fspath(filename)
+    if os.path.basename(given) in ("", os.curdir, os.pardir, "~"):
+        raise ConfigError(f"plot: filename is {given!r}; wanted the name of a file, such as 'flow.html'")
+    path = Path(given).expanduser().absolute()
+    if path.suffix.lower() not in (".html", ".htm"):
+        path = path.with_name(f"{path.name}.html")
+    if path.is_dir():
+        raise ConfigError(f"plot: {str(path)!r} is a directory; choose another filename")
+    if not path.parent.is_dir():
+        raise ConfigError(f"plot: there is no directory {str(path.parent)!r} for {path.name!r}; make it first")
+    return path
 
 
 def page(graph: Graph, name: str, found: Happened | None) -> str:
