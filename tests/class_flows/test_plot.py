@@ -269,7 +269,7 @@ def test_a_browser_opens_only_when_asked(tmp_path):
         "from tests.class_flows.test_plot import Book\n"
         "Book.plot('one')\nBook.plot('two.html', show=True)\nBook().plot()"
     )
-    env = {**os.environ, "BROWSER": f"{browser} %s", "PYTHONPATH": os.getcwd()}
+    env = {**os.environ, "BROWSER": f"{browser} %s", "PYTHONPATH": str(Path(__file__).parents[2])}
     run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True)
     assert note.read_text().splitlines() == [(tmp_path / "two.html").as_uri()]
     assert sorted(path.name for path in tmp_path.glob("*.html")) == ["crewlite_flow.html", "one.html", "two.html"]
