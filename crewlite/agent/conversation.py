@@ -23,6 +23,7 @@ from crewlite.forked import lock
 from crewlite.llm.base import Message
 from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.operations import difference
 from crewlite.state.format.record import Record
 
 log = logging.getLogger("crewlite")
@@ -154,7 +155,9 @@ class Conversation:
         if number == 2:
             asked = codec.digest([kinds.TURN.name, self.question(1)])
             who = {WHO: self.record.outcomes[""].fingerprint}
-            steps.append(_finished(turn_at(1), kinds.TURN, asked, self.record.value(""), who))
+            first = _finished(turn_at(1), kinds.TURN, asked, self.record.value(""), who)
+            changes = difference({}, self.record.values)  # of its steps, which later turns do not request
+            steps.append({**first, "state": changes} if changes else first)
         asked = codec.digest([kinds.MESSAGE.name, number])
         return {"steps": [*steps, _finished(message_at(number), kinds.MESSAGE, asked, messages, {})]}
 

@@ -258,7 +258,9 @@ def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(confi
         """Count."""
         state = RuntimeState.current()
         state["count"] = state.get("count", 0) + 1
-        return f"{state['count']}"
+        state.setdefault("log", []).append(state["count"])
+        state.collection("notes").add({"count": state["count"]})
+        return f"{state['count']} {state['log']} {len(state.collection('notes'))}"
 
     def script(messages):
         counts = messages[-1]["content"] == "Count!"
@@ -267,5 +269,10 @@ def test_what_an_earlier_turn_has_kept_in_the_state_is_seen_by_a_later_one(confi
     def clerk():
         return pilot(script, tools=[count], checkpoint=config())
 
-    said = [clerk().kickoff(words, run_id="chat", turn=n).raw for n, words in enumerate(["Hello", *["Count!"] * 3], 1)]
-    assert said == ["Hello", "1", "2", "3"]
+    counted = ["1 [1] 1", "2 [1, 2] 2", "3 [1, 2, 3] 3"]
+    for run_id, asked, told in (("a", ["Hello", *["Count!"] * 3], ["Hello", *counted]), ("b", ["Count!"] * 3, counted)):
+        said = [clerk().kickoff(words, run_id=run_id, turn=n).raw for n, words in enumerate(asked, 1)]
+        assert said == told
+        with History(config().location, config().provider) as history:
+            run = history.run(run_id)
+            assert (run.values["log"], len(run.collections["notes"])) == ([1, 2, 3], 3)
