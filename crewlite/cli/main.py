@@ -16,8 +16,11 @@ from crewlite.cli.lazy_group import LazyGroup
         "completion": ("crewlite.cli.completion:completion", "Print the script that completes crewlite in a shell."),
         "create": ("crewlite.cli.create:create", "Write a small project into a new folder NAME."),
         "demo": ("crewlite.cli.demo:demo", "Run a crew, kill it half way, let it go on: nothing recorded runs again."),
-        "test": ("crewlite.cli.trials:test", "Have a model score what a crew answers, several times."),
-        "train": ("crewlite.cli.trials:train", "Write down what agents learn from feedback on their answers."),
+        "test": ("crewlite.cli.trials:test", "Kick off a crew several times, and have a model score each answer."),
+        "train": (
+            "crewlite.cli.trials:train",
+            "Kick off a crew several times, and write down what its agents learn from feedback on their answers.",
+        ),
         "run": ("crewlite.cli.run:run", "Kick off a crew, an agent or a flow, and print its answer."),
     },
 )
