@@ -79,7 +79,9 @@ def notes():
 
 
 # Commits that come at the same time share a sync, so the number of operations differs a little from run to run.
-@pytest.mark.parametrize("part", [0.15, 0.3, 0.45, 0.6, 0.75])
+@pytest.mark.parametrize(
+    "part", [0.15, 0.45, 0.75, *(pytest.param(part, marks=pytest.mark.soak) for part in (0.3, 0.6))]
+)
 def test_it_ends_as_if_nobody_had_killed_it(part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "whole").mkdir()

@@ -14,8 +14,14 @@ from tests import children
 
 from .failing import ADDRESS, World
 
-SOAK = [(1, ""), (2, ""), (1, ".db"), (3, ".db")]
 PROGRAM = Path(__file__).with_name("failing.py")
+KILLS = [(3, ""), (2, ".db"), (1, ""), (2, ""), (1, ".db"), (3, ".db")]
+TRIALS = [
+    pytest.param(noun, *kill, marks=[] if KILLS.index(kill) == number % 2 else pytest.mark.soak)
+    for number, noun in enumerate(ADDRESS)
+    for kill in KILLS
+]
+"""Each noun is killed once in `make test`, every other one in a database."""
 
 
 def life(noun, location, at):
@@ -27,11 +33,7 @@ def life(noun, location, at):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills itself with a signal")
-@pytest.mark.parametrize(
-    ("at", "suffix"),
-    [(3, ""), (2, ".db"), *(pytest.param(at, suffix, marks=pytest.mark.soak) for at, suffix in SOAK)],
-)
-@pytest.mark.parametrize("noun", ADDRESS)
+@pytest.mark.parametrize(("noun", "at", "suffix"), TRIALS)
 def test_a_budget_is_counted_over_all_lives(noun, at, suffix, tmp_path):
     location = tmp_path / f"runs{suffix}"
     assert life(noun, location, at) == (-9, at)

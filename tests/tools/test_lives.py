@@ -19,7 +19,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("suffix", ["", ".db"], ids=["json", "sqlite"])
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.soak)])
 def test_killed_before_any_operation_limits_kept_results_and_answers_are_as_without_it(suffix, every, tmp_path):
     program = Path(__file__).with_name("lives.py")
     command = [sys.executable, str(program), "--directory", str(tmp_path / "lives"), "--suffix", suffix]
