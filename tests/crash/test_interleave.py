@@ -36,7 +36,7 @@ def fresh(request, tmp_path):
 # ---- in one process: every verb, every act, before every verb of the store
 
 
-@pytest.mark.parametrize(("fresh", "trials"), [("memory", 60), ("json", 20), ("sqlite", 20)], indirect=["fresh"])
+@pytest.mark.parametrize(("fresh", "trials"), [("memory", 40), ("json", 10), ("sqlite", 10)], indirect=["fresh"])
 def test_whoever_comes_between_two_verbs_of_a_store_finds_and_leaves_all_in_order(fresh, trials):
     found = explore(fresh, trials=trials)
     print(found)
@@ -97,11 +97,11 @@ def test_all_providers_tell_the_same_of_every_interruption(tmp_path):
 @forks
 @pytest.mark.parametrize("provider", ["json", "sqlite"])
 def test_whatever_another_process_does_before_any_step_on_the_disk_all_is_in_order(provider, tmp_path):
-    code, found = run("interleave.py", "--provider", provider, "--directory", tmp_path, "--trials", 15)
+    code, found = run("interleave.py", "--provider", provider, "--directory", tmp_path, "--trials", 8)
     print(found)
     assert found["violations"] == {}
     assert code == 0
-    assert found["trials"] == 15
+    assert found["trials"] == 8
 
 
 @forks
@@ -256,7 +256,7 @@ EVERY = list(itertools.product(HEARD, (*BY_HAND, *BY_HISTORY)))
 @pytest.mark.parametrize("fresh", PROVIDERS, indirect=True)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_whatever_a_handler_does_at_whatever_event_the_run_is_whole_or_told_why_not(fresh, mode):
-    assert handled(fresh, mode, random.Random(mode).sample(EVERY, 16)) == {}
+    assert handled(fresh, mode, random.Random(mode).sample(EVERY, 8)) == {}
 
 
 @pytest.mark.soak

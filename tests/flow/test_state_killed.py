@@ -41,7 +41,7 @@ def test_killed_at_any_call_it_comes_to_the_same_state(suffix, tmp_path):
     assert values["log"] == [1, 10, 11, 2] and values["notes"] == ["tide"] and values["body"] == ["begins", 1]
     assert (values["last"], values["tries"], len(items)) == (2, 1, 5)
     assert kept(whole)[0] == values
-    for at in range(1 if suffix else 2, CALLS + 1, 3):
+    for at in range(1 if suffix else 2, CALLS + 1, 4):
         location = tmp_path / f"killed-{at}{suffix}"
         assert life(location, at)[0] == -9, f"it makes no call {at}"
         assert life(location) == (0, expected), f"killed at call {at}"

@@ -33,7 +33,7 @@ def run(*options: object, switch: str | None = None) -> dict:
 
 @pytest.mark.parametrize(
     ("provider", "count", "more"),
-    [("json", 150, ()), ("sqlite", 150, ()), ("sqlite", 150, ("--pages",))],
+    [("json", 100, ()), ("sqlite", 100, ()), ("sqlite", 100, ("--pages",))],
     ids=["files", "rows", "pages"],
 )
 def test_damage_gives_typed_errors_or_the_truth(provider, count, more):
