@@ -315,8 +315,8 @@ STREAMS = [
         row("a stream byte by byte", [OK_STREAM[0], *drip(b"".join(OK_STREAM[1:-1]), 0.0005), CLOSE]),
         row(
             "a slow stream, each piece in time",
-            stream(*[x for word in "hello" for x in (piece(word), 0.3)], piece(finish="stop")),
-            settings={"idle_timeout": 1},
+            stream(*[x for word in "hello" for x in (piece(word), 0.5)], piece(finish="stop")),
+            settings={"idle_timeout": 2},
         ),
         again("a stream, then silence", stream(WORDS[0], end=HANG), tried="LLMTimeout", settings={"idle_timeout": 2}),
         again("a stream of silence", stream(end=HANG), tried="LLMTimeout", settings={"idle_timeout": 2}),
