@@ -1,18 +1,73 @@
 """The decision that follows a failure, for model calls, tools, tasks and steps. Pure: it neither waits nor retries."""
 
+from crewlite.recovery.classify import Classifier
 from crewlite.recovery.failure import Failure, FailureKind
-from crewlite.recovery.policy import DEFAULT, FailurePolicy, Rule
-from crewlite.recovery.remedy import Abort, Fallback, Policy, Remedy, Retry
+from crewlite.recovery.policy import DEFAULT, FailurePolicy
+from crewlite.recovery.remedy import (
+    Abort,
+    Compensate,
+    Escalate,
+    Fallback,
+    Policy,
+    Remedy,
+    Replan,
+    Resume,
+    Retry,
+    Rollback,
+    Suspend,
+)
+from crewlite.recovery.rule import Rule
+from crewlite.recovery.rules import RulesClassifier
+from crewlite.recovery.strategies import (
+    abort,
+    backoff_and_retry,
+    chain,
+    compensate,
+    escalate,
+    replan,
+    resume_from_subgoal,
+    retry,
+    retry_with_tool_manifest,
+    rollback_to_checkpoint,
+    sequence,
+    suspend,
+)
+from crewlite.recovery.symptoms import Symptom
+from crewlite.recovery.types import Evidence, FailureType, RecordedStep
 
 __all__ = [
     "DEFAULT",
     "Abort",
+    "Classifier",
+    "Compensate",
+    "Escalate",
+    "Evidence",
     "Failure",
     "FailureKind",
     "FailurePolicy",
+    "FailureType",
     "Fallback",
     "Policy",
+    "RecordedStep",
     "Remedy",
+    "Replan",
+    "Resume",
     "Retry",
+    "Rollback",
     "Rule",
+    "RulesClassifier",
+    "Suspend",
+    "Symptom",
+    "abort",
+    "backoff_and_retry",
+    "chain",
+    "compensate",
+    "escalate",
+    "replan",
+    "resume_from_subgoal",
+    "retry",
+    "retry_with_tool_manifest",
+    "rollback_to_checkpoint",
+    "sequence",
+    "suspend",
 ]

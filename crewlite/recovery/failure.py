@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
 from crewlite.errors import (
+    ContextOverflow,
     CrewliteError,
     DeadlineExceeded,
     LLMEmptyReply,
+    LLMRejected,
     LLMUnavailable,
+    Redacted,
     StateConflict,
     StepCrashed,
     StepRaised,
+    ends_run,
     text_of,
 )
+from crewlite.recovery.types import Evidence, FailureType, RecordedStep
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). later: the same, but the service asks to
@@ -38,6 +44,26 @@ class Failure:
     """The address of the step that failed. It seeds the jitter, so that a resumed run computes the same delay."""
     fallbacks: int = 0
     """The number of fallbacks that are left, such as other models."""
+    type: FailureType = FailureType.UNKNOWN
+    """What went wrong in the work, as the classifier of the policy says."""
+    evidence: tuple[Evidence, ...] = ()
+    """What speaks for the type."""
+    attempts: int = 1
+    """The number of tries of the failing step so far, this one included."""
+    recoveries: int = 0
+    """The number of remedies that the run has applied so far, in all of its steps."""
+    cause: str = ""
+    """The address of the step inside that failed first; "" if the step failed by itself."""
+    last_good: str | None = None
+    """The address of the last step that finished beside the failing one before it; None if there is none."""
+    trajectory: tuple[RecordedStep, ...] = ()
+    """The steps of the work up to the failure, oldest first."""
+    classes: tuple[str, ...] = ()
+    """The names of the error's class and of the classes it derives from."""
+    status: int | None = None
+    """The HTTP status that the error tells of."""
+    permanent: bool = False
+    """Whether no other attempt can succeed until somebody changes the program, its settings or its keys."""
 
     @classmethod
     def of(cls, error: BaseException, address: str = "", fallbacks: int = 0) -> Failure:
@@ -45,7 +71,17 @@ class Failure:
         kind, wait = _kind(error), getattr(error, "retry_after", None)
         if kind == "unavailable" and wait is not None and wait > LONGEST_WAIT:
             kind = "later"
-        return cls(kind, type(error).__qualname__, text_of(error), wait, address, fallbacks)
+        return cls(
+            kind,
+            type(error).__qualname__,
+            text_of(error),
+            wait,
+            address,
+            fallbacks,
+            classes=_classes(error),
+            status=_status(error),
+            permanent=ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow)),
+        )
 
 
 def _kind(error: BaseException) -> FailureKind:
@@ -60,3 +96,22 @@ def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, StepCrashed | StepRaised):
         return "bug"  # an error of the user's code in another process, classified as in this one
     return "refused" if isinstance(error, CrewliteError) else "bug"
+
+
+def _classes(error: BaseException) -> tuple[str, ...]:
+    """Return the names of the classes of an error, its own first; for one that replaces another, that one's first."""
+    own = [cls.__name__ for cls in type(error).__mro__ if cls not in (Exception, BaseException, object)]
+    if isinstance(error, Redacted | StepRaised):
+        own.insert(0, error.error_type.rpartition(".")[2])
+    return tuple(own)
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the HTTP status that an error or its response holds, under the names that HTTP libraries use."""
+    with contextlib.suppress(Exception):  # the border: attributes of errors of other libraries may raise anything
+        for holder in (error, getattr(error, "response", None)):
+            for name in ("status_code", "status", "code"):
+                found = getattr(holder, name, None)
+                if isinstance(found, int) and 400 <= found < 600:
+                    return int(found)
+    return None

@@ -1,50 +1,66 @@
-"""Rules that choose a remedy from a failure and the remedies applied before. Pure: no clock, no randomness."""
+"""Choose a remedy from a failure and the remedies applied before. Pure: no clock, no randomness."""
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from crewlite.errors import ConfigError, meant
-from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind
-from crewlite.recovery.remedy import Abort, Fallback, Remedy, Retry
+from crewlite.lazy import lazy
+from crewlite.recovery.classify import Classifier, check_classifier
+from crewlite.recovery.delays import delay
+from crewlite.recovery.failure import Failure
+from crewlite.recovery.remedy import (
+    GIVES_UP,
+    Abort,
+    Escalate,
+    Fallback,
+    Policy,
+    Remedy,
+    Replan,
+    Resume,
+    Retry,
+    Rollback,
+    typed,
+)
+from crewlite.recovery.rule import Rule
+from crewlite.recovery.rules import RulesClassifier
+from crewlite.recovery.types import FailureType
+
+if TYPE_CHECKING:
+    from crewlite.recovery import reading
+else:
+    reading = lazy("crewlite.recovery.reading")  # only policies from files and mappings need it
+
+_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Retry failures of these kinds up to `retries` times, with delays that grow from `base` to `cap` seconds."""
+class Strategies(TypedDict, total=False):
+    """The strategies of a FailurePolicy, by the types of failures that they answer."""
 
-    kinds: frozenset[FailureKind]
-    retries: int
-    base: float = 1.0
-    cap: float = LONGEST_WAIT
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kinds", _kinds(self.kinds))
-        if type(self.retries) is not int or self.retries < 0:
-            raise ConfigError(f"Rule: retries is {self.retries!r}; wanted a whole number, 0 or more")
-        for name, value in (("base", self.base), ("cap", self.cap)):
-            if type(value) not in (int, float) or not 0 <= value < math.inf:
-                raise ConfigError(f"Rule: {name} is {value!r}; wanted seconds, 0 or more")
-
-    def covers(self, failure: Failure) -> bool:
-        """Return whether the rule applies to this failure."""
-        return failure.kind in self.kinds
-
-    def spent(self, past: Sequence[Remedy]) -> bool:
-        """Return whether the rule has no retries left. `past`: the remedies applied since the last fallback."""
-        counted = (remedy for remedy in past if isinstance(remedy, Retry))
-        return sum(remedy.kind is None or remedy.kind in self.kinds for remedy in counted) >= self.retries
+    WRONG_TOOL_CALLED: Policy
+    CONSTRAINT_IGNORED: Policy
+    LOOP_DETECTED: Policy
+    HALLUCINATED_STATE: Policy
+    PLAN_INCOMPLETE: Policy
+    SCHEMA_MISMATCH: Policy
+    CONTEXT_OVERFLOW: Policy
+    GOAL_DRIFT: Policy
+    EXTERNAL_FAULT: Policy
+    TIMEOUT: Policy
+    BUDGET_EXHAUSTED: Policy
+    UNKNOWN: Policy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class FailurePolicy:
-    """An ordered list of rules. The first one that covers the failure and has retries left decides.
+    """An ordered list of rules, and a strategy for each type of failure.
 
-    If there is none, the step tries its next fallback; without a fallback, it fails.
+    The first rule that covers the failure and has retries left decides. If there is none, the strategy for the type of
+    the failure decides, or `default`. If there is none either, or it gives up, the step tries its next fallback;
+    without a fallback, it fails.
 
     >>> policy = FailurePolicy((Rule(frozenset({"unavailable"}), retries=1),))
     >>> 7 <= policy.decide(Failure("unavailable", "LLMUnavailable", "429", retry_after=7), ()).after <= 7.7
@@ -53,20 +69,103 @@ class FailurePolicy:
     Abort()
     """
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...]
+    default: Policy | None
+    """The strategy for types of failures that have none."""
+    classifier: Classifier | None
+    """Names the type of each failure; None without strategies."""
+    max_recovery_attempts: int
+    """The number of remedies that strategies may choose for one step, whatever the types of its failures."""
+    max_recovery_attempts_per_run: int | None
+    strategies: tuple[tuple[FailureType, Policy], ...]
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.rules, tuple | list) or not all(isinstance(rule, Rule) for rule in self.rules):
-            raise ConfigError(f"FailurePolicy: rules is {self.rules!r}; wanted a tuple of rules, such as (Rule(...),)")
-        object.__setattr__(self, "rules", tuple(self.rules))
+    def __init__(
+        self,
+        rules: Sequence[Rule] = (),
+        *,
+        default: Policy | None = None,
+        classifier: Classifier | None = None,
+        max_recovery_attempts: int | None = None,
+        max_recovery_attempts_per_run: int | None = None,
+        **strategies: Unpack[Strategies],
+    ) -> None:
+        """Without `max_recovery_attempts` it is 3, or as many as the most patient strategy allows.
+
+        `classifier` defaults to `RulesClassifier()` if there are strategies. Raises ConfigError.
+        """
+        if not isinstance(rules, tuple | list) or not all(isinstance(rule, Rule) for rule in rules):
+            raise ConfigError(f"FailurePolicy: rules is {rules!r}; wanted a tuple of rules, such as (Rule(...),)")
+        by_type = _by_type(strategies)
+        known = [_strategy("default", default)] if default is not None else []
+        known += by_type.values()
+        for name, limit in (
+            ("max_recovery_attempts", max_recovery_attempts),
+            ("max_recovery_attempts_per_run", max_recovery_attempts_per_run),
+        ):
+            if limit is not None and (type(limit) is not int or limit < 0):
+                raise ConfigError(f"FailurePolicy: {name} is {limit!r}; wanted a whole number, 0 or more")
+        if max_recovery_attempts is None:
+            max_recovery_attempts = max([_ATTEMPTS, *(getattr(one, "most", None) or 0 for one in known)])
+        if check_classifier(classifier) is None and known:
+            classifier = RulesClassifier()
+        for name, value in (
+            ("rules", tuple(rules)),
+            ("default", default),
+            ("classifier", classifier),
+            ("max_recovery_attempts", max_recovery_attempts),
+            ("max_recovery_attempts_per_run", max_recovery_attempts_per_run),
+            ("strategies", tuple(sorted(by_type.items()))),
+        ):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FailurePolicy:
+        """Build a policy from plain data, such as `{"TIMEOUT": {"retry": {"max_attempts": 2}}, "default": "abort"}`.
+
+        A strategy is its name, or its name with its arguments. Raises ConfigError, which tells all mistakes.
+        """
+        return cls(**reading.arguments(data))
+
+    @classmethod
+    def from_yaml(cls, source: str | os.PathLike[str]) -> FailurePolicy:
+        """Build a policy from a YAML file, or from a text that is YAML itself. Raises ConfigError."""
+        return cls.from_dict(reading.loaded(source))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return the remedy. Every fallback starts with all retries; a failure of kind "bug" gets no fallback."""
+        """Return the remedy.
+
+        Every fallback starts with all retries of the rules; a failure of kind "bug" gets no fallback.
+        """
         since = _since_fallback(past)
         for rule in self.rules:
             if rule.covers(failure) and not rule.spent(since):
-                return Retry(_delay(rule, failure, len(since)), failure.kind)
-        return Fallback() if failure.fallbacks and failure.kind != "bug" else Abort()
+                return Retry(delay(failure, len(since), rule.base, rule.cap), failure.kind)
+        remedy = self._strategic(failure, past)
+        return Fallback() if isinstance(remedy, GIVES_UP) and failure.fallbacks and failure.kind != "bug" else remedy
+
+    def _strategic(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the strategy for the type of a failure chooses, within the budgets of the policy."""
+        strategy = dict(self.strategies).get(failure.type, self.default)
+        if strategy is None:
+            return Abort()
+        remedy = typed(strategy.decide(failure, past), failure)
+        if isinstance(remedy, GIVES_UP):
+            return remedy
+        if failure.permanent and isinstance(remedy, Retry | Replan | Rollback | Resume):
+            return Escalate("No other attempt can succeed until the cause is removed", type=failure.type)
+        of_step = sum(one.type is not None for one in past)
+        for spent, most, where in (
+            (of_step, self.max_recovery_attempts, "step (max_recovery_attempts)"),
+            (failure.recoveries, self.max_recovery_attempts_per_run, "run (max_recovery_attempts_per_run)"),
+        ):
+            if most is not None and spent >= most:
+                return Escalate(f"The budget of {most} remedies of this {where} is used up", type=failure.type)
+        return remedy
+
+    def __repr__(self) -> str:
+        given = [f"rules={self.rules!r}", *(f"{name.name}={strategy!r}" for name, strategy in self.strategies)]
+        given += [f"default={self.default!r}"] if self.default else []
+        return f"FailurePolicy({', '.join(given)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +179,25 @@ class GoOn:
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
 
 
-def _kinds(given: object) -> frozenset[FailureKind]:
-    known = get_args(FailureKind)
-    if not isinstance(given, frozenset | set | tuple | list):
-        raise ConfigError(f"Rule: kinds is {given!r}; wanted a set of kinds, such as {{'timeout'}}")
-    for kind in given:
-        if kind not in known:
-            hint = f" ({close})" if (close := meant(str(kind), known)) else ""
-            raise ConfigError(f"Rule: {kind!r} is not a kind of failure{hint}; wanted some of {', '.join(known)}")
-    return frozenset(given)
+def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:
+    known, problems = FailureType.__members__, []
+    for name in strategies:
+        if name not in known:
+            hint = f" ({close})" if (close := meant(name.upper(), known)) else ""
+            problems.append(f"{name!r} is no type of failure{hint}")
+    if problems:
+        raise ConfigError(f"FailurePolicy: {'; '.join(problems)}; wanted some of {', '.join(known)}")
+    return {known[name]: _strategy(name, strategy) for name, strategy in strategies.items()}
+
+
+def _strategy(name: str, given: object) -> Any:
+    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
+        raise ConfigError(f"FailurePolicy: {name} is {given!r}; wanted a strategy, such as escalate()")
+    return given
 
 
 def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:
     return past[max((n for n, remedy in enumerate(past, 1) if isinstance(remedy, Fallback)), default=0) :]
-
-
-def _delay(rule: Rule, failure: Failure, tries: int) -> float:
-    if failure.kind == "empty":
-        return 0.0
-    seed = int.from_bytes(hashlib.blake2b(f"{failure.address}/{tries}".encode(), digest_size=4).digest(), "big")
-    chance = seed / 2**32  # spreads the retries of runs that failed at the same time
-    if failure.retry_after is not None:
-        return min(failure.retry_after * (1 + chance / 10), rule.cap)  # not sooner than the service asked, up to `cap`
-    return min(rule.base * 2.0 ** min(tries, 60), rule.cap) * (1 + chance) / 2
 
 
 def model_calls(retries: int) -> FailurePolicy:

@@ -6,16 +6,40 @@ A step asks its policy for a remedy, applies it, and records it with the attempt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, get_args
 
 from crewlite.errors import ConfigError, text_of
 from crewlite.recovery.failure import Failure
+from crewlite.recovery.types import FailureType
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+@dataclass(frozen=True, slots=True, repr=False)
+class _Remedy:
+    type: FailureType | None = field(default=None, kw_only=True)
+    """The type of the failure, because strategies count the remedies of each type. None: no strategy chose it."""
+
+    def __post_init__(self) -> None:
+        for name, (wanted, may_be) in _WANTED.items():
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, may_be):
+                raise ConfigError(f"{type(self).__name__}: {name} is {value!r}; wanted {wanted}")
+
+    def __repr__(self) -> str:
+        given = [f"{one.name}={_shown(getattr(self, one.name))}" for one in _given(self) if one.repr]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+_WANTED: dict[str, tuple[str, Any]] = {
+    **dict.fromkeys(("hint", "reason", "to", "subgoal", "question", "message"), ("a text", str)),
+    "tools": ("the names of tools", tuple),
+    "then": ("a remedy, such as Escalate()", _Remedy),
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Retry(_Remedy):
     """Try again after `after` seconds. Raises ConfigError if that is not a number of seconds, 0 or more."""
 
     after: float = 0.0
@@ -23,23 +47,81 @@ class Retry:
     """The kind of the failure, because rules count the retries of each kind. The step sets it."""
     anew: bool = field(default=True, repr=False)
     """False goes on where a step inside failed, as a resume would; finished steps inside answer from the record."""
+    hint: str = ""
+    """What went wrong, told to the next attempt alone."""
+    tools: tuple[str, ...] | None = None
+    """The names of the tools that the next attempt may call; None for all that it has."""
 
     def __post_init__(self) -> None:
         if type(self.after) not in (int, float) or not 0 <= self.after < math.inf:
             raise ConfigError(f"Retry: after is {self.after!r}; wanted seconds, 0 or more")
+        if isinstance(self.tools, list):
+            object.__setattr__(self, "tools", tuple(self.tools))
+        _Remedy.__post_init__(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
+@dataclass(frozen=True, slots=True, repr=False)
+class Fallback(_Remedy):
     """Try the next fallback of the step at once, such as another model. Without one, this is the same as `Abort`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """Give up: the step fails, and its caller gets the error."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Abort(_Remedy):
+    """Give up: the step fails, and its caller gets the error, as RecoveryAborted if there is a `reason`."""
+
+    reason: str = ""
 
 
-Remedy = Retry | Fallback | Abort
+@dataclass(frozen=True, slots=True, repr=False)
+class Replan(_Remedy):
+    """Do the work around the failure again from its beginning, told `hint`."""
+
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Rollback(_Remedy):
+    """Go back to the last good place before the failure, or to the step `to`, and go on from there, told `hint`."""
+
+    to: str | None = None
+    """The address of the step that stays as the last good one, such as "task:research"."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Resume(_Remedy):
+    """Go on at a subgoal: finished steps answer from the record, and the next attempt is told `subgoal` and `hint`."""
+
+    subgoal: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Escalate(_Remedy):
+    """Give up and hand the failure, in full, to whoever kicked the run off."""
+
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Compensate(_Remedy):
+    """Undo what the finished steps of the work have done, newest first; then apply `then`."""
+
+    then: Remedy = Escalate()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Suspend(_Remedy):
+    """Ask a person which remedy to apply."""
+
+    question: str = ""
+
+
+Remedy = Retry | Fallback | Abort | Replan | Rollback | Resume | Compensate | Suspend | Escalate
+REMEDIES: dict[str, type[Remedy]] = {cls.__name__.lower(): cls for cls in get_args(Remedy)}
+"""The remedies by the names under which they are recorded."""
+GIVES_UP = (Abort, Escalate)
+"""The remedies after which the step fails."""
 
 
 class Policy(Protocol):
@@ -72,21 +154,58 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
             return replace(remedy, kind=failure.kind)
         case Fallback():
             return remedy if failure.fallbacks else Abort()
-        case Abort():
+        case _Remedy():
             return remedy
-    raise ConfigError(f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort()")
+    raise ConfigError(
+        f"{name}.decide returned {remedy!r}; wanted Retry(after), Fallback() or Abort(), or another remedy of "
+        f"crewlite.recovery"
+    )
 
 
-def remedy_of(name: str | None, after: float, kind: str, *, anew: bool = True) -> Remedy | None:
-    """Rebuild a remedy from its recorded name; return None for a name that this release does not know.
+def typed(remedy: Remedy, failure: Failure) -> Remedy:
+    """Return a remedy with the type of the failure that it answers, unless it has one. Anything else is unchanged."""
+    return replace(remedy, type=failure.type) if isinstance(remedy, _Remedy) and remedy.type is None else remedy
 
-    The other arguments are the fields of a Retry: `after` seconds of delay, the `kind` of failure, and `anew`.
+
+def as_data(remedy: Remedy) -> dict[str, Any]:
+    """Return a remedy as plain JSON data: its name, as `do`, and the fields that were given.
+
+    The kind of a Retry is left out: it is recorded as that of the failure.
     """
-    match name:
-        case "retry":
-            return Retry(after, kind, anew)
-        case "fallback":
-            return Fallback()
-        case "abort":
-            return Abort()
-    return None
+    data: dict[str, Any] = {"do": type(remedy).__name__.lower()}
+    if isinstance(remedy, Retry):
+        data["after"] = remedy.after
+    for one in _given(remedy):
+        value = getattr(remedy, one.name)
+        if one.name == "then":
+            data["then"] = as_data(value)
+        elif one.name not in ("after", "kind"):
+            data[one.name] = list(value) if isinstance(value, tuple) else str(value) if one.name == "type" else value
+    return data
+
+
+def remedy_of(data: Mapping[str, Any], kind: str) -> Remedy | None:
+    """Rebuild a remedy from its data, and the `kind` of the failure; None if this release does not know the remedy.
+
+    Fields that it does not know are left out, and a type that it does not know is UNKNOWN.
+    """
+    cls = REMEDIES.get(data["do"])
+    if cls is None:
+        return None
+    given = {one.name: data[one.name] for one in fields(cls) if one.name in data}
+    if "type" in given:
+        given["type"] = FailureType(given["type"]) if given["type"] in list(FailureType) else FailureType.UNKNOWN
+    if "then" in given:
+        given["then"] = remedy_of(given["then"], kind)
+        if given["then"] is None:
+            return None
+    return cls(**given, kind=kind) if cls is Retry else cls(**given)
+
+
+def _given(remedy: Any) -> list[Any]:
+    """Return the fields of a remedy that do not have their default."""
+    return [one for one in fields(remedy) if getattr(remedy, one.name) != one.default]
+
+
+def _shown(value: object) -> str:
+    return str.__repr__(value) if isinstance(value, str) else repr(value)

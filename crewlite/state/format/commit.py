@@ -282,6 +282,16 @@ class RemedyRecord(TypedDict):
     do: Text
     after: NotRequired[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
     anew: NotRequired[bool]
+    type: NotRequired[Text]
+    """The type of the failure, if a strategy chose the remedy by it."""
+    hint: NotRequired[Text]
+    tools: NotRequired[list[Text]]
+    reason: NotRequired[Text]
+    to: NotRequired[Text]
+    subgoal: NotRequired[Text]
+    question: NotRequired[Text]
+    message: NotRequired[Text]
+    then: NotRequired[RemedyRecord]
 
 
 class RaisedError(TypedDict):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import cast
 
 from crewlite.codec import Json
-from crewlite.recovery.remedy import Remedy, Retry, remedy_of
+from crewlite.recovery.remedy import Remedy, as_data, remedy_of
 from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, StepRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
@@ -112,19 +113,12 @@ def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
 
 def _remedy_of(error: ErrorRecord) -> Remedy | None:
     recorded = error.get("remedy")
-    if recorded is None:
-        return None
-    return remedy_of(recorded["do"], recorded.get("after", 0.0), error["failure"], anew=recorded.get("anew", True))
+    return None if recorded is None else remedy_of(recorded, error["failure"])
 
 
 def recorded_remedy(remedy: Remedy) -> RemedyRecord:
     """Build the record of a remedy."""
-    recorded: RemedyRecord = {"do": type(remedy).__name__.lower()}
-    if isinstance(remedy, Retry):
-        recorded["after"] = remedy.after
-        if not remedy.anew:
-            recorded["anew"] = False
-    return recorded
+    return cast(RemedyRecord, as_data(remedy))
 
 
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:

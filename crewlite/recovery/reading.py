@@ -1,0 +1,153 @@
+"""Read a policy from plain data: the arguments of a FailurePolicy, checked as a whole before one is built.
+
+A strategy is written as its name, or as one name with its arguments: a mapping by name, a list in order, or one value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crewlite.errors import ConfigError, meant
+from crewlite.lazy import lazy
+from crewlite.recovery import strategies
+from crewlite.recovery.rule import Rule
+from crewlite.recovery.rules import RulesClassifier
+from crewlite.recovery.symptoms import Symptom
+from crewlite.recovery.types import FailureType
+
+yaml = lazy("yaml")
+
+STRATEGIES: dict[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (
+        strategies.retry,
+        strategies.backoff_and_retry,
+        strategies.retry_with_tool_manifest,
+        strategies.replan,
+        strategies.rollback_to_checkpoint,
+        strategies.resume_from_subgoal,
+        strategies.compensate,
+        strategies.suspend,
+        strategies.escalate,
+        strategies.abort,
+        strategies.sequence,
+        strategies.chain,
+    )
+}
+"""The strategies by the names that a policy may be written with."""
+
+
+def loaded(source: str | os.PathLike[str]) -> Any:
+    """Return the data of a YAML file, or of a text that holds YAML: one with a colon and a line break or a space."""
+    text = os.fspath(source)
+    where = "The policy"
+    if not isinstance(source, str) or not any(mark in text for mark in ("\n", ": ", "{")):
+        where = text
+        try:
+            text = Path(text).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{where} cannot be read: {error}") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def arguments(data: object) -> dict[str, Any]:
+    """Return the arguments of a FailurePolicy. Raises ConfigError, which tells all mistakes."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"The policy is {data!r}; wanted a mapping, such as {{'TIMEOUT': 'retry'}}")
+    problems: list[str] = []
+    found = {}
+    for name, value in data.items():
+        key = str(name).upper() if str(name).upper() in FailureType.__members__ else str(name)
+        read = _READERS.get(key) or (_strategy if key in FailureType.__members__ else None)
+        if read is None:
+            known = [*FailureType.__members__, *_READERS]
+            hint = meant(key, known) or meant(key.upper(), known) or f"wanted some of {', '.join(known)}"
+            problems.append(f"{name} is no setting of a policy ({hint})")
+        else:
+            found[key] = read(str(name), value, problems)
+    if problems:
+        raise ConfigError(f"The policy cannot be built: {'; '.join(problems)}")
+    return found
+
+
+def _strategy(where: str, value: object, problems: list[str]) -> Any:
+    name, given = _named(value)
+    if not isinstance(name, str) or name not in STRATEGIES:
+        known = f"wanted one of {', '.join(STRATEGIES)}, alone or with its arguments"
+        problems.append(f"{where}: {name!r} is no strategy ({meant(str(name), STRATEGIES) or known})")
+        return None
+    here, before = f"{where}: {name}", len(problems)
+    args, options = _as_arguments(given)
+    if name in ("sequence", "chain", "compensate"):
+        args = [_strategy(here, one, problems) for one in args]
+        options = {key: _strategy(here, one, problems) for key, one in options.items()}
+    return _made(here, STRATEGIES[name], args, options, problems) if len(problems) == before else None
+
+
+def _classifier(where: str, value: object, problems: list[str]) -> Any:
+    name, given = _named(value)
+    if name != "rules":
+        problems.append(f"{where}: {name!r} cannot be written here (wanted rules; give any other as an object)")
+        return None
+    args, options = _as_arguments(given)
+    before = len(problems)
+    if isinstance(options.get("rules"), list):
+        options["rules"] = [_rule(Symptom, f"{where}: rules", one, problems) for one in options["rules"]]
+    return _made(where, RulesClassifier, args, options, problems) if len(problems) == before else None
+
+
+def _rules(where: str, value: object, problems: list[str]) -> Any:
+    given = value if isinstance(value, list | tuple) else [value]
+    return tuple(_rule(Rule, where, one, problems) for one in given)
+
+
+def _rule(cls: type, where: str, value: object, problems: list[str]) -> Any:
+    if isinstance(value, Mapping):
+        return _made(where, cls, [], dict(value), problems)
+    problems.append(f"{where}: {value!r} is no {cls.__name__} (wanted a mapping of its settings)")
+    return None
+
+
+def _made(where: str, made: Callable[..., Any], args: list[Any], options: dict[str, Any], problems: list[str]) -> Any:
+    """Call `made` with checked arguments. Mistakes are collected."""
+    known = inspect.signature(made).parameters
+    if unknown := [name for name in options if name not in known]:
+        takes = f"it takes {', '.join(known)}"
+        problems += [f"{where} has no argument {name!r} ({meant(name, known) or takes})" for name in unknown]
+        return None
+    try:
+        return made(*args, **options)
+    except (ConfigError, TypeError) as error:
+        problems.append(f"{where}: {error}")
+        return None
+
+
+def _named(value: object) -> tuple[object, object]:
+    """Return the name that is written, and its arguments."""
+    return next(iter(value.items())) if isinstance(value, Mapping) and len(value) == 1 else (value, {})
+
+
+def _as_arguments(given: object) -> tuple[list[Any], dict[str, Any]]:
+    if isinstance(given, Mapping):
+        return [], {str(name): value for name, value in given.items()}
+    return (list(given) if isinstance(given, list | tuple) else [] if given is None else [given]), {}
+
+
+def _as_it_is(where: str, value: object, problems: list[str]) -> Any:
+    return value
+
+
+_READERS: dict[str, Callable[[str, object, list[str]], Any]] = {
+    "default": _strategy,
+    "rules": _rules,
+    "classifier": _classifier,
+    "max_recovery_attempts": _as_it_is,
+    "max_recovery_attempts_per_run": _as_it_is,
+}

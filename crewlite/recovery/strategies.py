@@ -1,0 +1,227 @@
+"""Strategies: what to do about failures of one type. Each is a policy of its own, pure and a value.
+
+A strategy counts the remedies that answered failures of the same type, so no type uses up the budget of another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from crewlite.errors import ConfigError
+from crewlite.recovery.delays import delay
+from crewlite.recovery.failure import LONGEST_WAIT, Failure
+from crewlite.recovery.hints import hint_of
+from crewlite.recovery.remedy import (
+    GIVES_UP,
+    Abort,
+    Compensate,
+    Escalate,
+    Policy,
+    Remedy,
+    Replan,
+    Resume,
+    Retry,
+    Rollback,
+    Suspend,
+    typed,
+)
+
+
+def retry(max_attempts: int = 3) -> Strategy:
+    """Try again at once, up to `max_attempts` times."""
+    return Strategy(Retry(), _times("retry", max_attempts=max_attempts))
+
+
+def backoff_and_retry(max_attempts: int = 5, base: float = 1.0, cap: float = LONGEST_WAIT) -> Strategy:
+    """Try again up to `max_attempts` times, after delays that grow from `base` to `cap` seconds.
+
+    A service that asks for a wait gets it; one that asks for more than `cap` is not waited for.
+    """
+    return Strategy(
+        Retry(), _times("backoff_and_retry", max_attempts=max_attempts), _seconds("backoff_and_retry", base, cap)
+    )
+
+
+def retry_with_tool_manifest(tools: Sequence[str] | None = None, max_attempts: int = 3) -> Strategy:
+    """Try again with a hint. `tools`: the names of the tools that may be called then; None for all."""
+    if isinstance(tools, str):
+        raise ConfigError(f"retry_with_tool_manifest: tools is {tools!r}; wanted a list of names, such as [{tools!r}]")
+    offered = None if tools is None else tuple(tools)
+    return Strategy(Retry(tools=offered), _times("retry_with_tool_manifest", max_attempts=max_attempts), hinted=True)
+
+
+def replan(hint: str | None = None, max_replans: int = 3) -> Strategy:
+    """Do the work again from its beginning with a hint. None: the hint is made from the evidence."""
+    return Strategy(Replan(hint or ""), _times("replan", max_replans=max_replans), hinted=True)
+
+
+def rollback_to_checkpoint(place: str | None = None, max_rollbacks: int = 3) -> Strategy:
+    """Go back to the last good place before the failure, or to `place`, such as "task:research"."""
+    most = _times("rollback_to_checkpoint", max_rollbacks=max_rollbacks)
+    return Strategy(Rollback(place), most, hinted=True)
+
+
+def resume_from_subgoal(name: str | None = None, max_attempts: int = 3) -> Strategy:
+    """Go on at the subgoal `name`; None: at the step that failed."""
+    return Strategy(Resume(name or ""), _times("resume_from_subgoal", max_attempts=max_attempts), hinted=True)
+
+
+def suspend(question: str | None = None) -> Strategy:
+    """Ask a person which remedy to apply. None: the question is made from the failure."""
+    return Strategy(Suspend(question or ""))
+
+
+def escalate(message: str = "") -> Strategy:
+    """Give up, and hand the failure to whoever kicked the run off."""
+    return Strategy(Escalate(message))
+
+
+def abort(reason: str = "") -> Strategy:
+    """Give up: the step fails with its error."""
+    return Strategy(Abort(reason))
+
+
+def compensate(then: Policy | None = None) -> Compensation:
+    """Undo what the finished steps of the work have done, newest first; then do as `then` says, or escalate."""
+    return Compensation(_strategy("compensate: then", then or escalate()))
+
+
+def sequence(*strategies: Policy) -> Sequential:
+    """Ask the first strategy about the first failure of a type, the second about the second, ...; then escalate."""
+    if not strategies:
+        raise ConfigError("sequence() has no strategies; wanted one or more, such as sequence(retry(), escalate())")
+    return Sequential(tuple(_strategy("sequence", one) for one in strategies))
+
+
+def chain(first: Policy, then: Policy) -> Chain:
+    """Ask `first` until it would escalate or abort; from there on, ask `then`."""
+    return Chain(_strategy("chain: first", first), _strategy("chain: then", then))
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """Apply one remedy up to `most` times to failures of a type, then escalate. Without `most`: always."""
+
+    remedy: Remedy
+    most: int | None = None
+    backoff: tuple[float, float] | None = None
+    """The shortest and the longest delay in seconds; None for no delay."""
+    hinted: bool = False
+    """Whether the remedy gets a hint, made from the evidence, if it has none."""
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return the remedy, or Escalate when the budget of this type of failure is spent."""
+        spent = len(_same_type(failure, past))
+        if self.most is not None and spent >= self.most:
+            return Escalate(_spent(failure, self.most), type=failure.type)
+        more: dict[str, Any] = {"type": failure.type}
+        if self.backoff:
+            base, cap = self.backoff
+            if (failure.retry_after or 0) > cap:
+                asked = f"{failure.retry_after:g} s, longer than the {cap:g} s that backoff_and_retry allows (cap)"
+                return Escalate(f"The service asks to wait {asked}", type=failure.type)
+            more["after"] = delay(failure, max(spent, failure.attempts - 1), base, cap)
+        if self.hinted and not getattr(self.remedy, "hint", ""):
+            tools = getattr(self.remedy, "tools", None)
+            more["hint"] = hint_of(failure) + (f" The tools are: {', '.join(tools)}." if tools else "")
+        if isinstance(self.remedy, Resume) and not self.remedy.subgoal:
+            more["subgoal"] = failure.cause or failure.address
+        return replace(self.remedy, **more)
+
+    def __repr__(self) -> str:
+        shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)[1:] if getattr(self, one.name)]
+        return f"Strategy({', '.join([repr(self.remedy), *shown])})"
+
+
+@dataclass(frozen=True, slots=True)
+class Compensation:
+    """Undo finished work, then do as another strategy says."""
+
+    then: Policy
+
+    @property
+    def most(self) -> int | None:
+        """The largest number of remedies that it may choose; None if it does not limit them."""
+        return _most(self.then)
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return a Compensate with what the other strategy chooses now."""
+        return Compensate(typed(self.then.decide(failure, past), failure), type=failure.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """The n-th failure of a type is for the n-th strategy."""
+
+    strategies: tuple[Policy, ...]
+
+    @property
+    def most(self) -> int:
+        """The largest number of remedies that it may choose."""
+        return len(self.strategies)
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the strategy whose turn it is chooses; Escalate after the last one."""
+        turn = len(_same_type(failure, past))
+        if turn >= len(self.strategies):
+            return Escalate(_spent(failure, turn), type=failure.type)
+        return typed(self.strategies[turn].decide(failure, ()), failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One strategy until it would give up, then another one, which counts from there."""
+
+    first: Policy
+    then: Policy
+
+    @property
+    def most(self) -> int | None:
+        """The largest number of remedies that it may choose; None if it does not limit them."""
+        both = [_most(self.first), _most(self.then)]
+        return sum(one for one in both if one is not None) if any(one is not None for one in both) else None
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the first strategy chooses; where it would give up, what the second one does."""
+        same = _same_type(failure, past)
+        for done in range(len(same) + 1):
+            if isinstance(remedy := self.first.decide(failure, same[:done]), GIVES_UP):
+                return typed(self.then.decide(failure, same[done:]), failure)
+        return typed(remedy, failure)
+
+
+def _same_type(failure: Failure, past: Sequence[Remedy]) -> list[Remedy]:
+    return [remedy for remedy in past if remedy.type == failure.type]
+
+
+def _spent(failure: Failure, most: int) -> str:
+    times = "1 remedy" if most == 1 else f"{most} remedies"
+    return f"The budget of {times} for failures of type {failure.type} is used up"
+
+
+def _most(strategy: Policy) -> int | None:
+    most = getattr(strategy, "most", None)
+    return most if isinstance(most, int) else None
+
+
+def _strategy(where: str, given: object) -> Any:
+    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
+        raise ConfigError(f"{where} is {given!r}; wanted a strategy, such as escalate()")
+    return given
+
+
+def _times(name: str, **given: int) -> int:
+    ((what, value),) = given.items()
+    if type(value) is not int or value < 0:
+        raise ConfigError(f"{name}: {what} is {value!r}; wanted a whole number, 0 or more")
+    return value
+
+
+def _seconds(name: str, base: float, cap: float) -> tuple[float, float]:
+    for what, value in (("base", base), ("cap", cap)):
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise ConfigError(f"{name}: {what} is {value!r}; wanted seconds, 0 or more")
+    return base, cap

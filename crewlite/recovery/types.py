@@ -1,0 +1,53 @@
+"""What can go wrong in the work of a crew: the types of failures, and the evidence for one.
+
+A type says what went wrong in the work. The kind of a failure says how a call failed, by the class of its error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class FailureType(StrEnum):
+    """What went wrong. A classifier names it; a policy chooses a strategy by it."""
+
+    WRONG_TOOL_CALLED = "wrong_tool_called"
+    CONSTRAINT_IGNORED = "constraint_ignored"
+    LOOP_DETECTED = "loop_detected"
+    HALLUCINATED_STATE = "hallucinated_state"
+    PLAN_INCOMPLETE = "plan_incomplete"
+    SCHEMA_MISMATCH = "schema_mismatch"
+    CONTEXT_OVERFLOW = "context_overflow"
+    GOAL_DRIFT = "goal_drift"
+    EXTERNAL_FAULT = "external_fault"
+    TIMEOUT = "timeout"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A reason for the type of a failure."""
+
+    rule: str
+    """The name of what found it, such as a rule or a model."""
+    text: str
+    """The text in which it was found."""
+    confidence: float = 1.0
+    """How far it is to be trusted, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step of the work before the failure, as it was recorded: plain data."""
+
+    action: str
+    tool: str = ""
+    input: Any = None
+    output: Any = None
+    error: str = ""
+    said: str = ""
+    """The text that a model gave."""
+    address: str = ""
