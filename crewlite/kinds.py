@@ -52,6 +52,8 @@ class Kind:
     """Whether what follows from its outcome depends on the order in which such steps were committed."""
     is_aside: bool = False
     """Whether the models that it asks speak about the work: what they say is no part of the answer that is read."""
+    is_about_failure: bool = False
+    """Whether it is asked about a failed attempt, so that code which does not fail again does not request it."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
 
@@ -61,6 +63,7 @@ class Kind:
 
 AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True)
 CALLBACK = Kind("callback", "callback", heard=False)
+CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
@@ -82,7 +85,7 @@ TRIAL = Kind("trial", "trial", enters=True)
 TURN = Kind("turn", "turn")
 
 _ALL = (
-    *(AGENT, CALLBACK, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
+    *(AGENT, CALLBACK, CLASSIFICATION, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
     *(LLM, MESSAGE, METHOD, OBSERVATION, PLAN, REASONING, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}

@@ -13,7 +13,7 @@ from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
 from crewlite.llm.parts import check_sees
 from crewlite.recovery import DEFAULT, Fallback
-from crewlite.recovery.remedy import check_policy
+from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.step_parts import Intent
 from crewlite.usage import NO_USAGE, Usage
 
@@ -74,13 +74,15 @@ def ask(
     intends: Callable[[LLMReply], Sequence[Intent]] | None = None,
     source: object | None = None,
     task: object | None = None,
+    policy: Policy | None = None,
 ) -> Awaitable[LLMReply]:
     """Ask a model, or a fallback where a policy chooses one, for a complete reply, as the next step of the caller.
 
     A recorded call is answered from the record. `template` names the prompt template, `intends` the calls to record as
     about to be made because of the reply. With `may_overflow`, a conversation that does not fit the last model is no
     ContextOverflow, but a reply with the finish_reason OVERFLOW, which is recorded like any.
-    `source` is the Agent that asks, `task` its Task, for models that take them.
+    `source` is the Agent that asks, `task` its Task, for models that take them. `policy` decides on failures in place
+    of all others.
     """
     snapshot, models = tuple(messages), tuple(with_fallbacks(llm))
     voice = _Voice(llm, snapshot, tuple(tool["function"]["name"] for tool in tools), agent, llm)
@@ -116,7 +118,7 @@ def ask(
         usage=lambda reply: _usage(reply, agent),
         provenance={"model": llm.model, "template": template},
         inherits=True,
-        child_policy=check_policy(llm.failure_policy, f"model {llm.model!r}"),
+        child_policy=policy or check_policy(llm.failure_policy, f"model {llm.model!r}"),
         default_policy=DEFAULT,
         fallbacks=len(models) - 1,
         intends=intends,

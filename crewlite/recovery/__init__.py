@@ -1,5 +1,6 @@
 """The decision that follows a failure, for model calls, tools, tasks and steps. Pure: it neither waits nor retries."""
 
+from crewlite.recovery.by_model import HybridClassifier, LLMClassifier
 from crewlite.recovery.classify import Classifier
 from crewlite.recovery.failure import Failure, FailureKind
 from crewlite.recovery.policy import DEFAULT, FailurePolicy
@@ -47,6 +48,8 @@ __all__ = [
     "FailurePolicy",
     "FailureType",
     "Fallback",
+    "HybridClassifier",
+    "LLMClassifier",
     "Policy",
     "RecordedStep",
     "Remedy",

@@ -27,6 +27,22 @@ class FailureType(StrEnum):
     UNKNOWN = "unknown"
 
 
+MEANINGS = {
+    FailureType.WRONG_TOOL_CALLED: "A tool was called that does not exist, or is not the one for the purpose.",
+    FailureType.CONSTRAINT_IGNORED: "A rule of the task was broken, or a guardrail or guard refused.",
+    FailureType.LOOP_DETECTED: "The same thing was done again and again, with the same result.",
+    FailureType.HALLUCINATED_STATE: "The work relies on facts that no result shows.",
+    FailureType.PLAN_INCOMPLETE: "The work ended, or ran out of turns, before all of it was done.",
+    FailureType.SCHEMA_MISMATCH: "An answer or an argument does not have the wanted shape.",
+    FailureType.CONTEXT_OVERFLOW: "The conversation is longer than the model can take.",
+    FailureType.GOAL_DRIFT: "The work is about something else than was asked.",
+    FailureType.EXTERNAL_FAULT: "A service outside failed, such as a rate limit, a server error or a lost connection.",
+    FailureType.TIMEOUT: "It took too long.",
+    FailureType.BUDGET_EXHAUSTED: "Money, quota or another budget is used up.",
+    FailureType.UNKNOWN: "None of these can be told.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A reason for the type of a failure."""

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from crewlite import codec
+from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Drift
 from crewlite.runtime.numbering import is_counted
@@ -171,7 +171,8 @@ def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]
     """Return those steps of `unrequested` that the code had to request, as nothing that they depend on has changed."""
     if not unrequested or not mode.strict_replay or mode.diverged or mode.on_drift == "rerun" or record.edited:
         return []
-    left = [at for at in unrequested if record.inputs_of(at) == record.run["inputs"]]
+    needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
+    left = [at for at in needed if record.inputs_of(at) == record.run["inputs"]]
     tried_again = _tried_again(record, prefix) if left else 0
     return sorted(at for at in left if not tried_again or record.outcomes[at].seq < tried_again)
 

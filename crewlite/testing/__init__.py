@@ -12,6 +12,7 @@ from crewlite.lazy import first_use
 if TYPE_CHECKING:
     from crewlite.llm.base import ToolCall as ToolCall
     from crewlite.testing.crash import CrashInjector as CrashInjector
+    from crewlite.testing.failing import assert_classifies_as as assert_classifies_as, faults as faults
     from crewlite.testing.interleaved import Interleaved as Interleaved
     from crewlite.testing.interleavings import check_interleavings as check_interleavings
     from crewlite.testing.providers import check_provider as check_provider
@@ -26,8 +27,10 @@ _HOMES = {
     "RecordedLLM": "crewlite.testing.recorded",
     "ScriptedLLM": "crewlite.testing.scripted",
     "ToolCall": "crewlite.llm.base",
+    "assert_classifies_as": "crewlite.testing.failing",
     "check_interleavings": "crewlite.testing.interleavings",
     "check_provider": "crewlite.testing.providers",
+    "faults": "crewlite.testing.failing",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table
