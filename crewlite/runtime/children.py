@@ -72,7 +72,7 @@ class Children:
             self.texts.setdefault(text, address)
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of spawned steps whose failures were raised to no awaiter."""
+        """Return the addresses of spawned steps whose failures, if any, were raised to no awaiter."""
         return self.spawned.unobserved() if self.spawned else []
 
     def enter_turn(self, address: str, order: Order) -> Turns:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_TURNS = 8  # of the loop, in which code passes an error on from a task through `gather` and `wait_for` to its end
 
 
 class Siblings:
@@ -16,7 +17,12 @@ class Siblings:
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[Any], str] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
+        self._cut: list[str] = []
         self._over = False
+        self._left = False
+        """Whether the code has failed, and receives nothing any more."""
+        self._has_failed = False
+        """Whether a step has failed."""
 
     def begin(self, step: Awaitable[T], address: str = "") -> asyncio.Task[T]:
         """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once."""
@@ -29,12 +35,31 @@ class Siblings:
         return task
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it."""
-        self._failed.pop(task, None)
+        """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it.
+
+        Once the code has failed, a failure reaches nobody there: `asyncio.gather` drops all failures but the first.
+        """
+        if not self._left:
+            self._failed.pop(task, None)
+
+    async def take_turn(self) -> None:
+        """Let the code end because of a failure before this one, ahead of passing this one on to it.
+
+        Of failures at the same moment, `asyncio.gather` raises the first and drops the others. An `asyncio.TaskGroup`
+        cancels what is left and gathers all failures: a step that has failed is not cancelled any more.
+        """
+        if self._has_failed:
+            with contextlib.suppress(asyncio.CancelledError):
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+        self._has_failed = True
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of the steps whose failures were raised to no awaiter."""
-        return list(self._failed.values())
+        """Return the addresses of the steps whose failures were raised to no awaiter, and of those that were cut.
+
+        One that was cut may have failed: its failure was being recorded at that moment.
+        """
+        return [*self._failed.values(), *self._cut]
 
     async def end(self) -> None:
         """Wait until all steps have ended. Raises the first failure that no awaiter was given."""
@@ -45,6 +70,7 @@ class Siblings:
 
     async def ended(self) -> None:
         """Wait until all steps have ended, and raise nothing: another failure is about to be raised."""
+        self._left = True
         with contextlib.suppress(Exception):
             await self.end()
 
@@ -56,5 +82,7 @@ class Siblings:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         address = self._running.pop(task)
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            self._cut.append(address)
+        elif task.exception() is not None:
             self._failed[task] = address

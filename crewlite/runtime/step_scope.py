@@ -189,14 +189,14 @@ class StepScope(Frame):
             await slots.take()
             return await Execution(self, step, address, fingerprint, slots, asked.start).run()
         except Exception as error:
-            self._failed(error, address, told=not own_task)
+            await self._failed(error, address, told=not own_task)
             raise
         finally:
             slots.leave()
             if not own_task:
                 self._deliver(address)
 
-    def _failed(self, error: Exception, address: str, *, told: bool) -> None:
+    async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
         """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
         self.children.failed[address] = error
         if not isinstance(error, CONTROL_FLOW):
@@ -206,6 +206,8 @@ class StepScope(Frame):
             self.children.suspended = error
             if told:
                 self.children.blocked = error
+        if not told:
+            await self.children.siblings().take_turn()
 
     async def _beside(self, step: Step[T], asked: Asked) -> T:
         """Run a step that another task than this step's own awaits. This step ends only when that step has ended."""

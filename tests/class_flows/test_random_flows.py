@@ -9,14 +9,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from crewlite import CheckpointConfig, History
-from crewlite.errors import Suspended, TooManyCalls
+from crewlite.errors import TooManyCalls
+from crewlite.flow import Flow
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.machine import Machine
 from crewlite.state import InMemoryProvider
-from tests.class_flows.graphs import NONE, World, flow_of, plans
+from crewlite.state.format.record import Record
+from tests.class_flows.graphs import World, causes, flow_of, lived, plans
 from tests.cuts import RUN, cut, entries_of
 
 _QUICK = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much]
+_EITHER = st.booleans().flatmap(lambda nested: plans(nested=nested))
 
 
 def _fired(graph: Graph, plan, pick) -> Counter | None:
@@ -52,21 +55,6 @@ def test_how_often_a_method_starts_does_not_depend_on_which_is_faster(plan, seed
         assert _fired(made.graph, plan, chance.randrange) == expected
 
 
-def _run(plan, world: World, setting: CheckpointConfig):
-    """What the flow comes to; a person answers whatever it asks, and only once."""
-    flow, answers = flow_of(plan, world)(checkpoint=setting), {}
-    while True:
-        try:
-            result = flow.kickoff(run_id=RUN, answers=answers)
-        except Suspended as waits:
-            assert not world.asked & waits.waiting.keys()
-            world.asked |= waits.waiting.keys()
-            answers = {at: plan.label(at) or NONE for at in waits.waiting}
-            continue
-        said = [(one.method_name, one.outcome) for one in flow.human_feedback_history]
-        return result, dict(flow.state), sorted(said)
-
-
 def _setting() -> CheckpointConfig:
     return CheckpointConfig(location="here", provider=InMemoryProvider())
 
@@ -76,40 +64,83 @@ def _recorded(setting: CheckpointConfig) -> set[str]:
         return {step.address for step in history.run(RUN).steps if step.status == "finished"}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=_QUICK)
-@given(plans())
-def test_a_flow_cut_at_any_commit_comes_to_the_end_that_it_would_have_had(plan):
+def _cut_anywhere(plan) -> int:
+    """The promise at every commit of a flow. Returns how often it was cut."""
     world, whole = World(), _setting()
-    assume(flow_of(plan, world) is not None)
+    assume(made := flow_of(plan, world))
     try:
-        expected = _run(plan, world, whole)
+        expected = lived(plan, world, whole)
     except TooManyCalls:
         assume(False)
     assert set(world.done.values()) <= {1}
+    _has_its_causes(made, world, whole)
     entries = entries_of(whole)
     for at in range(1, len(entries)):
         again, later = cut(entries, at), World()
         before = _recorded(again)
-        assert _run(plan, later, again) == expected
+        assert lived(plan, later, again) == expected
         assert later.done.keys() == world.done.keys() - before
         assert not later.asked & before
         assert set(later.done.values()) <= {1}
+        _has_its_causes(made, later, again)
+    return len(entries) - 1
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=_QUICK)
-@given(plans(), st.randoms(use_true_random=False))
-def test_a_flow_whose_methods_fail_goes_on_with_them_alone(plan, chance):
+def _has_its_causes(made: type[Flow], world: World, setting: CheckpointConfig) -> None:
+    """Every start of a method was caused by what the order of the commits says, and was given that one's result."""
+    record = Record.of(entries_of(setting))
+    for address, (cause, argument) in causes(made, record).items():
+        assert record.outcomes[address].provenance.get("by") == cause
+        assert world.given.get(address, argument) == argument
+
+
+def _fails_and_goes_on(plan, chance: random.Random) -> None:
+    """Two steps of a flow fail, if it has as many; kicked off again it does these, and what is behind them."""
     world = World()
-    assume(flow_of(plan, world) is not None)
+    assume(flow_of(plan, world))
     try:
-        expected = _run(plan, world, _setting())
+        expected = lived(plan, world, _setting())
     except TooManyCalls:
         assume(False)
     failing = frozenset(chance.sample(sorted(world.done), min(2, len(world.done))))
     setting, first, second = _setting(), World(failing=failing), World()
-    with pytest.raises(ConnectionError) as failure:
-        _run(plan, first, setting)
+    with pytest.raises(ValueError) as failure:
+        lived(plan, first, setting)
     assert any(address in str(failure.value) for address in failing)
-    assert not _recorded(setting) & failing
-    assert _run(plan, second, setting) == expected
-    assert first.done + second.done == world.done
+    before = _recorded(setting)
+    assert not before & failing
+    assert lived(plan, second, setting) == expected
+    assert second.done.keys() == world.done.keys() - before
+    assert set(second.done.values()) <= {1}
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=_QUICK)
+@given(plans())
+def test_a_flow_cut_at_any_commit_comes_to_the_end_that_it_would_have_had(plan):
+    _cut_anywhere(plan)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=_QUICK)
+@given(plans(most=4, nested=True))
+def test_so_does_one_whose_methods_kick_off_crews_agents_and_flows(plan):
+    _cut_anywhere(plan)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=_QUICK)
+@given(_EITHER, st.randoms(use_true_random=False))
+def test_a_flow_in_which_steps_fail_goes_on_with_them_alone(plan, chance):
+    _fails_and_goes_on(plan, chance)
+
+
+@pytest.mark.soak
+def test_thousands_of_flows():
+    cuts = []
+
+    @settings(max_examples=3000, deadline=None, database=None, suppress_health_check=_QUICK)
+    @given(_EITHER, st.randoms(use_true_random=False))
+    def hold(plan, chance):
+        cuts.append(_cut_anywhere(plan))
+        _fails_and_goes_on(plan, chance)
+
+    hold()
+    print({"flows": len(cuts), "cuts": sum(cuts)})

@@ -182,6 +182,45 @@ def test_when_one_of_gathered_steps_fails_the_others_end_and_are_recorded(config
     assert ran == [1, 2]
 
 
+async def gathered(*steps):
+    return await asyncio.gather(*steps)
+
+
+async def grouped(*steps):
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in steps]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("delay", [0, 0.02])
+@pytest.mark.parametrize("beside", [gathered, grouped])
+def test_when_several_steps_side_by_side_fail_all_of_them_are_tried_again(config, beside, delay):
+    ran, broken = [], [True]
+
+    @step
+    async def work(n):
+        await asyncio.sleep(delay * n)
+        ran.append(n)
+        if broken:
+            raise KeyError(n)
+        return n
+
+    async def line(n):
+        return await work(n)
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return await beside(*map(line, range(3)))
+
+    with pytest.raises((KeyError, ExceptionGroup)):
+        pipeline.kickoff(run_id="one")
+    begun = [*ran]
+    assert begun == [0, 1, 2] or (beside is grouped and begun[0] == 0)  # which cancels the others
+    broken.clear()
+    assert pipeline.kickoff(run_id="one") == [0, 1, 2]
+    assert ran == [*begun, 0, 1, 2]
+
+
 def test_a_flow_ends_when_the_steps_that_nobody_awaited_have_ended(config):
     tasks = []
 
