@@ -24,6 +24,7 @@ from crewlite.step_parts import Cached, Call, Effect, Intent, Limit, Recorded
 from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
+    from crewlite.recovery.context import RecoveryContext
     from crewlite.recovery.remedy import Policy, Remedy
 
 P = ParamSpec("P")
@@ -110,6 +111,8 @@ class Step(Generic[T]):
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
     """The policy of a step that inherits, if none is set on it or around it."""
+    said: Callable[[], Any] | None = None
+    """Returns what the code has recorded about its work in this attempt, for the next one; None if nothing."""
     failure: Callable[[T], Exception | None] | None = None
     """Returns the failure that an outcome reports, or None. A policy may have it retried like one that is raised."""
     fallbacks: int = 0
@@ -180,6 +183,12 @@ class Scope(Protocol):
     @property
     def past(self) -> Sequence[Remedy]:
         """The remedies for this step's failed attempts so far."""
+
+    def recovery(self, *, around: bool = False) -> RecoveryContext | None:
+        """Return what this attempt is told of the failure before it; None if there was none.
+
+        `around`: if nothing, what the attempts around this one are told.
+        """
 
     @property
     def state(self) -> Any:
@@ -262,6 +271,9 @@ class _Plain:
         return now()
 
     def start_inside(self) -> None:
+        return None
+
+    def recovery(self, *, around: bool = False) -> None:
         return None
 
     def reserve_address(self, kind: str, name: str | None = None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Json = Any
 
@@ -56,29 +56,31 @@ class Kind:
     """Whether it is asked about a failed attempt, so that code which does not fail again does not request it."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
+    worker: Literal["", "agent", "code"] = ""
+    """Who works in it. Steps with a worker are the units of work: a remedy such as Replan has one done again."""
 
     def __str__(self) -> str:
         return self.name
 
 
-AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True)
+AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, worker="agent")
 CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
-FLOW = Kind("flow", "flow", enters=True)
+FLOW = Kind("flow", "flow", enters=True, worker="code")
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
-METHOD = Kind("method", "method", holds_value=True, is_ordered=True)
+METHOD = Kind("method", "method", holds_value=True, is_ordered=True, worker="code")
 OBSERVATION = Kind("observation", "observation", is_aside=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True)
 REASONING = Kind("reasoning", "reasoning", is_aside=True)
-STEP = Kind("step", "step", holds_value=True)
+STEP = Kind("step", "step", holds_value=True, worker="code")
 SUMMARY = Kind("summary", "summary", is_aside=True)
-TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True)
+TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True, worker="agent")
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 TRIAL = Kind("trial", "trial", enters=True)

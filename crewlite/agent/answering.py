@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from crewlite import events, kinds
+from crewlite import durable, events, kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.guarding import accepted, guards
 from crewlite.agent.guardrail import texts_of
@@ -15,6 +16,7 @@ from crewlite.agent.opening import opened
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
+from crewlite.agent.recovering import offered, told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.llm.base import Message
@@ -34,8 +36,8 @@ def answering(
     `began`: the time at which the run began; None takes that of the running step. `more`: further fields of the output.
     """
     agent = persona.agent
-    job = opened(persona, messages, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
-
+    opening = partial(opened, persona, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
+    job = opening(messages)
     chain = guards(job.title, agent.guardrails, agent.guardrail_max_retries)
     guarded = [{"guardrails": texts_of(agent.guardrails)}] if chain else []
 
@@ -43,9 +45,12 @@ def answering(
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
-        talk = list(job.messages)
-        await prepare(job, talk)
-        return output(await accepted(job, talk, chain, output))
+        now, tools = job, offered(job.tools)
+        if durable.scope().recovery() is not None:
+            now = opening(told(messages, tools), tools=tools)
+        talk = list(now.messages)
+        await prepare(now, talk)
+        return output(await accepted(now, talk, chain, output))
 
     def decode(data: Any) -> LiteAgentOutput:
         raw = data["raw"]

@@ -74,7 +74,18 @@ def is_of(run_id: Callable[[], str | None], address: Callable[[], str], event: B
 
 def line_of(event: BaseEvent, usage: Usage | None) -> _Line:
     """Return the line for an event, as the name of its mark and a text; None if it is not shown."""
-    for said in (_of_run, _of_trial, _of_flow, _of_method, _of_task, _of_step, _of_guardrail, _of_call, _of_record):
+    for said in (
+        _of_run,
+        _of_trial,
+        _of_flow,
+        _of_method,
+        _of_task,
+        _of_step,
+        _of_guardrail,
+        _of_call,
+        _of_recovery,
+        _of_record,
+    ):
         if line := said(event, usage):
             return line
     return None
@@ -215,8 +226,6 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
                 "waits",
                 f"a model call waits for {event.seconds:.0f} s or more: max_rpm={event.max_rpm} of {event.owner}",
             )
-        case _ if event.type == "recovery_started":
-            return "failed", _again(event)
         case events.AgentLogsExecutionEvent():
             return "said", f"{event.agent_role}: {_short(event.formatted_answer)}"
         case events.ToolUsageStartedEvent():
@@ -228,6 +237,17 @@ def _of_call(event: BaseEvent, usage: Usage | None) -> _Line:
             return "failed", f"tool {event.tool_name} failed: {event.error_type}: {event.error}"
         case events.ToolSelectionErrorEvent() | events.ToolValidateInputErrorEvent():
             return "failed", f"tool {_call(event)} refused: {_short(event.error)}"
+    return None
+
+
+def _of_recovery(event: Any, usage: Usage | None) -> _Line:
+    if event.type == "recovery_started":
+        return "failed", _again(event)
+    if event.type == "recovery_completed" and event.remedy not in ("retry", "fallback"):
+        return "done", f"{kinds.of(event.kind).title} {event.name}: {event.remedy} has helped, in try {event.attempt}"
+    if event.type == "recovery_failed":
+        reason = f": {_short(event.reason)}" if event.reason else ""
+        return "failed", f"{kinds.of(event.kind).title} {event.name}: {event.remedy} after try {event.attempt}{reason}"
     return None
 
 
@@ -259,8 +279,12 @@ def _tokens(usage: Usage | None) -> str:
 
 
 def _again(event: Any) -> str:
-    what = f"{kinds.of(event.kind).title} {event.name}"
-    return f"{what}: {_error(event)}; try {event.attempt + 1} in {event.delay:.1f} s"
+    what, known = f"{kinds.of(event.kind).title} {event.name}", event.failure_type not in ("", "unknown")
+    told = f"{what}: {event.failure_type}: {_error(event)}" if known else f"{what}: {_error(event)}"
+    if event.remedy in ("retry", "fallback") and not known:
+        return f"{told}; try {event.attempt + 1} in {event.delay:.1f} s"
+    wait = f" in {event.delay:.1f} s" if event.delay else ""
+    return f"{told}; {event.remedy}, try {event.attempt + 1}{wait}"
 
 
 def _error(event: Any) -> str:

@@ -12,7 +12,8 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, RunCancelled, RunEnded, CheckpointIsBehind, InDoubt, Suspended, OnLoopThread,
-    │   MaxIterations, Redacted, StateConflict, StepCrashed, StepDeadlock, StepRaised (RuntimeError)
+    │   MaxIterations, RecoveryAborted, RecoveryEscalated, Redacted, StateConflict, StepCrashed, StepDeadlock,
+    │   StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,
     │   NonDeterminism
     ├── StepTimeout, DeadlineExceeded, AnswerTimeout (TimeoutError)
@@ -60,6 +61,7 @@ from crewlite.errors.record import (
     StoreError,
     StoreUnusable,
 )
+from crewlite.errors.recovery import RecoveryAborted, RecoveryEscalated
 from crewlite.errors.root import CrewliteError, an, ends_run, meant, nearest, text_of
 from crewlite.errors.run import (
     AnswerRefused,
@@ -132,6 +134,8 @@ __all__ = [
     "QuestionsChanged",
     "RecordingDamaged",
     "RecordingMissing",
+    "RecoveryAborted",
+    "RecoveryEscalated",
     "Redacted",
     "RefError",
     "RunCancelled",

@@ -95,7 +95,12 @@ if TYPE_CHECKING:
         StepObservationFailedEvent as StepObservationFailedEvent,
         StepObservationStartedEvent as StepObservationStartedEvent,
     )
-    from crewlite.events.types.recovery_events import RecoveryStartedEvent as RecoveryStartedEvent
+    from crewlite.events.types.recovery_events import (
+        FailureClassifiedEvent as FailureClassifiedEvent,
+        RecoveryCompletedEvent as RecoveryCompletedEvent,
+        RecoveryFailedEvent as RecoveryFailedEvent,
+        RecoveryStartedEvent as RecoveryStartedEvent,
+    )
     from crewlite.events.types.signal_events import (
         SigContEvent as SigContEvent,
         SigHupEvent as SigHupEvent,

@@ -13,6 +13,7 @@ from crewlite.flow.classes.people import human_feedback
 from crewlite.flow.classes.persisting import persist
 from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
+from crewlite.flow.recovering import recovery, recovery_hint
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
 from crewlite.runtime.executors import Executor, Job
@@ -39,6 +40,8 @@ __all__ = [
     "listen",
     "or_",
     "persist",
+    "recovery",
+    "recovery_hint",
     "router",
     "sleep_for",
     "start",

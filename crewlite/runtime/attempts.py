@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
-from crewlite.recovery import Remedy, Retry
+from crewlite.recovery import Remedy, Resume, Retry, Rollback
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import Change
@@ -19,18 +20,29 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
 
     After a final failure the resume repeats the last attempt number if a child step failed, if the error tells of a
     mistake in the program, or if time ran out: the child steps that finished are then reused. In all other cases the
-    number goes up, so that the child steps run again. A step that is done `once` always makes attempt 1.
+    number goes up, so that the child steps run again. A step that is done `once` begins with attempt 1.
     """
-    if not past or once:
+    if not past:
         return 1, []
-    number = following(past[-1])
+    remedies = charged(past, base)
+    return following(past[-1]) if remedies or not once else 1, remedies
+
+
+def charged(past: Sequence[Attempt], base: int) -> list[Remedy]:
+    """Return the remedies applied since a step last failed for good, and since `base`, the commit it is forked from."""
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
-    charged = [attempt for attempt in past[given_up:] if attempt.seq > base]
-    return number, [attempt.remedy or Retry(kind=attempt.failure) for attempt in charged]
+    return [attempt.remedy or Retry(kind=attempt.failure) for attempt in past[given_up:] if attempt.seq > base]
+
+
+def goes_back(failed: Attempt) -> bool:
+    """Return whether a failed attempt goes on from its last good place: code does so, an agent begins anew."""
+    return isinstance(failed.remedy, Rollback | Resume) and kinds.of(failed.kind).worker == "code"
 
 
 def following(last: Attempt) -> int:
     """Return the number of the attempt after a failed one: the same again if its finished child steps are reused."""
+    if goes_back(last):
+        return last.number
     late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
     reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)
     goes_on = last.cause is not None or last.for_author or late

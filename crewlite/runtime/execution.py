@@ -20,26 +20,25 @@ from crewlite.codec import JsonObject
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
-    ConfigError,
     DeadlineExceeded,
     InDoubt,
     NotCodable,
     StateConflict,
-    StepTimeout,
     text_of,
 )
 from crewlite.events.base import BaseEvent
 from crewlite.ids import now
-from crewlite.recovery import Abort, Failure, Fallback, Policy, Remedy, Retry
-from crewlite.recovery.remedy import remedy_for
-from crewlite.runtime.attempts import beside_conflict, following, next_attempt, was_decided
+from crewlite.recovery import Abort, Remedy, Retry
+from crewlite.runtime import remedies
+from crewlite.runtime.attempts import beside_conflict, following, next_attempt
 from crewlite.runtime.budgets import HeldBudget, admit, held, limited
-from crewlite.runtime.causes import causes_of, for_author, led_to, traceback_of, type_of
+from crewlite.runtime.causes import causes_of, for_author, traceback_of, type_of
+from crewlite.runtime.deciding import Decided, announce_end, announce_success, decided, started, what
 from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import EventStamp
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.commit import CommitParts, SaidRecord, StepRecord
 from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import recorded_remedy
 from crewlite.state.format.references import by_reference
@@ -48,6 +47,7 @@ from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Execution(Generic[T]):
             if address in run.answers and step.answer:
                 return await self._succeed(step.answer(run.answers[address]), 1, 0.0, _Ended())
             if step.effect == "once" and address not in run.rerun:
-                raise InDoubt(address, _what(step))
+                raise InDoubt(address, what(step))
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return await self._succeed(found.value, 1, 0.0, _Ended(found.changes), reused=found.origin)
         if step.effect == "once":
@@ -102,7 +102,7 @@ class Execution(Generic[T]):
         await self._begin()
         heard = view.changes() if address and states.shared.used else []  # the changes of these handlers
         while True:
-            frame = self._frame(1 if once else number)
+            frame = self._frame(number, once=once)
             frame.children.view = view
             clock = time.perf_counter()
             frame.past = tuple(past)
@@ -150,18 +150,22 @@ class Execution(Generic[T]):
             return (), ()
         return changes, around.conflicts(changes, self.start) if changes and around else ()
 
-    def _frame(self, attempt: int) -> Frame:
-        """Build the frame of one attempt."""
-        frame = self.outer.child(self.step, self.address, self.settings, attempt, self.budgets)
+    def _frame(self, attempt: int, *, once: bool) -> Frame:
+        """Build the frame of one attempt. `once`: see next_attempt."""
+        tries = self.outer.run.record.attempts.get(self.address, ())
+        inside = remedies.place(tries, attempt, once=once)
+        frame = self.outer.child(self.step, self.address, self.settings, inside, self.budgets)
         frame.started, frame.slots, frame.fingerprint = self.started, self.slots, self.fingerprint
+        if remedies.goes_on(tries):
+            frame.go_on_otherwise()
         return frame
 
     def _attempt(self, frame: Frame) -> Awaitable[T]:
         """Return the awaitable of one attempt. Raises DeadlineExceeded if the deadline has passed already."""
         step, work = self.step, limited(_work_in_full(self.step, frame), self.budgets)
         if step.deadline is None:
-            return guarded(work) if step.timeout is None else within(work, step.timeout, _what(step))
-        late = DeadlineExceeded(_what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
+            return guarded(work) if step.timeout is None else within(work, step.timeout, what(step))
+        late = DeadlineExceeded(what(step), step.deadline, self._begun().isoformat(timespec="seconds"))
         if (left := self._left() or 0.0) <= 0:
             work.close()
             raise late
@@ -200,41 +204,15 @@ class Execution(Generic[T]):
 
         `told`: the step has an outcome that reports the failure, so without a remedy nothing is recorded or raised.
         """
-        failure, remedy, raised = self._remedy(frame, error, past)
-        if not (told and raised is error and isinstance(remedy, Abort)):
+        said = self.step.said() if self.step.said else None
+        decision = await decided(self.outer, self.step, frame, error, past, said)
+        remedy = decision.remedy
+        if not (told and decision.error is error and remedy == Abort(type=remedy.type)):
+            if remedies.ends(remedy, self.step.kind):
+                await announce_end(self.outer, self.step, self.address, decision, past)
             past.append(remedy)
-            await self._fail(frame, raised, attempt, milliseconds, failure, remedy)
+            await self._fail(frame, decision, attempt, milliseconds, said)
         return remedy
-
-    def _remedy(self, frame: Frame, error: Exception, past: Sequence[Remedy]) -> tuple[str, Remedy, Exception]:
-        """Return the kind of the failure, the remedy, and the error to record: a new one if the policy itself fails."""
-        policy = None if self._in_doubt(frame, error) else self._policy(frame, error)  # a person decides
-        if policy is None:
-            return "", Abort(), error
-        left = self.step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
-        failure = Failure.of(for_author(frame, error) or error, self.address, left)
-        try:
-            return failure.kind, remedy_for(policy, failure, past), error
-        except ConfigError as misused:
-            return failure.kind, Abort(), misused
-
-    def _in_doubt(self, frame: Frame, error: Exception) -> bool:
-        """Return whether, after this failure, it is unknown if a call with effect="once" took effect."""
-        if self.step.effect == "once" and isinstance(error, StepTimeout) and error.what == _what(self.step):
-            return True
-        return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
-
-    def _policy(self, frame: Frame, error: Exception) -> Policy | None:
-        """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
-
-        Only the step's own policy may repeat a call with effect="once".
-        """
-        step = self.step
-        if step.failure_policy or not step.inherits:
-            return step.failure_policy
-        if any(was_decided(self.outer.run.record.attempts, at) for at in causes_of(frame, error)):
-            return None
-        return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
     async def _begin(self) -> None:
         """Emit the event of the start. If the event creates a checkpoint, that shows the run just before the step."""
@@ -290,6 +268,8 @@ class Execution(Generic[T]):
                 lambda stamp: stamp(events.StepStateConflictEvent, names=tuple(ended.conflicts)),
                 step.checkpoint_settings,
             )
+        if inner and inner.past:
+            await announce_success(self.outer, step, self.address, inner.past)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor told by a person
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
@@ -302,12 +282,12 @@ class Execution(Generic[T]):
         return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
 
     async def _fail(
-        self, frame: Frame, error: Exception, attempt: int, milliseconds: float, failure: str, remedy: Remedy
+        self, frame: Frame, decision: Decided, attempt: int, milliseconds: float, said: SaidRecord | None
     ) -> None:
         """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
-        final = isinstance(remedy, Abort)
-        step, shown = self.step, self.outer.run.presentable(error)
-        causes = causes_of(frame, error)
+        step, error, failure, remedy = self.step, decision.error, decision.kind, decision.remedy
+        final, shown = remedies.ends(remedy, step.kind), self.outer.run.presentable(error)
+        causes, thrown = causes_of(frame, error), decision.raised(frame, shown)
         attempted: StepRecord = {
             "address": self.address,
             "kind": step.kind.name,
@@ -324,12 +304,16 @@ class Execution(Generic[T]):
             },
         }
         if failure:
-            attempted["error"]["remedy"] = recorded_remedy(remedy)
+            attempted["error"]["remedy"] = self._masked(recorded_remedy(remedy))
         if for_author(frame, error):
             attempted["error"]["for_author"] = True
-        if final and self.outer.inherited.mode.strict_replay:  # whoever asks again hears this again
-            attempted["fingerprint"] = self.fingerprint
-            attempted["error"]["raised"] = self.outer.run.journal.secrets.mask_data(written(shown))
+        if said:
+            attempted["error"]["said"] = self._masked(said)
+        rises = remedies.is_for_work(remedy)
+        if final and (self.outer.inherited.mode.strict_replay or rises):  # whoever asks again hears this again
+            attempted["error"]["raised"] = self._masked(written(thrown))
+            if not rises:
+                attempted["fingerprint"] = self.fingerprint
         stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
         if final:
@@ -337,14 +321,15 @@ class Execution(Generic[T]):
             if isinstance(event, events.StepFailedEvent):
                 event = event.model_copy(update=tried)
         else:
-            chosen = recorded_remedy(remedy)
-            about = {"kind": step.kind.name, "name": step.title, "failure": failure, "remedy": chosen["do"]}
-            event = stamp(events.RecoveryStartedEvent, **about, delay=chosen.get("after", 0.0), **told, **tried)
+            event = stamp(events.RecoveryStartedEvent, **told, **tried, **started(step, decision, frame.mask))
         await self._commit({"steps": [attempted]}, event, stamp)
         if final:
-            if shown is error:
+            if thrown is error:
                 raise error  # with its own cause
-            raise shown from None
+            raise thrown from (None if thrown is shown else shown)
+
+    def _masked(self, data: M) -> M:
+        return cast(M, self.outer.run.journal.secrets.mask_data(data))
 
     async def _commit(self, parts: CommitParts, event: BaseEvent | None, stamp: EventStamp) -> None:
         """Make one commit with an event built by `stamp` and the checkpoint it may create; then emit the event."""

@@ -13,12 +13,15 @@ from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
 from crewlite.recovery import Remedy
+from crewlite.recovery.context import RecoveryContext
 from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
+from crewlite.runtime.remedies import context_of
 from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.slots import Slots
+from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
@@ -125,6 +128,19 @@ class Frame(Scope):
         approved = own.auto_approve if step.auto_approve is None else step.auto_approve
         inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved)
         return type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+
+    def go_on_otherwise(self) -> None:
+        """Let the code ask recorded steps something else, as it goes on after a rollback."""
+        mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
+        self.inherited = dataclasses.replace(self.inherited, mode=mode)
+
+    def recovery(self, *, around: bool = False) -> RecoveryContext | None:
+        """Return what this attempt is told of the failure before it; with `around`, else what those around it are."""
+        record = self.run.record
+        for at in (self.address, *((*outers(self.address), "") if around else ())):
+            if told := context_of(record.attempts.get(at, ())):
+                return told
+        return None
 
     def cut(self) -> None:
         """Cancel the child steps that have not ended, and all that are requested later."""

@@ -48,12 +48,19 @@ class Mode:
     """The code must request the recorded steps; any other request is an error."""
     diverged: bool = False
     """An earlier step differs from the record, so no later recorded outcome applies."""
+    rolled_back: bool = False
+    """The code goes on after a rollback, told of what went wrong, so it may ask recorded steps something else."""
     superseded: bool = False
     """The recorded result of the run answers something else than this kickoff asks."""
     rerun: frozenset[str] = frozenset()
     """Addresses of failed steps to retry, and of calls in doubt to make again."""
     begun: frozenset[str] = frozenset()
     """Addresses of steps that an earlier process started."""
+
+    @property
+    def reruns(self) -> bool:
+        """Whether a step that is asked something else runs again."""
+        return self.rolled_back or self.on_drift == "rerun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def decide(
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
         return _RUN
-    if recorded is not None and not mode.diverged:
+    if recorded is not None and (not mode.diverged or (mode.rolled_back and question.once)):
         verdict = _answered(record, recorded, question, mode, siblings)
         if not isinstance(verdict, Run):
             return verdict
@@ -132,7 +139,7 @@ def _answered(
         return _answered_strictly(record, recorded, question, mode, siblings)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
         return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else _RUN
-    drift = mode.on_drift if question.drift == "configured" else question.drift
+    drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns else mode.on_drift
     if same or drift == "keep":
         keeps_own = same or recorded.edited
         return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
@@ -150,7 +157,7 @@ def _answered_strictly(
     address = recorded.address
     if record.edited or record.inputs_of(address) != record.run["inputs"]:  # a changed fork may ask other questions
         return Reuse(recorded, recorded.drifted) if address in record.edited else _RUN
-    if mode.on_drift == "rerun":
+    if mode.reruns:
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)
     return Refuse("other question", tuple(at for at in others if record.outcomes[at].fingerprint == question.digest))
@@ -169,7 +176,7 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
     """Return those steps of `unrequested` that the code had to request, as nothing that they depend on has changed."""
-    if not unrequested or not mode.strict_replay or mode.diverged or mode.on_drift == "rerun" or record.edited:
+    if not unrequested or not mode.strict_replay or mode.diverged or mode.reruns or record.edited:
         return []
     needed = (at for at in unrequested if not kinds.at(at).is_about_failure)
     left = [at for at in needed if record.inputs_of(at) == record.run["inputs"]]

@@ -29,6 +29,7 @@ from crewlite.runtime.execution import Execution
 from crewlite.runtime.failures import raised
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.questions import Drifted
+from crewlite.runtime.remedies import unapplied, void
 from crewlite.runtime.replay import Question, Refuse, Reraise, Reuse
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
@@ -178,8 +179,7 @@ class StepScope(Frame):
             if not own_task:
                 self._deliver(address)
             raise self._raised(step, decision.failure)
-        if asked.behind:  # nothing is begun behind what stops the run
-            raise asked.behind
+        self._check_may_begin(step, asked)
         if address in self.run.record.outcomes:
             self.run.journal.invalidate(address, step.kind.name)
         else:  # earlier tries may have been heard of
@@ -195,6 +195,13 @@ class StepScope(Frame):
             slots.leave()
             if not own_task:
                 self._deliver(address)
+
+    def _check_may_begin(self, step: Step[Any], asked: Asked) -> None:
+        """Raise the error that stops the run, or the failure whose remedy a step around this one has yet to apply."""
+        if asked.behind:
+            raise asked.behind
+        if failure := unapplied(self.run.record, asked.address):
+            raise self._raised(step, failure)
 
     async def _failed(self, error: Exception, address: str, *, told: bool) -> None:
         """Note the failure of a child step. `told`: this step's code awaits the child, so the error is raised there."""
@@ -267,6 +274,9 @@ class StepScope(Frame):
         if isinstance(decision, Refuse):
             raise self._refusal(step, question, decision)
         if isinstance(decision, replay.Run) and decision.diverges:
+            if self.inherited.mode.rolled_back:
+                for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
+                    self.run.journal.invalidate(at, kind)
             mode = dataclasses.replace(self.inherited.mode, diverged=True)
             self.inherited = dataclasses.replace(self.inherited, mode=mode)
         if children.turns and not isinstance(decision, Reuse):

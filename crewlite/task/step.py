@@ -15,6 +15,7 @@ from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened
 from crewlite.agent.reasoning import prepare
+from crewlite.agent.recovering import offered, told
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
@@ -113,7 +114,7 @@ async def _holds(condition: Callable[[TaskOutput], Any], previous: TaskOutput | 
 async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, files: Sequence[InputFile]) -> Answer:
     """Have the agent answer, between the events of its start and its end."""
     task, agent, scope = filled.task, filled.agent, durable.scope()
-    tools = filled.tools
+    tools = offered(filled.tools)
     prompt = templates.render(
         PROMPTS,
         "task.j2",
@@ -127,6 +128,7 @@ async def _agent(filled: FilledTask, context: Sequence[ContextItem], plan: str, 
     )
     title = f"task {task.title!r}"
     asked: list[Message] = [{"role": "user", "content": with_pictures(prompt, input_files.pictures(files))}]
+    asked = told(asked, tools)
     job = opened(filled.persona, asked, title=title, tools=tools, shape=task.shape)
     job = dataclasses.replace(job, task=task)
     talk, names = list(job.messages), tuple(tool.name for tool in tools)

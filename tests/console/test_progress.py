@@ -190,6 +190,8 @@ def test_a_retry_says_what_failed_and_when_it_is_tried_again(capsys):
         error: str = "too busy"
         error_type: str = "LLMUnavailable"
         failure: str = "unavailable"
+        failure_type: str = ""
+        remedy: str = "retry"
         delay: float = 1.26
 
     with shown(lambda: "r"):

@@ -8,6 +8,7 @@ import pytest
 
 from crewlite import errors
 from crewlite.errors import CrewliteError
+from crewlite.recovery import Failure
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
 CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own
@@ -65,6 +66,8 @@ MADE = [
     errors.RecordingMissing("replies.jsonl", "When is high water?", 3, alike=True),
     errors.RecordingDamaged("replies.jsonl, line 3", "KeyError: 'text'"),
     errors.OutputInvalid("task:a", "no field 'x'", tries=2),
+    errors.RecoveryEscalated(Failure("bug", "KeyError", "x", address="step:a"), "Ask", run_id="r", location="runs"),
+    errors.RecoveryAborted(Failure("bug", "KeyError", "x", attempts=2), "Too late", run_id="r", location=None),
     errors.GuardrailFailed("task 'a'", "It names a source", "it names none", tries=4),
 ]
 
@@ -133,6 +136,8 @@ def test_every_error_has_a_code_of_its_own():
         ("recording_damaged", "RecordingDamaged"),
         ("output_invalid", "OutputInvalid"),
         ("guardrail_failed", "GuardrailFailed"),
+        ("recovery_escalated", "RecoveryEscalated"),
+        ("recovery_aborted", "RecoveryAborted"),
     ],
 )
 def test_codes_that_were_given_stay(code, name):

@@ -7,13 +7,7 @@ from typing import Literal
 from crewlite.events.base import BaseEvent
 
 
-class RecoveryStartedEvent(BaseEvent):
-    """A step failed and will be tried again: `delay` is the seconds until the next attempt.
-
-    `attempt` is the number of the attempt that failed, which took `duration_ms`.
-    """
-
-    type: Literal["recovery_started"] = "recovery_started"
+class _Failed(BaseEvent):
     kind: str
     name: str
     attempt: int
@@ -21,7 +15,47 @@ class RecoveryStartedEvent(BaseEvent):
     error_type: str
     failure: str
     """The kind of the failure: "unavailable", "timeout", "empty", ..."""
-    remedy: Literal["retry", "fallback"] = "retry"
-    """The choice of the failure policy: to try the same again, or to continue with the next fallback."""
+    failure_type: str = ""
+    """What went wrong, as a classifier says: "hallucinated_state", ...; "" without a classifier."""
+
+
+class FailureClassifiedEvent(_Failed):
+    """A classifier has said what went wrong in a failed step. `attempt` is the number of the attempt that failed."""
+
+    type: Literal["failure_classified"] = "failure_classified"
+    evidence: tuple[dict[str, str], ...] = ()
+    """What speaks for the type: mappings with the name of a `rule` and a `text`."""
+
+
+class RecoveryStartedEvent(_Failed):
+    """A step failed and will be tried again: `delay` is the seconds until the next attempt.
+
+    `attempt` is the number of the attempt that failed, which took `duration_ms`.
+    """
+
+    type: Literal["recovery_started"] = "recovery_started"
+    remedy: str = "retry"
+    """The choice of the failure policy: to "retry" the same, to take the next "fallback", to "replan", ..."""
+    hint: str = ""
+    """What the next attempt is told."""
     delay: float
     duration_ms: float = 0.0
+
+
+class RecoveryCompletedEvent(BaseEvent):
+    """A step has succeeded after remedies, of which `remedy` was the last. `attempt` is the number of its tries."""
+
+    type: Literal["recovery_completed"] = "recovery_completed"
+    kind: str
+    name: str
+    attempt: int
+    remedy: str
+
+
+class RecoveryFailedEvent(_Failed):
+    """No remedy is left: the step fails, though there were remedies before, or its policy escalates the failure."""
+
+    type: Literal["recovery_failed"] = "recovery_failed"
+    remedy: str
+    """How the policy gives up: "abort" or "escalate"."""
+    reason: str = ""

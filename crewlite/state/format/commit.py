@@ -274,6 +274,14 @@ class ErrorRecord(TypedDict):
     remedy: NotRequired[RemedyRecord]
     for_author: NotRequired[bool]
     raised: NotRequired[RaisedError]
+    said: NotRequired[SaidRecord]
+
+
+class SaidRecord(TypedDict, total=False):
+    """What code has recorded about the work of a failed attempt, for the next one."""
+
+    steps: list[Any]
+    state: Any
 
 
 class RemedyRecord(TypedDict):

@@ -9,7 +9,7 @@ from typing import cast
 
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
-from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, StepRecord
+from crewlite.state.format.commit import ErrorRecord, RaisedError, RemedyRecord, SaidRecord, StepRecord
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import Operation
 from crewlite.usage import NO_USAGE, Usage, UsageRecord
@@ -72,6 +72,8 @@ class Attempt:
     """Whether the author of the program has to fix the cause. A resume then continues this attempt under its number."""
     remedy: Remedy | None = None
     """The remedy that followed; None for a step without a policy, and in records of early releases."""
+    said: SaidRecord | None = None
+    """What the code of the step has recorded about its work, with `record_step` and `update_state`."""
     usage: Usage = NO_USAGE
     """In History: the usage of the steps that finished inside the attempt."""
 
@@ -108,6 +110,7 @@ def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
         error.get("raised"),
         error.get("for_author", False),
         _remedy_of(error),
+        error.get("said"),
     )
 
 

@@ -1,0 +1,38 @@
+"""What an agent is told of the failure before this attempt at its work: by its prompt, and by the tools it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crewlite import durable, templates
+from crewlite.agent.shape import PROMPTS
+from crewlite.llm import parts
+from crewlite.llm.base import Message
+from crewlite.recovery import FailureType
+from crewlite.tools.base import BaseTool
+
+
+def told(messages: Sequence[Message], tools: Sequence[BaseTool]) -> list[Message]:
+    """Return the messages, with what is told of the failure before this attempt at the running step, if there was one.
+
+    `tools`: those that the agent is offered in this attempt.
+    """
+    recovery = durable.scope().recovery()
+    if recovery is None:
+        return list(messages)
+    lists_tools = recovery.tools is not None or recovery.failure_type is FailureType.WRONG_TOOL_CALLED
+    names = [tool.name for tool in tools] if lists_tools else []
+    text = templates.render(PROMPTS, "recovery.j2", recovery=recovery, tools=names)
+    if messages and messages[-1].get("role") == "user":
+        last = messages[-1]
+        content = parts.changed(last["content"], lambda before: f"{before}\n\n{text}")
+        return [*messages[:-1], {**last, "content": content}]
+    return [*messages, {"role": "user", "content": text}]
+
+
+def offered(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
+    """Return the tools that this attempt at the running step may call."""
+    recovery = durable.scope().recovery()
+    if recovery is None or recovery.tools is None:
+        return tuple(tools)
+    return tuple(tool for tool in tools if tool.name in recovery.tools)

@@ -1,0 +1,198 @@
+"""Ask the nearest failure policy about a failed attempt, and tell what it has decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crewlite import durable, events
+from crewlite.durable import Step
+from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout
+from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy
+from crewlite.recovery.classify import classified
+from crewlite.recovery.remedy import GIVES_UP, remedy_for
+from crewlite.runtime import remedies
+from crewlite.runtime.attempts import was_decided
+from crewlite.runtime.causes import causes_of, for_author, led_to
+from crewlite.runtime.children import Children
+from crewlite.runtime.frame import Frame
+from crewlite.runtime.trajectory import last_good, trajectory
+from crewlite.state.format.commit import SaidRecord
+from crewlite.state.format.outcome import Attempt
+from crewlite.state.format.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What follows a failed attempt."""
+
+    remedy: Remedy
+    error: Exception
+    """The error to record: a new one if the policy itself failed."""
+    kind: str = ""
+    """The kind of the failure; "" if no policy was asked, here or inside."""
+    failure: Failure | None = None
+    """The failure that the policy was asked about; None if it was not asked here."""
+
+    def raised(self, frame: Frame, error: Exception) -> Exception:
+        """Return the error to raise in place of `error` if the step fails: a policy that gives up says so."""
+        run, failure, remedy = frame.run, self.failure, self.remedy
+        if failure is None or not isinstance(remedy, GIVES_UP):
+            return error
+        said = remedy.message if isinstance(remedy, Escalate) else remedy.reason
+        if isinstance(remedy, Abort) and not said:
+            return error
+        failure, said = replace(failure, message=frame.mask(failure.message)), frame.mask(said)
+        cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
+        return cls(failure, said, run_id=run.run_id, location=run.journal.location, branch=run.branch)
+
+
+async def decided(
+    outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
+) -> Decided:
+    """Return what follows a failed attempt at a step: a remedy that rises from inside, or what the policy chooses."""
+    if is_in_doubt(step, frame, error):
+        return Decided(Abort(), error)  # a person decides
+    record, causes = outer.run.record, causes_of(frame, error)
+    if risen := remedies.rising(record, causes):
+        return _risen(step, risen, error)
+    policy = _policy(outer, step, frame, causes)
+    if policy is None:
+        return Decided(Abort(), error)
+    failure = _failure(outer, step, frame, error, past, said)
+    if (classifier := getattr(policy, "classifier", None)) is not None:
+        beside = outer.child(step, frame.address, frame.inherited.settings)
+        beside.children = Children(frame.children.numbering.prefix, ())
+        with durable.entered(beside):
+            failure = await classified(classifier, failure)
+        await _announce_type(outer, step, failure)
+    try:
+        remedy = remedy_for(policy, failure, remedies.counted(record, step.kind, frame.address, past))
+    except ConfigError as misused:
+        return Decided(Abort(), misused, failure.kind)
+    return Decided(_applicable(outer, step, frame, remedy), error, failure.kind, failure)
+
+
+def is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
+    """Return whether, after this failure, it is unknown if a call with effect="once" took effect."""
+    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
+        return True
+    return any(isinstance(one, InDoubt) for one, _ in led_to(frame, error))
+
+
+def what(step: Step[Any]) -> str:
+    """Return how errors call a step."""
+    return f"{step.kind} {step.name or ''}".strip()
+
+
+async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
+    """Tell that no remedy is left for a step. Its failure has not been recorded yet."""
+    failure = decision.failure
+    if failure is None or not (past or isinstance(decision.remedy, Escalate)):
+        return
+    said = getattr(decision.remedy, "message", "") or getattr(decision.remedy, "reason", "")
+    about = {**_about(step, address, failure), "remedy": _name(decision.remedy), "reason": outer.mask(said)}
+    await outer.announce(
+        step.voice.source, lambda stamp: stamp(events.RecoveryFailedEvent, **about), step.checkpoint_settings
+    )
+
+
+async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
+    """Tell that a step has succeeded after remedies."""
+    about: dict[str, Any] = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
+    about |= {"source_name": step.title, "attempt": len(past) + 1, "remedy": _name(past[-1])}
+    await outer.announce(
+        step.voice.source, lambda stamp: stamp(events.RecoveryCompletedEvent, **about), step.checkpoint_settings
+    )
+
+
+def started(step: Step[Any], decision: Decided, mask: Callable[[str], str]) -> dict[str, Any]:
+    """Return the fields of the event that a remedy is applied."""
+    remedy, kind = decision.remedy, decision.remedy.type
+    about = {"kind": step.kind.name, "name": step.title, "failure": decision.kind, "remedy": _name(remedy)}
+    about |= {"failure_type": kind.value if kind else "", "hint": mask(getattr(remedy, "hint", ""))}
+    return about | {"delay": getattr(remedy, "after", 0.0)}
+
+
+async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
+    about = _about(step, failure.address, failure)
+    about["evidence"] = tuple({"rule": one.rule, "text": outer.mask(one.text)} for one in failure.evidence)
+    await outer.announce(
+        step.voice.source, lambda stamp: stamp(events.FailureClassifiedEvent, **about), step.checkpoint_settings
+    )
+
+
+def _about(step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
+    """Return the fields that events about a failure share."""
+    step_of = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
+    return step_of | {
+        "source_name": step.title,
+        "failure": failure.kind,
+        "failure_type": failure.type.value,
+        "attempt": failure.attempts,
+        "error": failure.message,
+        "error_type": failure.error_type,
+    }
+
+
+def _name(remedy: Remedy) -> str:
+    return type(remedy).__name__.lower()
+
+
+def _risen(step: Step[Any], risen: Attempt, error: Exception) -> Decided:
+    """Apply a remedy that has risen to this step, or let it rise further.
+
+    It ends at a call with effect="once", which only a policy of its own may repeat.
+    """
+    assert risen.remedy
+    if not step.kind.worker:
+        return Decided(Abort(), error)
+    return Decided(Abort() if step.effect == "once" else risen.remedy, error, risen.failure)
+
+
+def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
+    """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
+
+    Only the step's own policy may repeat a call with effect="once".
+    """
+    if step.failure_policy or not step.inherits:
+        return step.failure_policy
+    if any(was_decided(outer.run.record.attempts, at) for at in causes):
+        return None
+    return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
+
+
+def _failure(
+    outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
+) -> Failure:
+    """Describe a failed attempt for its policy."""
+    record, address = outer.run.record, frame.address
+    left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
+    inside, beside = frame.children.numbering.prefix, outer.children.numbering.prefix
+    return replace(
+        Failure.of(for_author(frame, error) or error, address, left),
+        attempts=len(record.attempts.get(address, ())) + 1,
+        recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
+        cause=_first(record, causes_of(frame, error)),
+        last_good=last_good(record, inside),
+        trajectory=trajectory(record, inside if step.kind.worker else beside, said),
+    )
+
+
+def _first(record: Record, causes: Sequence[str]) -> str:
+    """Return the address of the step, however deep inside, that failed first; "" without one."""
+    if not causes:
+        return ""
+    last = next(iter(record.attempts.get(causes[0], ())[-1:]), None)
+    return (_first(record, [last.cause]) if last and last.cause else "") or causes[0]
+
+
+def _applicable(outer: Frame, step: Step[Any], frame: Frame, remedy: Remedy) -> Remedy:
+    """Return the remedy; Escalate in its place if it is for a unit of work, and there is none."""
+    if step.kind.worker or not remedies.is_for_work(remedy):
+        return remedy
+    if remedies.unit_around(outer.run.record, frame.address) is not None:
+        return remedy
+    said = f"{_name(remedy)} is for a task, an agent, a step, a method or a flow, and there is none around it"
+    return Escalate(said, type=remedy.type)
