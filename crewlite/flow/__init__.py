@@ -13,9 +13,10 @@ from crewlite.flow.classes.people import human_feedback
 from crewlite.flow.classes.persisting import persist
 from crewlite.flow.classes.state import FlowState
 from crewlite.flow.function import FlowFunction, flow
-from crewlite.flow.recovering import recovery, recovery_hint
+from crewlite.flow.recovering import record_step, recovery, recovery_hint, update_state
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
+from crewlite.flow.trying import RecoverableFunction, recoverable
 from crewlite.runtime.executors import Executor, Job
 from crewlite.runtime.future import StepFuture, StepFutures
 from crewlite.runtime.handle import RunHandle as FlowHandle
@@ -29,6 +30,7 @@ __all__ = [
     "FlowState",
     "HumanFeedbackResult",
     "Job",
+    "RecoverableFunction",
     "StepFunction",
     "StepFuture",
     "StepFutures",
@@ -40,12 +42,15 @@ __all__ = [
     "listen",
     "or_",
     "persist",
+    "record_step",
+    "recoverable",
     "recovery",
     "recovery_hint",
     "router",
     "sleep_for",
     "start",
     "step",
+    "update_state",
 ]
 
 

@@ -1,15 +1,26 @@
-"""What code of a flow or a step is told of the failure before this attempt."""
+"""What code of a flow or a step is told of the failure before this attempt, and what it tells the next one."""
 
 from __future__ import annotations
 
-from crewlite import durable
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from crewlite import codec, durable
+from crewlite.errors import ConfigError, NotCodable
 from crewlite.recovery.context import RecoveryContext
+from crewlite.state.runtime import RuntimeState
+
+Said = dict[str, Any]
+_said: ContextVar[Said | None] = ContextVar("crewlite_said", default=None)
+"""What the running attempt at a recoverable function has recorded about its work."""
 
 
 def recovery() -> RecoveryContext | None:
     """Return what the running attempt is told of the failure before it; None in a first attempt.
 
-    In a step that has not failed, it is what the attempt around it is told.
+    In a step that has not failed itself, it is what the attempt around it is told.
     """
     return durable.scope().recovery(around=True)
 
@@ -18,3 +29,68 @@ def recovery_hint() -> str:
     """Return the hint for the running attempt; "" without one."""
     told = recovery()
     return told.hint if told else ""
+
+
+def record_step(
+    action: str,
+    *,
+    tool: str = "",
+    input: Any = None,  # noqa: A002 - the name that RecordedStep has
+    output: Any = None,
+    error: str = "",
+    said: str = "",
+) -> None:
+    """Record a piece of the work as evidence, in the body of a recoverable function.
+
+    A classifier sees it if this attempt fails, and the next attempt gets it back as `recovery().trajectory`.
+
+    Args:
+        action: What was done.
+        tool: The tool that did it.
+        input: What the tool was given. A value that cannot be recorded is recorded as its `repr`.
+        output: What came of it.
+        error: What went wrong.
+        said: What a model said about it.
+    """
+    given = {"action": action, "tool": tool, "input": input, "output": output, "error": error, "said": said}
+    found = {name: value for name, value in given.items() if value not in ("", None)}
+    _here("record_step").setdefault("steps", []).append(_encoded(found))
+
+
+def update_state(**values: Any) -> None:
+    """Set values of the state of the run, in the body of a recoverable function.
+
+    They become part of the state when the function succeeds. If this attempt fails, the next one gets them back as
+    `recovery().state`.
+    """
+    said = _here("update_state")
+    RuntimeState.current().update(values)
+    said["state"] = said.get("state", {}) | _encoded(values)
+
+
+@contextlib.contextmanager
+def noting(said: Said) -> Iterator[None]:
+    """Let the code in the block record what it does in `said`."""
+    token = _said.set(said)
+    try:
+        yield
+    finally:
+        _said.reset(token)
+
+
+def _here(verb: str) -> Said:
+    said = _said.get()
+    if said is None:
+        raise ConfigError(f"{verb}(...) was called outside a recoverable function: decorate its caller @recoverable()")
+    return said
+
+
+def _encoded(values: dict[str, Any]) -> dict[str, Any]:
+    """Encode each value by itself; one that cannot be recorded as its `repr`."""
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = codec.encode(value)
+        except NotCodable:
+            found[name] = repr(value)
+    return found

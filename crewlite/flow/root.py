@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from crewlite import codec, events, homes
+from crewlite import codec, durable, events, homes
 from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
+from crewlite.flow.recovering import noting
+from crewlite.flow.trying import RecoverableFunction
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.root import Root
 from crewlite.runtime.run import Run
@@ -89,6 +91,28 @@ class FlowRoot(Root[Returned]):
     def paused(self, waiting: dict[str, str]) -> Callable[[Stamp], events.FlowPausedEvent]:
         """Return a function that builds the flow_paused event."""
         return lambda stamp: stamp(events.FlowPausedEvent, flow_name=self.name, waiting=waiting)
+
+
+class RecoverableRoot(FlowRoot):
+    """A recoverable function in one kickoff: its policy decides on failures of its body as well."""
+
+    def __init__(self, flow: RecoverableFunction[Any, Any]) -> None:
+        super().__init__(flow)
+        self._function = flow
+
+    def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
+        """Build the step that calls the function."""
+        flow, said = self._function, dict[str, Any]()
+
+        async def work() -> Returned:
+            said.clear()
+            recovery = durable.scope().recovery()
+            bound = flow.told(inputs, recovery.hint if recovery else "", recovery)
+            job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
+            with noting(said):
+                return Returned(await EXECUTORS["inline"].run(job))
+
+        return replace(super().step(inputs, run), work=work, said=lambda: dict(said) or None, inherits=True)
 
 
 @dataclass(frozen=True, slots=True)

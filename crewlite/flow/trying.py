@@ -1,0 +1,111 @@
+"""`@recoverable`: a function whose failures a policy decides on. Its phases are steps, which answer from the record."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from crewlite.errors import ConfigError
+from crewlite.flow.function import FlowFunction, root
+from crewlite.flow.options import known
+from crewlite.recovery import Classifier, FailurePolicy, Policy
+from crewlite.runtime.request import Request
+from crewlite.runtime.root import Root
+from crewlite.state.config import CheckpointConfig
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TOLD = ("hint", "recovery")
+"""The parameters of a recoverable function that are no inputs: they tell an attempt what went wrong in the last one."""
+
+
+class RecoverableFunction(FlowFunction[P, R]):
+    """A function whose calls are durable runs, and whose body is tried again as its policy says."""
+
+    def __init__(
+        self,
+        func: Callable[P, R],
+        *,
+        policy: Policy | None = None,
+        classifier: Classifier | None = None,
+        checkpoint: CheckpointConfig | bool | None = None,
+        max_recovery_attempts: int | None = None,
+        name: str | None = None,
+        timeout: float | timedelta | None = None,
+        max_concurrency: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        more: dict[str, Any] = {"timeout": timeout, "max_concurrency": max_concurrency, "verbose": verbose}
+        super().__init__(func, name=name, checkpoint=checkpoint, failure_policy=policy, **more)
+        self.policy = _with(self.policy, classifier, max_recovery_attempts, f"@recoverable {self.name!r}")
+        self.whole_signature = self.signature
+        inputs = [one for name, one in self.signature.parameters.items() if name not in TOLD]
+        self.signature = self.signature.replace(parameters=inputs)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Kick it off: inside a run, as a step of that run. An async function returns an awaitable."""
+        verb: Any = self.akickoff if self.is_async else self.kickoff
+        result: R = verb(*args, **kwargs)
+        return result
+
+    def as_root(self, request: Request) -> Root[Any]:
+        """Build the Root that the engine runs."""
+        made: Root[Any] = root.RecoverableRoot(self)
+        return made
+
+    def told(self, inputs: dict[str, Any], hint: str, recovery: object) -> inspect.BoundArguments:
+        """Return the arguments of one attempt: the inputs, and what it is told if it has parameters for that."""
+        given = {**inputs, "hint": hint, "recovery": recovery}
+        names = [name for name in self.whole_signature.parameters if name in given]
+        return inspect.BoundArguments(self.whole_signature, OrderedDict((name, given[name]) for name in names))
+
+
+def _with(policy: Policy | None, classifier: Classifier | None, most: int | None, where: str) -> Policy | None:
+    """Return the policy with this classifier and this limit, if they are given."""
+    if classifier is None and most is None:
+        return policy
+    if policy is None:
+        return FailurePolicy(classifier=classifier, max_recovery_attempts=most)
+    if not isinstance(policy, FailurePolicy):
+        raise ConfigError(
+            f"{where}: classifier and max_recovery_attempts are settings of a FailurePolicy, and policy is {policy!r}"
+        )
+    strategies: Any = {kind.name: strategy for kind, strategy in policy.strategies}
+    return FailurePolicy(
+        policy.rules,
+        default=policy.default,
+        classifier=classifier or policy.classifier,
+        max_recovery_attempts=policy.max_recovery_attempts if most is None else most,
+        max_recovery_attempts_per_run=policy.max_recovery_attempts_per_run,
+        **strategies,
+    )
+
+
+@overload
+def recoverable(func: Callable[P, R], /) -> RecoverableFunction[P, R]: ...
+@overload
+def recoverable(
+    *,
+    policy: Policy | None = None,
+    classifier: Classifier | None = None,
+    checkpoint: CheckpointConfig | bool | None = None,
+    max_recovery_attempts: int | None = None,
+    name: str | None = None,
+    timeout: float | timedelta | None = None,
+    max_concurrency: int | None = None,
+    verbose: bool = False,
+) -> Callable[[Callable[P, R]], RecoverableFunction[P, R]]: ...
+def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function, sync or async, one that is tried again as a policy says.
+
+    Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
+    went wrong before, "" and None in the first one.
+    """
+    known("recoverable", RecoverableFunction, options)
+    if func is not None:
+        return RecoverableFunction(func, **options)
+    return lambda fn: RecoverableFunction(fn, **options)
