@@ -25,6 +25,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.recovery.context import RecoveryContext
+    from crewlite.recovery.guards import Guard
     from crewlite.recovery.remedy import Policy, Remedy
 
 P = ParamSpec("P")
@@ -191,6 +192,10 @@ class Scope(Protocol):
         """
 
     @property
+    def guards(self) -> Sequence[Guard]:
+        """The guards of the nearest failure policy, which may refuse calls of tools and models."""
+
+    @property
     def state(self) -> Any:
         """The state of the run as this step sees it; None outside a run."""
 
@@ -264,6 +269,7 @@ class _Plain:
     idempotency_key = ""
     state = None
     past: Sequence[Remedy] = ()
+    guards: Sequence[Guard] = ()
     usage = NO_USAGE
 
     @property

@@ -57,3 +57,5 @@ class Call:
     address: str
     outcome: Json = None
     """The outcome as recorded; None if there is none yet, or a prune has removed it."""
+    fingerprint: str = ""
+    """The digest of what it was asked; "" if it is not finished."""

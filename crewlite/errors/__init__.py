@@ -23,6 +23,7 @@ is also the built-in a caller would catch without knowing crewlite; and its `cod
     │   ├── LLMUnavailable (ConnectionError) ── LLMTimeout (TimeoutError)
     │   └── LLMRejected ── LLMAuthError (PermissionError), ContextOverflow
     ├── TooManyCalls (RecursionError)
+    ├── CallVetoed (RuntimeError) ── CircuitOpen (ConnectionError)
     └── OutputInvalid, GuardrailFailed, AnswerRefused (ValueError)
 """
 
@@ -35,6 +36,7 @@ from crewlite.errors.definition import (
     NotCodable,
     UnknownProvider,
 )
+from crewlite.errors.guards import CallVetoed, CircuitOpen
 from crewlite.errors.llm import (
     ContentRefused,
     ContextOverflow,
@@ -105,9 +107,11 @@ __all__ = [
     "BranchConflictError",
     "BranchExists",
     "BudgetExceeded",
+    "CallVetoed",
     "ChangeUnused",
     "CheckpointIsBehind",
     "CheckpointMismatch",
+    "CircuitOpen",
     "ConfigError",
     "ContentRefused",
     "ContextOverflow",

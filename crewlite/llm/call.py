@@ -12,7 +12,8 @@ from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import OVERFLOW, BaseLLM, LLMReply, Message, ToolCall, context_for, whole_reply, with_fallbacks
 from crewlite.llm.parts import check_sees
-from crewlite.recovery import DEFAULT, Fallback
+from crewlite.recovery import DEFAULT, Fallback, GuardedCall
+from crewlite.recovery.guards import guarding
 from crewlite.recovery.remedy import Policy, check_policy
 from crewlite.step_parts import Intent
 from crewlite.usage import NO_USAGE, Usage
@@ -96,7 +97,8 @@ def ask(
         who: dict[str, Any] = {"agent": agent, "from_agent": source, "from_task": task}
         context = {**who, "response_schema": response_schema, "on_chunk": chunks}
         try:
-            reply = await ask_once(asked, snapshot, tools, context)
+            with guarding(durable.scope().guards, GuardedCall("model", asked.model, address=durable.scope().address)):
+                reply = await ask_once(asked, snapshot, tools, context)
         except ContextOverflow as error:
             if not may_overflow or asked is not models[-1]:
                 raise

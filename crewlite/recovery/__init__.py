@@ -3,6 +3,15 @@
 from crewlite.recovery.by_model import HybridClassifier, LLMClassifier
 from crewlite.recovery.classify import Classifier
 from crewlite.recovery.failure import Failure, FailureKind
+from crewlite.recovery.guards import (
+    CircuitBreaker,
+    EarlierCall,
+    Guard,
+    GuardedCall,
+    LoopDetector,
+    RequireIdempotency,
+    RiskThreshold,
+)
 from crewlite.recovery.policy import DEFAULT, FailurePolicy
 from crewlite.recovery.remedy import (
     Abort,
@@ -39,8 +48,10 @@ from crewlite.recovery.types import Evidence, FailureType, RecordedStep
 __all__ = [
     "DEFAULT",
     "Abort",
+    "CircuitBreaker",
     "Classifier",
     "Compensate",
+    "EarlierCall",
     "Escalate",
     "Evidence",
     "Failure",
@@ -48,14 +59,19 @@ __all__ = [
     "FailurePolicy",
     "FailureType",
     "Fallback",
+    "Guard",
+    "GuardedCall",
     "HybridClassifier",
     "LLMClassifier",
+    "LoopDetector",
     "Policy",
     "RecordedStep",
     "Remedy",
     "Replan",
+    "RequireIdempotency",
     "Resume",
     "Retry",
+    "RiskThreshold",
     "Rollback",
     "Rule",
     "RulesClassifier",

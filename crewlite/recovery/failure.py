@@ -45,7 +45,7 @@ class Failure:
     fallbacks: int = 0
     """The number of fallbacks that are left, such as other models."""
     type: FailureType = FailureType.UNKNOWN
-    """What went wrong in the work, as the classifier of the policy says."""
+    """What went wrong in the work, as the classifier says, or the error by an attribute `failure_type`."""
     evidence: tuple[Evidence, ...] = ()
     """What speaks for the type."""
     attempts: int = 1
@@ -78,6 +78,7 @@ class Failure:
             wait,
             address,
             fallbacks,
+            _type(error),
             classes=_classes(error),
             status=_status(error),
             permanent=ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow)),
@@ -96,6 +97,12 @@ def _kind(error: BaseException) -> FailureKind:
     if isinstance(error, StepCrashed | StepRaised):
         return "bug"  # an error of the user's code in another process, classified as in this one
     return "refused" if isinstance(error, CrewliteError) else "bug"
+
+
+def _type(error: BaseException) -> FailureType:
+    """Return the type that an error itself names in an attribute `failure_type`; UNKNOWN if it names none."""
+    named = getattr(error, "failure_type", None)
+    return FailureType(named) if named in list(FailureType) else FailureType.UNKNOWN
 
 
 def _classes(error: BaseException) -> tuple[str, ...]:

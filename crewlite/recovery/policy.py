@@ -12,6 +12,7 @@ from crewlite.lazy import lazy
 from crewlite.recovery.classify import Classifier, check_classifier
 from crewlite.recovery.delays import delay
 from crewlite.recovery.failure import Failure
+from crewlite.recovery.guards import Guard, check_guards
 from crewlite.recovery.remedy import (
     GIVES_UP,
     Abort,
@@ -78,6 +79,8 @@ class FailurePolicy:
     """The number of remedies that strategies may choose for one step, whatever the types of its failures."""
     max_recovery_attempts_per_run: int | None
     strategies: tuple[tuple[FailureType, Policy], ...]
+    guards: tuple[Guard, ...]
+    """They may refuse calls of tools and models before anything happens."""
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class FailurePolicy:
         classifier: Classifier | None = None,
         max_recovery_attempts: int | None = None,
         max_recovery_attempts_per_run: int | None = None,
+        guards: Sequence[Guard] = (),
         **strategies: Unpack[Strategies],
     ) -> None:
         """Without `max_recovery_attempts` it is 3, or as many as the most patient strategy allows.
@@ -115,6 +119,7 @@ class FailurePolicy:
             ("max_recovery_attempts", max_recovery_attempts),
             ("max_recovery_attempts_per_run", max_recovery_attempts_per_run),
             ("strategies", tuple(sorted(by_type.items()))),
+            ("guards", check_guards(guards)),
         ):
             object.__setattr__(self, name, value)
 
@@ -164,7 +169,7 @@ class FailurePolicy:
 
     def __repr__(self) -> str:
         given = [f"rules={self.rules!r}", *(f"{name.name}={strategy!r}" for name, strategy in self.strategies)]
-        given += [f"default={self.default!r}"] if self.default else []
+        given += [f"{name}={value!r}" for name in ("default", "guards") if (value := getattr(self, name))]
         return f"FailurePolicy({', '.join(given)})"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 from crewlite.recovery import strategies
+from crewlite.recovery.guards import CircuitBreaker, LoopDetector, RequireIdempotency
 from crewlite.recovery.rule import Rule
 from crewlite.recovery.rules import RulesClassifier
 from crewlite.recovery.symptoms import Symptom
@@ -39,6 +40,12 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
     )
 }
 """The strategies by the names that a policy may be written with."""
+GUARDS: dict[str, Callable[..., Any]] = {
+    "circuit_breaker": CircuitBreaker,
+    "loop_detector": LoopDetector,
+    "require_idempotency": RequireIdempotency,
+}
+"""The guards by these names; a RiskThreshold holds a function, and is written in code."""
 
 
 def loaded(source: str | os.PathLike[str]) -> Any:
@@ -103,6 +110,18 @@ def _classifier(where: str, value: object, problems: list[str]) -> Any:
     return _made(where, RulesClassifier, args, options, problems) if len(problems) == before else None
 
 
+def _guards(where: str, value: object, problems: list[str]) -> Any:
+    return tuple(_guard(where, one, problems) for one in (value if isinstance(value, list | tuple) else [value]))
+
+
+def _guard(where: str, value: object, problems: list[str]) -> Any:
+    name, given = _named(value)
+    if not isinstance(name, str) or name not in GUARDS:
+        problems.append(f"{where}: {name!r} is no guard ({meant(str(name), GUARDS) or ', '.join(GUARDS)})")
+        return None
+    return _made(f"{where}: {name}", GUARDS[name], *_as_arguments(given), problems)
+
+
 def _rules(where: str, value: object, problems: list[str]) -> Any:
     given = value if isinstance(value, list | tuple) else [value]
     return tuple(_rule(Rule, where, one, problems) for one in given)
@@ -148,6 +167,7 @@ _READERS: dict[str, Callable[[str, object, list[str]], Any]] = {
     "default": _strategy,
     "rules": _rules,
     "classifier": _classifier,
+    "guards": _guards,
     "max_recovery_attempts": _as_it_is,
     "max_recovery_attempts_per_run": _as_it_is,
 }

@@ -52,6 +52,8 @@ class RulesClassifier:
 
     def _signs(self, failure: Failure) -> Iterator[tuple[FailureType, Evidence]]:
         symptoms = (*self.rules, *SYMPTOMS)
+        if failure.type is not FailureType.UNKNOWN:
+            yield failure.type, Evidence("the error itself", failure.error_type)
         for symptom in symptoms:
             yield from ((symptom.type, one) for one in _in_error(symptom, failure))
         tail = failure.trajectory[-self.loop_window :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -12,8 +12,9 @@ from crewlite import codec
 from crewlite.durable import Scope, Stamp, Step
 from crewlite.errors import ChangeUnused, ConfigError, NonDeterminism
 from crewlite.events.base import BaseEvent
-from crewlite.recovery import Remedy
+from crewlite.recovery import Guard, Remedy
 from crewlite.recovery.context import RecoveryContext
+from crewlite.recovery.guards import guards_of
 from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
@@ -89,6 +90,11 @@ class Frame(Scope):
     def run_id(self) -> str:
         """The id of the run."""
         return self.run.run_id
+
+    @property
+    def guards(self) -> Sequence[Guard]:
+        """The guards of the nearest failure policy."""
+        return guards_of(self.inherited.policy)
 
     @property
     def state(self) -> View | None:

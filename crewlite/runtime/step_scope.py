@@ -148,7 +148,7 @@ class StepScope(Frame):
         record = self.run.record
         begun = self.run.begun_calls.of(record, kind, names)
         ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
-        found = [Call(at, record.value(at)) for _, at in ended]
+        found = [Call(at, record.value(at), record.outcomes[at].fingerprint) for _, at in ended]
         return found + [Call(at) for at in begun if at not in record.outcomes]
 
     def recorded(self, address: str) -> Recorded | None:

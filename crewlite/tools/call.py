@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewlite import background, codec, durable, events, kinds, resources, tracebacks
-from crewlite.durable import Step, StepEvents
+from crewlite.durable import Scope, Step, StepEvents
 from crewlite.errors import CONTROL_FLOW, InDoubt, StepTimeout, text_of
 from crewlite.llm.base import ToolCall
+from crewlite.recovery import EarlierCall, GuardedCall
+from crewlite.recovery.guards import VETOES, guarding
 from crewlite.step_parts import Effect, Intent
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
+from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 
 log = logging.getLogger("crewlite.tools")
@@ -66,7 +69,7 @@ def call_step(
         kind=kinds.TOOL,
         name=tool.name if tool else call.name,
         work=work,
-        question=codec.encode([call.name, call.arguments, *instead]),
+        question=_question(call, instead),
         voice=voice,
         encode=ToolResult.encode,
         decode=ToolResult.decode,
@@ -79,11 +82,17 @@ def call_step(
     )
 
 
+def _question(call: ToolCall, instead: Sequence[Any] = ()) -> Any:
+    return codec.encode([call.name, call.arguments, *instead])
+
+
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
     """Call the tool, which is made ready before. Raises an error that the model is not told of."""
+    scope = durable.scope()
     try:
-        await resources.ready(tool, tool.timeout)
-        result = await tool.arun(**call.arguments)
+        with guarding(scope.guards, guarded(scope, tool, call, scope.address)):
+            await resources.ready(tool, tool.timeout)
+            result = await tool.arun(**call.arguments)
         text = as_text(result)
     except CONTROL_FLOW:
         raise  # no failure of the tool
@@ -95,6 +104,23 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     return ToolResult(
         text, reusable=key_of(tool.description, call.arguments) if await _may_be_reused(tool, call, result) else None
     )
+
+
+def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> GuardedCall:
+    """The call as guards see it."""
+
+    def earlier() -> list[EarlierCall]:
+        asked = codec.digest([kinds.TOOL.name, _question(call)])
+        names = {address_name(tool.name), tool.safe_name}
+        found = [one for one in scope.calls(kinds.TOOL.name, names) if isinstance(one.outcome, dict)]
+        results = [(one, ToolResult.decode(one.outcome)) for one in found]
+        return [
+            EarlierCall(one.address, one.fingerprint == asked, it.told, bool(it.error))
+            for one, it in results
+            if it.error not in VETOES
+        ]
+
+    return GuardedCall("tool", tool.name, call.arguments, address, tool.effect, earlier)
 
 
 async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:

@@ -19,10 +19,11 @@ from crewlite import events
 from crewlite.durable import Scope, Step
 from crewlite.errors import ends_run, text_of
 from crewlite.llm.base import UNREAD, ToolCall
+from crewlite.recovery.guards import guards_of
 from crewlite.step_parts import Call, Intent
 from crewlite.tools.approval import Verdict, changed
 from crewlite.tools.base import BaseTool, as_text, misfits
-from crewlite.tools.call import PlannedCall, call_step, use
+from crewlite.tools.call import PlannedCall, call_step, guarded, use
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of
 from crewlite.tools.toolbox import Toolbox
@@ -76,7 +77,9 @@ class _Plan:
         self._granted[tool.name].add(address)
         voice = Made(tool, about, self._scope.in_doubt(address))
         step = call_step(call, address, tool, lambda: use(tool, call, about), voice, tool.effect)
-        if not tool.requires_approval:
+        guards = guards_of(tool.failure_policy) if tool.failure_policy else self._scope.guards
+        seen = guarded(self._scope, tool, call, address)
+        if not tool.requires_approval and not any(guard.asks(seen) for guard in guards):
             return PlannedCall(label, call.name, tool, step, Intent(address, tool.effect), call.arguments)
 
         def decided(verdict: Verdict) -> Step[ToolResult]:

@@ -1,0 +1,246 @@
+"""Guards: what may refuse a call of a tool or a model before anything happens. A failure policy has them.
+
+A guard sees the call and the recorded calls before it, so a resumed run refuses what the uninterrupted one would have
+refused. Only a circuit breaker knows more: what its own process has seen of a service.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
+from crewlite.forked import lock
+from crewlite.recovery.failure import Failure
+
+VETOES = (CallVetoed.__name__, CircuitOpen.__name__)
+_OUTSIDE = ("unavailable", "later", "timeout", "empty")
+"""The kinds of failures that tell of a service rather than of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierCall:
+    """A call of the same tool that was made and has ended, in the same run."""
+
+    address: str
+    is_same: bool
+    """Whether it had the same arguments."""
+    text: str = ""
+    """What the model was told."""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedCall:
+    """A call that is about to be made."""
+
+    kind: Literal["tool", "model"]
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of a tool."""
+    address: str = ""
+    effect: str = "none"
+    """What a repetition would do: see `BaseTool.effect`."""
+    earlier: Callable[[], Sequence[EarlierCall]] = tuple
+    """Returns the calls of the same tool that were made, oldest first."""
+
+    @property
+    def what(self) -> str:
+        """The call in words."""
+        return f"{self.kind} {self.name}"
+
+
+class Guard:
+    """Base class of guards. Override what you need; raise CallVetoed in `before` to refuse a call.
+
+    >>> class NoMail(Guard):
+    ...     def before(self, call):
+    ...         if call.name == "send_mail":
+    ...             raise CallVetoed("NoMail", call.what, "no mail today")
+    """
+
+    def before(self, call: GuardedCall) -> None:
+        """Look at a call that is about to be made. Raises CallVetoed to refuse it."""
+
+    def after(self, call: GuardedCall, error: BaseException | None) -> None:
+        """Learn how a call ended that was not refused here: the error, or None."""
+
+    def asks(self, call: GuardedCall) -> bool:
+        """Return whether a person has to approve a call of a tool. It must be pure: a resume asks again."""
+        return False
+
+
+class CircuitBreaker(Guard):
+    """Stops calling what keeps failing: after `failure_threshold` failures of a tool or model within `window_seconds`.
+
+    Calls are refused for `cooldown_seconds` then. After that one call is let through: if it succeeds, all are; if it
+    fails, the wait begins again. Only failures of services count, such as lost connections and timeouts. Share one
+    breaker between crews to have them share what they know; it lives in this process. `clock` returns seconds.
+    """
+
+    def __init__(
+        self,
+        failure_threshold: int = 5,
+        window_seconds: float = 60.0,
+        cooldown_seconds: float = 30.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        _at_least("CircuitBreaker", 1, failure_threshold=failure_threshold)
+        for name, value in (("window_seconds", window_seconds), ("cooldown_seconds", cooldown_seconds)):
+            if type(value) not in (int, float) or not value > 0:
+                raise ConfigError(f"CircuitBreaker: {name} is {value!r}; wanted seconds, more than 0")
+        self.failure_threshold, self.window, self.cooldown = failure_threshold, window_seconds, cooldown_seconds
+        self._clock, self._lock = clock, lock()
+        self._circuits: dict[str, _Circuit] = {}
+
+    def state(self, what: str) -> Literal["closed", "open", "half_open"]:
+        """Return the state for a tool or model, such as "tool search" or "model openai/gpt-4o"."""
+        with self._lock:
+            circuit = self._circuits.get(what)
+            if circuit is None or circuit.opened is None:
+                return "closed"
+            return "open" if self._left(circuit) > 0 else "half_open"
+
+    def before(self, call: GuardedCall) -> None:
+        """Raise CircuitOpen if the circuit is open, or another call is trying whether it may close."""
+        with self._lock:
+            circuit = self._circuits.setdefault(call.what, _Circuit())
+            if circuit.opened is None:
+                return
+            if (left := self._left(circuit)) > 0 or circuit.probe is not None:
+                raise CircuitOpen(call.what, len(circuit.failures), left if left > 0 else self.cooldown)
+            circuit.probe = call
+
+    def after(self, call: GuardedCall, error: BaseException | None) -> None:
+        """Close the circuit after a success; count a failure of the service."""
+        with self._lock:
+            circuit = self._circuits.setdefault(call.what, _Circuit())
+            probed = circuit.probe is call
+            if probed:
+                circuit.probe = None
+            if error is None:
+                self._circuits[call.what] = _Circuit()
+            elif not isinstance(error, CallVetoed) and Failure.of(error).kind in _OUTSIDE:
+                now = self._clock()
+                circuit.failures = [at for at in circuit.failures if at > now - self.window] + [now]
+                if probed or len(circuit.failures) >= self.failure_threshold:
+                    circuit.opened = now
+
+    def _left(self, circuit: _Circuit) -> float:
+        assert circuit.opened is not None
+        return circuit.opened + self.cooldown - self._clock()
+
+
+@dataclass(slots=True)
+class _Circuit:
+    failures: list[float] = field(default_factory=list)
+    """When the service failed of late."""
+    opened: float | None = None
+    probe: GuardedCall | None = None
+    """The call that tries whether the service works again."""
+
+
+@dataclass(frozen=True)
+class LoopDetector(Guard):
+    """Refuses a call of a tool that has brought the same result for the same arguments `window` times in a row."""
+
+    window: int = 3
+
+    def __post_init__(self) -> None:
+        _at_least("LoopDetector", 2, window=self.window)
+
+    def before(self, call: GuardedCall) -> None:
+        """Raise CallVetoed for one more equal call in the same work."""
+        inside = call.address.rpartition("/")[0]
+        last = [one for one in call.earlier() if one.address.rpartition("/")[0] == inside][-self.window :]
+        if len(last) == self.window and all(one.is_same and one.text == last[0].text for one in last):
+            reason = f"it has brought the same result {self.window} times in a row. Use that, or do something else."
+            raise CallVetoed("LoopDetector", call.what, reason, "loop_detected")
+
+
+@dataclass(frozen=True)
+class RequireIdempotency(Guard):
+    """Refuses a call with effect="once" that has succeeded in the run before, such as one that a new plan makes again.
+
+    The model is told of the result that it had.
+    """
+
+    def before(self, call: GuardedCall) -> None:
+        """Raise CallVetoed if the same call has succeeded before."""
+        if call.effect != "once":
+            return
+        for one in call.earlier():
+            if one.is_same and not one.failed:
+                reason = f"it must happen only once, and was made at {one.address}. Its result was: {one.text}"
+                raise CallVetoed("RequireIdempotency", call.what, reason)
+
+
+@dataclass(frozen=True)
+class RiskThreshold(Guard):
+    """Has a person approve each call of a tool whose risk is above `ask_above`, as `requires_approval` does for all.
+
+    `scorer` takes the GuardedCall and returns its risk from 0 to 1. It must be pure: a resumed run asks it again.
+    """
+
+    scorer: Callable[[GuardedCall], float]
+    ask_above: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not callable(self.scorer):
+            raise ConfigError(f"RiskThreshold: scorer is {self.scorer!r}; wanted a function of a call")
+        if type(self.ask_above) not in (int, float) or not 0 <= self.ask_above <= 1:
+            raise ConfigError(f"RiskThreshold: ask_above is {self.ask_above!r}; wanted a number from 0 to 1")
+
+    def asks(self, call: GuardedCall) -> bool:
+        """Return whether the call is risky. Raises ConfigError if the scorer fails."""
+        try:
+            return float(self.scorer(call)) > self.ask_above
+        except Exception as error:  # the border: the scorer is code of the user
+            raise ConfigError(f"RiskThreshold: scorer raised {type(error).__name__}: {text_of(error)}") from error
+
+
+def guards_of(policy: object) -> tuple[Guard, ...]:
+    """Return the guards of a failure policy; () for one that has none."""
+    return getattr(policy, "guards", ())
+
+
+def guarding(guards: Sequence[Guard], call: GuardedCall) -> AbstractContextManager[None]:
+    """Let the guards refuse the call that the block makes, and tell those that let it through how it ended."""
+    return _guarding(guards, call) if guards else _UNGUARDED
+
+
+_UNGUARDED = nullcontext()
+
+
+@contextmanager
+def _guarding(guards: Sequence[Guard], call: GuardedCall) -> Iterator[None]:
+    passed: list[Guard] = []
+    error: BaseException | None = None
+    try:
+        for guard in guards:
+            guard.before(call)
+            passed.append(guard)
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        for guard in passed:
+            guard.after(call, error)
+
+
+def check_guards(guards: object) -> tuple[Guard, ...]:
+    """Return guards as a tuple. Raises ConfigError for what is none."""
+    if isinstance(guards, list | tuple) and all(isinstance(one, Guard) for one in guards):
+        return tuple(guards)
+    raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
+
+
+def _at_least(where: str, least: int, **given: object) -> None:
+    for name, value in given.items():
+        if type(value) is not int or value < least:
+            raise ConfigError(f"{where}: {name} is {value!r}; wanted a whole number, {least} or more")
