@@ -72,9 +72,12 @@ def same(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Step(Generic[T]):
-    """One recorded piece of work: the code that does it, what it is asked, and how its outcome is encoded as JSON."""
+    """One recorded piece of work: the code that does it, what it is asked, and how its outcome is encoded as JSON.
+
+    Nothing changes one; that it is not frozen makes one for each step cheap.
+    """
 
     kind: Kind
     name: str | None

@@ -13,7 +13,7 @@ import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from types import FunctionType, MethodType, NoneType
+from types import FunctionType, MethodType, NoneType, UnionType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
@@ -29,6 +29,8 @@ _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
 _NEVER = {NoneType, bool, int, float, FunctionType, MethodType, Pace}
 """Types whose values neither are secrets nor have parts that are searched."""
+_PLAIN = (NoneType, bool, int, float)
+"""The same, for the type hints of fields, whose values may be of subclasses."""
 _KEYS = (
     "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
     "subscription"
@@ -173,10 +175,12 @@ def _parts(value: object, name: str, declared: bool) -> Iterator[tuple[str, obje
         if declared or _bears(name):
             yield from ((name, item, declared) for item in value)
     elif isinstance(value, BaseModel):
-        cls, fields = type(value), _declaring(type(value))
-        for key, item in vars(value).items():
-            if key in fields or not hasattr(cls, key):  # else it is made from fields
-                yield key, item, fields.get(key, False)
+        cls, held = type(value), vars(value)
+        searched, fields = _searched(cls)
+        yield from ((key, held[key], declares) for key, declares in searched.items() if key in held)
+        for key in held.keys() - fields:
+            if not hasattr(cls, key):  # else it is made from fields
+                yield key, held[key], False
         for more in (value.__pydantic_private__, value.__pydantic_extra__):
             yield from ((key, item, False) for key, item in (more or {}).items())
         yield from ((key, item, False) for key, item in _of_class(cls).items())
@@ -192,8 +196,8 @@ def _attributes(value: object) -> dict[str, object]:
 
 def _of_class(cls: type) -> dict[str, object]:
     """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
-    own = (vars(one).items() for one in _users(cls))
-    return {key: item for items in own for key, item in items if isinstance(item, str) and _bears(key)}
+    own = [vars(one).items() for one in _users(cls)]
+    return {key: item for items in own for key, item in items if isinstance(item, str) and _bears(key)} if own else {}
 
 
 @lru_cache(maxsize=1024)
@@ -210,9 +214,21 @@ def declared_in(cls: type[BaseModel]) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _declaring(cls: type[BaseModel]) -> dict[str, bool]:
-    """Return the fields of a class, and whether the type of each says that it contains secrets."""
-    return {name: _declares(field.annotation, frozenset({cls})) for name, field in cls.model_fields.items()}
+def _searched(cls: type[BaseModel]) -> tuple[dict[str, bool], frozenset[str]]:
+    """Return the fields of a class that are searched, and all its fields.
+
+    Of each field that is searched: whether its type says that it contains secrets.
+    """
+    fields = {name: field.annotation for name, field in cls.model_fields.items()}
+    searched = {name: hint for name, hint in fields.items() if not _is_plain(hint, name)}
+    return {name: _declares(hint, frozenset({cls})) for name, hint in searched.items()}, frozenset(fields)
+
+
+def _is_plain(hint: object, name: str) -> bool:
+    """Return whether values of this type, under this name, neither are secrets nor have parts that are searched."""
+    if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
+        return all(_is_plain(part, name) for part in typing.get_args(hint))
+    return hint in _PLAIN or (hint is str and not _bears(name)) or typing.get_origin(hint) is typing.Literal
 
 
 def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = True) -> bool:

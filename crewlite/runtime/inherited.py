@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from crewlite.recovery import Policy
 from crewlite.runtime.budgets import HeldBudget
@@ -11,8 +11,7 @@ from crewlite.state.subscriber import Setting
 from crewlite.step_parts import Limit
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
+class Inherited(NamedTuple):
     """The settings that a step hands down to the steps inside it."""
 
     mode: Mode

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from crewlite import codec, kinds
 from crewlite.codec import Json
@@ -21,8 +21,7 @@ from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A step that code requests: its address, and what it is asked."""
 
     address: str

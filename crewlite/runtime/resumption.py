@@ -49,7 +49,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
 
 def secrets_of(root: Root[Any], config: CheckpointConfig | None) -> Secrets:
     """Return the secrets that a run of this definition must not store or show."""
-    return Secrets.of(*root.secret_sources, extra={*root.redact, *((config and config.redact) or ())})
+    return root.secrets.knowing(extra=(config and config.redact) or ())
 
 
 def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.codec import Json, JsonObject
@@ -14,6 +15,7 @@ from crewlite.kinds import Kind
 from crewlite.runtime.questions import Comparison
 from crewlite.runtime.request import Request
 from crewlite.runtime.run import Run
+from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
@@ -78,8 +80,15 @@ class Root(ABC, Generic[T]):
         self.secret_sources = definition.secret_sources()
 
     def again(self) -> Self:
-        """Return this root for another kickoff, with what follows from the definition alone."""
-        return copy.copy(self)
+        """Return this root for another kickoff, with what follows from the definition alone, and its secrets."""
+        made = copy.copy(self)
+        made.secrets = self.secrets
+        return made
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """The secrets of the definition and of the environment, as they are when it is kicked off."""
+        return Secrets.of(*self.secret_sources, extra=self.redact)
 
     @property
     def redact(self) -> frozenset[str]:

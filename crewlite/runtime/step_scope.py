@@ -278,7 +278,7 @@ class StepScope(Frame):
                 for at, kind in void(record, children.numbering.prefix, children.asked.keys() - {address}):
                     self.run.journal.invalidate(at, kind)
             mode = dataclasses.replace(self.inherited.mode, diverged=True)
-            self.inherited = dataclasses.replace(self.inherited, mode=mode)
+            self.inherited = self.inherited._replace(mode=mode)
         if children.turns and not isinstance(decision, Reuse):
             children.turns.leave(address)
         return decision

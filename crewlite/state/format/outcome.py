@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
+from types import MappingProxyType
+from typing import NamedTuple, cast
 
 from crewlite.codec import Json
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
@@ -15,8 +16,7 @@ from crewlite.state.format.operations import Operation
 from crewlite.usage import NO_USAGE, Usage, UsageRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The outcome of a finished step. `value` may refer to texts of earlier outcomes; `digest` includes these texts."""
 
     address: str
@@ -35,7 +35,7 @@ class Outcome:
     reused: str | None = None
     """The step that it was copied from, as `run/branch@address`; None if this run produced it."""
     edited: bool = False
-    question: Mapping[str, str] = field(default_factory=dict)
+    question: Mapping[str, str] = MappingProxyType({})
     """The texts that the step was asked, such as the description of a task; empty in records of early releases."""
     drifted: tuple[str, ...] = ()
     """The addresses of steps inside it whose outcomes were kept although the steps were asked something else."""
@@ -78,8 +78,7 @@ class Attempt:
     """In History: the usage of the steps that finished inside the attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class LightEvent:
+class LightEvent(NamedTuple):
     """An event as the record has it, without its details."""
 
     type: str
