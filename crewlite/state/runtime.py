@@ -198,6 +198,7 @@ class RuntimeState(Bag):
             return self._snapshot(label, metadata)
         seq, total, usage, finished = self._then
         about = {"finished_tasks": finished, "tokens": usage.total_tokens}
+        total = total or self._journal.sums.get(seq, "")
         named = {"about": about, "total": total, **self._label_and_metadata(label, metadata)}
         return {"place": new_checkpoint(self._journal.record, seq, self._trigger, self._address, **named)}
 
@@ -207,6 +208,7 @@ class CommitView(NamedTuple):
 
     seq: int
     sum: str
+    """Its checksum; "" without a store."""
     usage: Usage
     finished: int
 

@@ -1,7 +1,7 @@
 """The writing side of a run: the journal seals commits as entries, in one total order, and hands them to the store.
 
 A run always has a journal. Without a store, its entries stay in memory; the first manual checkpoint with a location
-writes all of them there, and every later commit too.
+seals them and writes all of them there, and every later commit too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from crewlite.forked import in_child
 from crewlite.ids import now
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, StepRecord, invalidated
-from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal
+from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal, unsealed
 from crewlite.state.format.fields import Event
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
@@ -59,7 +59,9 @@ class Journal:
     """The claim under which this process writes the branch."""
     closed: bool = False
     entries: list[Entry] = field(default_factory=list)
-    """All entries as long as there is no store, without their bytes, to save memory."""
+    """All entries as long as there is no store, not sealed, to save time and memory."""
+    sums: Mapping[int, str] = field(default_factory=dict)
+    """The checksums of the entries that were made before there was a store, by the numbers of their commits."""
     on_conflict: str = "last"
     """"error": if two concurrent steps change the same place of the state, the later one fails."""
     states: States = field(init=False)
@@ -136,15 +138,15 @@ class Journal:
             whole["steps"], self._tombstones = [*self._tombstones, *parts.get("steps", ())], []
         states = self.states
         refused = states.add_to(whole, strict=self.on_save_error == "raise") if states.shared.used else ()
-        entry = seal(whole, after=self.record.sum)
+        queue = self.queue
+        entry = seal(whole, after=self.record.sum) if queue else unsealed(whole)
         self.record.apply(entry)
         if sealed:
             sealed()
-        queue = self.queue
         if queue:
             queue.put((entry,), done, loop)
         else:
-            self.entries.append(Entry(entry.seq, entry.seal, b"", whole))
+            self.entries.append(entry)
         if checkpoint and queue:
             self.emit(events.CheckpointStartedEvent, **naming(checkpoint))
         for error in refused:

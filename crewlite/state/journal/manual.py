@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
@@ -154,9 +154,10 @@ def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future
 def _attach(journal: Journal, at: Writer) -> None:
     """Store a run through `at` from now on. The entries so far are written before any later one."""
     if journal.queue is None:
-        entries = _in_full(journal)
+        entries = _sealed(journal.entries)
         journal.queue = at.use().enter(journal.run_id, journal.branch)
         journal.queue.backlog, journal.entries = entries, []
+        journal.record.sum, journal.sums = entries[-1].sum, {entry.seq: entry.sum for entry in entries}
         journal.listen()
     elif journal.queue.writer is not at:
         raise StoreError(
@@ -165,15 +166,9 @@ def _attach(journal: Journal, at: Writer) -> None:
         )
 
 
-def _in_full(journal: Journal) -> tuple[Entry, ...]:
-    """Return the entries of a run without a store, with their bytes.
-
-    Raises StoreError if the data of one was changed after it was committed.
-    """
-    entries, after = list[Entry](), ""
-    for entry in journal.entries:
-        entries.append(seal(entry.commit, after=after))
-        after = entry.sum
-        if entries[-1].sum != after:
-            raise StoreError(journal.run_id, f"commit {entry.seq} was changed since it was made in memory")
-    return tuple(entries)
+def _sealed(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Seal the entries of a run without a store."""
+    sealed = list[Entry]()
+    for entry in entries:
+        sealed.append(seal(entry.commit, after=sealed[-1].sum if sealed else ""))
+    return tuple(sealed)
