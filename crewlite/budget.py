@@ -36,6 +36,11 @@ class Budget:
         return limits != (None, None, None, None)
 
     @property
+    def limits_anything(self) -> bool:
+        """Whether it has any limit."""
+        return self.max_rpm is not None or self.limits_work
+
+    @property
     def owner(self) -> str:
         """Whose budget it is, for messages."""
         return f"{self.kind} {self.name!r}"

@@ -15,6 +15,8 @@ from crewlite.forked import in_child, lock
 
 _lock = lock()
 _last = 0
+_second = 0, ""
+"""The second for which a time was last told, with its text."""
 _chance = random.Random()  # noqa: S311 - ids are no secrets, and the system's own generator is slow
 
 
@@ -22,10 +24,10 @@ def new_id() -> str:
     """Return a new id: 32 hexadecimal digits, greater than every earlier id of this process."""
     global _last
     with _lock:
-        _last = stamp = max(_last + 1, (time.time_ns() // 1_000_000) << 12)
+        stamp = time.time_ns() // 1_000_000 << 12
+        _last = stamp = stamp if stamp > _last else _last + 1
         drawn = _chance.getrandbits(62)
-    value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | drawn
-    return f"{value:032x}"
+    return "%012x7%03x%016x" % (stamp >> 12, stamp & 0xFFF, 2 << 62 | drawn)  # noqa: UP031 - takes half as long
 
 
 @in_child
@@ -41,3 +43,14 @@ def short(identifier: str) -> str:
 def now() -> datetime:
     """Return the current time in UTC, as an aware datetime."""
     return datetime.now(UTC)
+
+
+def now_text() -> str:
+    """Return what `now().isoformat()` would, with microseconds always. Costs a third of that."""
+    global _second
+    second, micro = divmod(time.time_ns() // 1000, 1_000_000)
+    known, text = _second
+    if known != second:
+        text = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+        _second = second, text
+    return f"{text}.{micro:06d}+00:00"

@@ -34,9 +34,8 @@ class Needs:
 def needs_of(tasks: Sequence[Task]) -> list[Needs]:
     """Return what each task needs, in the order of the tasks."""
     numbers = {task: number for number, task in enumerate(tasks)}
-    found: list[Needs] = []
+    found, line = list[Needs](), set[int]()
     for number, task in enumerate(tasks):
-        line = {n for n in range(number) if not tasks[n].async_execution}
         previous = number - 1 if isinstance(task, ConditionalTask) else None
         waits_for = line if previous is None else line | {previous}
         if task.context is not None:
@@ -46,6 +45,8 @@ def needs_of(tasks: Sequence[Task]) -> list[Needs]:
         else:
             context = tuple(range(number))
         found.append(Needs(context, previous, frozenset(waits_for.union(context))))
+        if not task.async_execution:
+            line.add(number)
     return found
 
 

@@ -94,6 +94,8 @@ class Kickoff:
         if self.run is None:
             return set()
         record = self.run.record
+        if not (record.edited or record.earlier_inputs):
+            return set()
         edited = record.edited | around(record.edited)
         earlier = [codec.decode(inputs) for _, inputs in record.earlier_inputs]
         return {
@@ -154,10 +156,7 @@ class Kickoff:
 
     def _encode(self, result: CrewOutput) -> Any:
         """Encode the result, without what is recorded elsewhere: in a run of its own, the outputs of the tasks."""
-        last = self._result(result.tasks_output, ())
-        changed = {name: getattr(result, name) for name in callbacks.CHANGEABLE}
-        changed = {name: value for name, value in changed.items() if value != getattr(last, name)}
-        more = {"changed": codec.encode(changed)} if changed else {}
+        more = self._changes(result) if self.crew.after_kickoff_callbacks else {}
         if self.run:
             return {"tasks": self._addresses()} | more
         data: dict[str, Any] = {"outputs": [output.raw for output in result.tasks_output]} | more
@@ -170,6 +169,13 @@ class Kickoff:
         paid = [output.token_usage.to_record() for output in result.tasks_output]
         data |= {"paid": paid} if any(paid) else {}
         return data | ({"drifted": list(result.drifted), "answered": others} if result.drifted or others else {})
+
+    def _changes(self, result: CrewOutput) -> dict[str, Any]:
+        """Return what the after_kickoff_callbacks have changed of the result, encoded."""
+        last = self._result(result.tasks_output, ())
+        fields = ((name, getattr(result, name)) for name in callbacks.CHANGEABLE)
+        changed = {name: value for name, value in fields if value != getattr(last, name)}
+        return {"changed": codec.encode(changed)} if changed else {}
 
     def _unprepared(self) -> list[FilledTask]:
         """Return the tasks filled in, or with their placeholders if callbacks prepare the inputs."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -47,15 +46,15 @@ class BaseEvent(BaseModel):
     """On a start: an earlier kickoff of this run began the step already."""
 
 
-@dataclass(slots=True)
-class UnheardEvent:
+class UnheardEvent(NamedTuple):
     """Stands for an event that no handler receives and that names no checkpoint: what the record holds of an event."""
 
     type: str
+    event_id: str
+    time: str
+    """In UTC, in ISO 8601."""
     address: str
     fleeting: bool
-    event_id: str = field(default_factory=new_id)
-    timestamp: datetime = field(default_factory=now)
 
 
 @cache

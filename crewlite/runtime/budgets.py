@@ -18,7 +18,7 @@ from crewlite.background import while_left
 from crewlite.budget import Budget
 from crewlite.durable import Stamp, Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
-from crewlite.ids import now
+from crewlite.ids import now_text
 from crewlite.pacing import Pace
 from crewlite.runtime.run import Run
 from crewlite.state.format.addresses import around, outers
@@ -99,8 +99,12 @@ class HeldBudget:
 
 
 def held(budgets: Iterable[Budget], run: Run, address: str) -> tuple[HeldBudget, ...]:
-    """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if it has no time left, from before a resume."""
-    made = tuple(HeldBudget(budget, run, address) for budget in budgets)
+    """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if it has no time left, from before a resume.
+
+    That of an agent is held even without a limit, as the pace of an agent around it does not hold inside it.
+    """
+    counting = (budget for budget in budgets if budget.limits_anything or budget.kind == kinds.AGENT.name)
+    made = tuple(HeldBudget(budget, run, address) for budget in counting)
     for one in made:
         one.check_time()
     return made
@@ -142,7 +146,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
 
 def worked(run: Run) -> list[TimeAtWork]:
     """Return for how long each step that is being cancelled has worked: such a step has no outcome that says so."""
-    at = now().isoformat()
+    at = now_text()
     return [
         {"address": address, "seconds": seconds, "at": at}
         for address, seconds in run.worked.items()

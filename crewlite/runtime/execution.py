@@ -27,7 +27,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.events.base import BaseEvent
-from crewlite.ids import now
+from crewlite.ids import now, now_text
 from crewlite.recovery import Abort, Remedy, Retry
 from crewlite.runtime import remedies
 from crewlite.runtime.attempts import beside_conflict, following, next_attempt
@@ -183,7 +183,7 @@ class Execution(Generic[T]):
         branch = datetime.fromisoformat(run.record.started_at)
         if not self.address:
             return branch
-        return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now().isoformat())))
+        return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now_text())))
 
     def _info(self, attempt: int) -> AttemptInfo:
         """Return the information about an attempt that hooks get."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -81,8 +80,8 @@ class Root(ABC, Generic[T]):
 
     def again(self) -> Self:
         """Return this root for another kickoff, with what follows from the definition alone, and its secrets."""
-        made = copy.copy(self)
-        made.secrets = self.secrets
+        made = object.__new__(type(self))
+        vars(made).update(vars(self), secrets=self.secrets)
         return made
 
     @cached_property

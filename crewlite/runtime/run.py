@@ -14,6 +14,7 @@ from crewlite.durable import Durability
 from crewlite.errors import NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, UnheardEvent, type_of
 from crewlite.events.event_bus import event_bus
+from crewlite.ids import new_id, now_text
 from crewlite.runtime.replay import Mode
 from crewlite.runtime.slots import Pools
 from crewlite.state.cache import Cache
@@ -72,7 +73,7 @@ class EventStamp:
         kind = type_of(made)
         self.setting = self._run.subscriber.wants(kind, self._settings, fleeting=made.fleeting)
         if not self.setting and not event_bus.hears(made):
-            return cast(E, UnheardEvent(kind, about.get("address", address), made.fleeting))
+            return cast(E, UnheardEvent(kind, new_id(), now_text(), about.get("address", address), made.fleeting))
         fields = {
             "run_id": self._run.run_id,
             "branch": self._run.branch,

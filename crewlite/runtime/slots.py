@@ -53,7 +53,7 @@ class Slots:
     """The slots that one step holds while an attempt runs. `outer`: those of the enclosing step."""
 
     def __init__(self, pools: Pools, address: str, limits: Sequence[Limit], outer: Slots | None) -> None:
-        around = {pool.limit.key for one in _outwards(outer) for pool in one.held}
+        around = {pool.limit.key for one in _outwards(outer) for pool in one.held} if limits else ()
         self.address, self.outer = address, outer
         self.held: list[Pool] = []
         self._pools = pools

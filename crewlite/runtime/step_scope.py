@@ -264,11 +264,13 @@ class StepScope(Frame):
 
     def _decide(self, step: Step[Any], address: str, fingerprint: str) -> Reuse | Reraise | replay.Run:
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
+        record, children = self.run.record, self.children
+        if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
+            return replay.NEW
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late, step.after
         )
-        record, children = self.run.record, self.children
         beside = self.run.inside.get(children.numbering.prefix, ())
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested, beside)
         if isinstance(decision, Refuse):

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
 from crewlite.errors import CrewliteError, SchemaTooNew
-from crewlite.ids import now
+from crewlite.ids import now, now_text
 from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.operations import Operation, check_operations, items_moved
 from crewlite.state.journal.journal import Journal
@@ -99,7 +99,7 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
         "schema": SCHEMA,
         "key": key,
         "step": step,
-        "at": now().isoformat(),
+        "at": now_text(),
         "from": origin,
         "value": value,
         "digest": digest(value),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from crewlite.runtime.questions import (
@@ -104,7 +102,7 @@ def test_a_recorded_result_answers_what_it_was_asked(record, now, asked, on_drif
 )
 def test_a_finished_step_has_drifted_if_it_is_asked_something_else_and_was_not_edited(asked, edited, found):
     record = recorded()
-    record.outcomes[""] = replace(record.outcomes[""], edited=edited)
+    record.outcomes[""] = record.outcomes[""]._replace(edited=edited)
     assert drifted(record, "", asked, {"goal": "new"}, lambda: {"goal": "old"}) == found
     assert drifted(record, "task:unknown", asked, {"goal": "new"}, dict) is None
 

@@ -15,7 +15,7 @@ from typing import Any, Never
 
 from crewlite.codec import JsonObject, dumps
 from crewlite.errors import SchemaTooNew
-from crewlite.ids import now
+from crewlite.ids import now_text
 from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, read_commit
 
 SCHEMA = 1
@@ -72,7 +72,7 @@ def next_entry(parts: CommitParts, *, after: tuple[int, str], at: str | None = N
     Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
     """
     seq, total = after
-    return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now().isoformat(), **parts}, after=total)
+    return seal({"schema": SCHEMA, "seq": seq + 1, "at": at or now_text(), **parts}, after=total)
 
 
 def seal(commit: Commit, *, after: str) -> Entry:

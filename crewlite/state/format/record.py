@@ -32,7 +32,9 @@ from crewlite.state.format.paid import Paid
 from crewlite.state.format.references import resolved
 from crewlite.usage import Usage
 
-_OF_THE_RUN = ("run", "definition", "inputs", "auto_approve", "claim", "released", "cancelled", "stopped", "values")
+_OF_THE_CLAIM = {"claim", "released", "cancelled", "stopped", "worked"}
+_OF_THE_RUN = {"run", "definition", "inputs", "auto_approve", "values"} | _OF_THE_CLAIM
+_OF_PEOPLE = {"asked", "answers"}
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
 SNAPSHOT = "snapshot"
 """The trigger of a checkpoint made with `state.snapshot()`."""
@@ -194,21 +196,18 @@ class Record:
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
-        self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if not commit.keys().isdisjoint(_OF_THE_RUN):
             self._life(commit)
-        steps = commit.get("steps", ())
-        if edited := {step["address"] for step in steps if step.get("edited")}:
-            self._take_back(edited)
-        for place, step in enumerate(steps):
-            self._step(step, step.get("at", commit["at"]), place)
+        self._steps(commit.get("steps", ()), commit["at"])
         for address, effect in commit.get("intents", ()):
             self.intents[address] = effect
             self._replace(address)
-        self._people(commit)
+        if not commit.keys().isdisjoint(_OF_PEOPLE):
+            self._people(commit)
         if changes_values(commit):
             self._values(commit)
-        self.events += [LightEvent(kind, id_, when, at, self.seq) for kind, id_, when, at in commit.get("events", ())]
+        for kind, id_, when, at in commit.get("events", ()):
+            self.events.append(LightEvent(kind, id_, when, at, self.seq))
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):
@@ -270,6 +269,7 @@ class Record:
 
     def _life(self, commit: Commit) -> None:
         """Apply the parts of a commit that concern the run itself."""
+        self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if run := commit.get("run"):
             self._begin(run, commit["at"])
         if definition := commit.get("definition"):
@@ -327,6 +327,12 @@ class Record:
             self._bind(asked["address"])
         for answer in commit.get("answers", ()):
             self.answers[answer["address"]] = answer
+
+    def _steps(self, steps: Sequence[StepRecord], at: str) -> None:
+        if edited := {step["address"] for step in steps if step.get("edited")}:
+            self._take_back(edited)
+        for place, step in enumerate(steps):
+            self._step(step, step.get("at", at), place)
 
     def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]

@@ -22,7 +22,7 @@ from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, Store
 from crewlite.events.base import BaseEvent, UnheardEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.forked import in_child
-from crewlite.ids import now
+from crewlite.ids import now_text
 from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, Claim, Commit, CommitParts, StepRecord, invalidated
 from crewlite.state.format.entry import SCHEMA, Entry, next_entry, seal, unsealed
@@ -105,9 +105,9 @@ class Journal:
 
     def buffer_event(self, event: BaseEvent | UnheardEvent) -> None:
         """Buffer an event: the next commit records it."""
-        if event.fleeting:
-            return
-        self._buffered_events.append((event.type, event.event_id, event.timestamp.isoformat(), event.address or ""))
+        if not event.fleeting:
+            when = event.time if isinstance(event, UnheardEvent) else event.timestamp.isoformat()
+            self._buffered_events.append((event.type, event.event_id, when, event.address or ""))
 
     def invalidate(self, address: str, kind: str) -> None:
         """Queue a tombstone for a finished step. The next outcome writes it; until then the old result is valid."""
@@ -128,7 +128,7 @@ class Journal:
         """
         if self.closed:
             raise self.ended()
-        at = now().isoformat()
+        at = now_text()
         if checkpoint := parts.get("place"):
             checkpoint["at"] = at
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
