@@ -138,7 +138,7 @@ class Frame(Scope):
     def go_on_otherwise(self) -> None:
         """Let the code ask recorded steps something else, as it goes on after a rollback."""
         mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
-        self.inherited = dataclasses.replace(self.inherited, mode=mode)
+        self.inherited = self.inherited._replace(mode=mode)
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
         """Return what this attempt is told of the failure before it; with `around`, else what those around it are."""

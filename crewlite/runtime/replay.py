@@ -98,8 +98,8 @@ class Refuse:
 
 
 Decision = Reuse | Reraise | Run | Refuse
-NEW = Run()
-"""What `decide` returns for a step of which nothing is recorded, beside recorded steps that were all requested."""
+RUN = Run()
+"""The decision about a step of which nothing is recorded, among others."""
 
 
 def decide(
@@ -112,7 +112,7 @@ def decide(
     """
     recorded = record.outcomes.get(question.address)
     if recorded is not None and question.after is not None and recorded.seq < question.after:
-        return NEW
+        return RUN
     if recorded is not None and (not mode.diverged or (mode.rolled_back and question.once)):
         verdict = _answered(record, recorded, question, mode, siblings)
         if not isinstance(verdict, Run):
@@ -125,7 +125,7 @@ def decide(
             return Reraise(failure)
         if passed := _passed_over(record, question, mode, unrequested):
             return Refuse("passed over", passed)
-    return NEW
+    return RUN
 
 
 def _answered(
@@ -133,12 +133,12 @@ def _answered(
 ) -> Reuse | Run | Refuse:
     """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
-        return NEW if mode.superseded else Reuse(recorded, recorded.drifted)
+        return RUN if mode.superseded else Reuse(recorded, recorded.drifted)
     same = recorded.fingerprint == question.digest
     if mode.strict_replay and not same:
         return _answered_strictly(record, recorded, question, mode, siblings)
     if recorded.drifted and mode.on_drift != "keep" and not question.once:
-        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else NEW
+        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else RUN
     drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns else mode.on_drift
     if same or drift == "keep":
         keeps_own = same or recorded.edited
@@ -156,7 +156,7 @@ def _answered_strictly(
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
     if record.edited or record.inputs_of(address) != record.run["inputs"]:  # a changed fork may ask other questions
-        return Reuse(recorded, recorded.drifted) if address in record.edited else NEW
+        return Reuse(recorded, recorded.drifted) if address in record.edited else RUN
     if mode.reruns:
         return Run(diverges=True)
     others = (at for at in sorted(siblings) if at in record.outcomes)

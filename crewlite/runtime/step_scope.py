@@ -266,7 +266,7 @@ class StepScope(Frame):
         """Decide whether a requested step is answered or run. Raises TaskDrifted and NonDeterminism."""
         record, children = self.run.record, self.children
         if not (address in record.outcomes or address in record.failures or children.unrequested or children.turns):
-            return replay.NEW
+            return replay.RUN
         late = bool(step.limits or self.inherited.limits or step.cache or step.effect == "once" or step.kind.waits)
         question = Question(
             address, step.kind.name, step.question, fingerprint, step.drift, step.effect == "once", late, step.after
