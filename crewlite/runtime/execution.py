@@ -100,6 +100,7 @@ class Execution(Generic[T]):
         states, journal = run.journal.states, run.journal
         view = states.begin(address, self.start)  # handlers of the start may change it
         await self._begin()
+        remedy: Remedy | None
         heard = view.changes() if address and states.shared.used else []  # the changes of these handlers
         while True:
             frame = self._frame(number, once=once)
@@ -130,8 +131,8 @@ class Execution(Generic[T]):
             else:
                 took = _ms(clock)
                 states.end(view, finished=told is None)
-                remedy = await self._failed(frame, told, number, took, past, told=True) if told else Abort()
-                if isinstance(remedy, Abort):
+                remedy = await self._failed(frame, told, number, took, past, told=True) if told else None
+                if remedy is None or isinstance(remedy, Abort):
                     return await self._succeed(value, number, took, _Ended(changes, conflicts, frame))
             delay = remedy.after if isinstance(remedy, Retry) else 0.0
             self.slots.leave()

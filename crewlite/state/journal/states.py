@@ -184,9 +184,10 @@ class States:
                 commit["values"] = changed
             if "seen" not in changed and (seen := self._seen(commit)):
                 commit["values"] = {**changed, "seen": seen}
-            paid, self.paid = self.paid.to_record(), NO_USAGE
-            if paid:
-                commit["usage"] = paid
+            if self.paid is not NO_USAGE:
+                paid, self.paid = self.paid.to_record(), NO_USAGE
+                if paid:
+                    commit["usage"] = paid
             refused, self.shared.refused[:] = list(self.shared.refused), []
             if refused and strict:
                 raise refused[0]
