@@ -28,7 +28,7 @@ def hint_of(failure: Failure) -> str:
     where = f" at {at}" if (at := failure.cause or failure.address) else ""
     message = _short(failure.message)
     told = [f"The last attempt failed{where}: {message or failure.error_type}"]
-    told += [_short(one.text) for one in failure.evidence if one.text and one.text not in failure.message]
+    told += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
     return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in [*told, ADVICE[failure.type]])
 
 

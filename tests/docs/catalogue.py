@@ -1,4 +1,4 @@
-"""What is made from the code: tables of docs/events.md, errors.md, definitions.md, checkpointing.md, crewai.md; help in cli.md.
+"""What is made from the code: tables of docs/*.md (`TABLES`), and the help in cli.md.
 
 Refresh it: python -m tests.docs.catalogue
 """
@@ -20,10 +20,13 @@ from crewlite.coming_from.settings import ANY, SETTINGS
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.events.registry import checkpoint_event_types, load
+from crewlite.recovery import FailureType
+from crewlite.recovery.symptoms import SYMPTOMS
+from crewlite.recovery.types import MEANINGS
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code by: python -m tests.docs.catalogue -->", "<!-- end of what is made -->"
-TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md", "crewai.md")
+TABLES = ("events.md", "errors.md", "definitions.md", "checkpointing.md", "cli.md", "crewai.md", "policies.md")
 
 
 def table_of(page: str) -> str:
@@ -35,6 +38,7 @@ def table_of(page: str) -> str:
         "checkpointing.md": _checkpointing,
         "cli.md": _help,
         "crewai.md": _settings,
+        "policies.md": _failure_types,
     }
     return made[page]()
 
@@ -127,6 +131,16 @@ def _settings() -> str:
         if missing:
             instead = f"`{one.instead}`" if "(" in one.instead else one.instead
             lines.append(f"| `{one.name}` | {', '.join(missing)} | {accepted} | {one.here} | {instead} |")
+    return "\n".join(lines) + "\n"
+
+
+def _failure_types() -> str:
+    lines = ["| type | what went wrong | classes of errors | HTTP status |", "|---|---|---|---|"]
+    for kind in FailureType:
+        signs = [symptom for symptom in SYMPTOMS if symptom.type == kind]
+        classes = ", ".join(f"`{name}`" for symptom in signs for name in symptom.errors)
+        statuses = ", ".join(str(status) for symptom in signs for status in symptom.statuses)
+        lines.append(f"| `{kind.name}` | {MEANINGS[kind]} | {classes} | {statuses} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,7 +11,7 @@ import jsonschema
 import pydantic
 import pytest
 
-from crewlite import tool
+from crewlite import Agent, Crew, FailurePolicy, Task, tool
 from crewlite.errors import (
     ConfigError,
     ContextOverflow,
@@ -34,10 +34,12 @@ from crewlite.recovery import (
     RecordedStep,
     RulesClassifier,
     Symptom,
+    replan,
 )
 from crewlite.recovery.classify import classified
 from crewlite.recovery.symptoms import SYMPTOMS
 from crewlite.testing import ScriptedLLM, assert_classifies_as, faults
+from tests.cuts import lives
 
 T = FailureType
 
@@ -260,3 +262,35 @@ def test_faults_come_at_their_calls_in_functions_tools_and_models():
         str,
         LLMUnavailable,
     ]
+
+
+def judged(asked):
+    """A crew whose first answer is an error that only a model can name. `asked` counts the calls of that model."""
+
+    def judge(messages):
+        asked.append(messages)
+        return "goal_drift: it wrote a poem"
+
+    def work(messages):
+        if "it wrote a poem" in messages[-1]["content"]:
+            return "tides"
+        raise KeyError("verse")
+
+    def made(checkpoint):
+        agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(work))
+        ask = Task(name="ask", description="Ask", expected_output="A word", agent=agent)
+        classifier = HybridClassifier(ScriptedLLM(judge, model="judge"))
+        policy = FailurePolicy(GOAL_DRIFT=replan(), classifier=classifier)
+        return Crew(tasks=[ask], failure_policy=policy, checkpoint=checkpoint)
+
+    return made
+
+
+def test_what_a_model_says_of_a_failure_is_recorded_and_not_asked_again_after_a_kill_at_any_commit():
+    asked: list[object] = []
+    counts = []
+    for whole, again in lives(judged(asked)):
+        assert (again.raw, again.token_usage.requests) == (whole.raw, whole.token_usage.requests) == ("tides", 2)
+        counts.append(len(asked))
+        asked.clear()
+    assert sum(counts[1:]) <= 1, "no more than the kill between the failure and the answer costs a call"
