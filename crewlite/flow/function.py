@@ -47,8 +47,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         max_concurrency: int | None = None,
         verbose: bool = False,
     ) -> None:
-        self.name = named("flow", called(func) if name is None else name)
-        returning("flow", self.name, func)
+        self.name = named("@flow", called(func) if name is None else name)
+        returning("@flow", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
         if not isinstance(checkpoint, CheckpointConfig | bool | None):
@@ -62,10 +62,10 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         self.signature = inspect.signature(func)
         self.is_async = is_async(func)
         self._bound = None
-        integers("flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds("flow", self.name, retry_delay=retry_delay)
+        integers("@flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        seconds("@flow", self.name, retry_delay=retry_delay)
         self.remedies = again(retries, retry_delay)
-        self.deadline = time_limit("flow", self.name, timeout)
+        self.deadline = time_limit("@flow", self.name, timeout)
         self.policy: Policy | None = check_policy(failure_policy, f"@flow {self.name!r}")
         self.width = max_concurrency
         if taken := KickoffOptions.__annotations__.keys() & self.signature.parameters.keys():
@@ -114,7 +114,16 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
         """Raise ConfigError: a flow cannot be rebuilt, as no record holds a function."""
-        raise ConfigError(
+        raise cls._not_rebuilt()
+
+    @classmethod
+    def check_rebuilds(cls, bind: Bind) -> None:
+        """Raise ConfigError: a flow cannot be rebuilt, as no record holds a function."""
+        raise cls._not_rebuilt()
+
+    @staticmethod
+    def _not_rebuilt() -> ConfigError:
+        return ConfigError(
             "A flow is a function, which no record holds: call kickoff(from_checkpoint=...) of the function itself"
         )
 
@@ -175,7 +184,7 @@ def flow(
 ) -> Callable[[Callable[P, R]], FlowFunction[P, R]]: ...
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""
-    known("flow", FlowFunction, options)
+    known("@flow", [*inspect.signature(FlowFunction).parameters][1:], options)
     if func is not None:
         return FlowFunction(func, **options)
     return lambda fn: FlowFunction(fn, **options)

@@ -26,13 +26,12 @@ def again(retries: int, delay: float) -> FailurePolicy | None:
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
 
-def known(kind: str, made: type, options: Iterable[str]) -> None:
-    """Raise ConfigError for an option that the class `made` does not take."""
-    names = list(inspect.signature(made).parameters)[1:]
+def known(kind: str, names: Collection[str], options: Iterable[str]) -> None:
+    """Raise ConfigError for an option that is not one of `names`. `kind`: what it is an option of, such as "@step"."""
     for option in options:
         if option not in names:
             hint = f" ({close})" if (close := meant(option, names)) else ""
-            raise ConfigError(f"@{kind} has no option {option!r}{hint}; it takes {', '.join(names)}")
+            raise ConfigError(f"{kind} has no option {option!r}{hint}; it takes {', '.join(names)}")
 
 
 def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
@@ -41,23 +40,23 @@ def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
         if value is None and option in _MAY_BE_NONE:
             continue
         if type(value) is not int or value < least:
-            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted a whole number, {least} or more")
+            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted a whole number, {least} or more")
 
 
 def seconds(kind: str, name: str, **options: object) -> None:
     """Raise ConfigError for an option that is not a number of seconds, 0 or more."""
     for option, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted seconds, 0 or more")
+            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted seconds, 0 or more")
 
 
 def returning(kind: str, name: str, func: object) -> None:
     """Raise ConfigError for an object that is no function, or for a generator: only complete results are recorded."""
     if not callable(func):
-        raise ConfigError(f"@{kind} {name!r} is {func!r}; wanted a function")
+        raise ConfigError(f"{kind} {name!r} is {func!r}; wanted a function")
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise ConfigError(
-            f"@{kind} {name!r} is a generator, but only a complete result can be recorded: have it return a list"
+            f"{kind} {name!r} is a generator, but only a complete result can be recorded: have it return a list"
         )
 
 
@@ -65,7 +64,7 @@ def time_limit(kind: str, name: str, timeout: float | timedelta | None) -> float
     """Return a `timeout` in seconds. Raises ConfigError unless it is a number or a timedelta, more than 0."""
     found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
-        raise ConfigError(f"@{kind} {name!r}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
+        raise ConfigError(f"{kind} {name!r}: timeout is {timeout!r}; wanted seconds or a timedelta, more than 0")
     return found
 
 
@@ -73,7 +72,7 @@ def one_of(kind: str, name: str, **options: tuple[object, Collection[str]]) -> N
     """Raise ConfigError for an option, given as (value, choices), that is none of its choices."""
     for option, (value, choices) in options.items():
         if value not in choices:
-            raise ConfigError(f"@{kind} {name!r}: {option} is {value!r}; wanted one of {', '.join(choices)}")
+            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted one of {', '.join(choices)}")
 
 
 def lifetime(name: str, cache: object) -> float | None:
@@ -106,10 +105,10 @@ def dependencies(name: str, deps: object) -> tuple[object, ...]:
 def named(kind: str, name: str) -> str:
     """Return the name. Raises ConfigError unless it is text that an address can hold."""
     if not isinstance(name, str):
-        raise ConfigError(f"@{kind} is named {name!r}; wanted text")
+        raise ConfigError(f"{kind} is named {name!r}; wanted text")
     if not can_be_name(name):
         raise ConfigError(
-            f"@{kind} is named {name!r}; wanted a name without / # and !, which separate the parts of a step's "
+            f"{kind} is named {name!r}; wanted a name without / # and !, which separate the parts of a step's "
             f"address: choose another with name="
         )
     return name

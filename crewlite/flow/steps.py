@@ -62,15 +62,15 @@ class StepFunction(Generic[P, R]):
         version: str | int | None = None,
         deps: Sequence[object] = (),
     ) -> None:
-        self.name = named("step", called(func) if name is None else name)
-        returning("step", self.name, func)
+        self.name = named("@step", called(func) if name is None else name)
+        returning("@step", self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
-        integers("step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds("step", self.name, retry_delay=retry_delay)
+        integers("@step", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        seconds("@step", self.name, retry_delay=retry_delay)
         if not isinstance(type, str | None):
             raise ConfigError(f"@step {self.name!r}: type is {type!r}; wanted text")
-        one_of("step", self.name, effect=(effect, get_args(Effect)))
+        one_of("@step", self.name, effect=(effect, get_args(Effect)))
         self._executor = executor_of(self.name, runtime)
         self._executor.check(self.name, func)
         self.type = type
@@ -79,7 +79,7 @@ class StepFunction(Generic[P, R]):
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
         self._async = is_async(func)
-        self._timeout = time_limit("step", self.name, timeout)
+        self._timeout = time_limit("@step", self.name, timeout)
         self._effect = effect
         self._policy: Policy | None = check_policy(failure_policy, f"@step {self.name!r}")
         self._remedies = None if retries is None else again(retries, retry_delay) or FailurePolicy()
@@ -226,7 +226,7 @@ def step(
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""
-    known("step", StepFunction, options)
+    known("@step", [*inspect.signature(StepFunction).parameters][1:], options)
     if func is not None:
         return StepFunction(func, **options)
     return lambda fn: StepFunction(fn, **options)

@@ -105,7 +105,7 @@ def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> An
     Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
     went wrong before, "" and None in the first one.
     """
-    known("recoverable", RecoverableFunction, options)
+    known("@recoverable", [*inspect.signature(RecoverableFunction).parameters][1:], options)
     if func is not None:
         return RecoverableFunction(func, **options)
     return lambda fn: RecoverableFunction(fn, **options)

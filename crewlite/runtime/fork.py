@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from crewlite.errors import ConfigError
+from crewlite.runtime.rebuild import definition_of
 from crewlite.runtime.request import Bind, FromCheckpoint
 from crewlite.runtime.runnable import Runnable
 from crewlite.secrets import Secrets
@@ -37,8 +38,11 @@ def forked(
         raise ConfigError(
             f"bind= is for {name}.fork, called on the class: an instance has its live parts. Leave it out"
         )
+    if isinstance(source, type):
+        source.check_rebuilds(bind)
     own = _config_of(definition)
     found, changed = _found(definition, own, given), _changes(source, edits, rerun, inputs)
+    definition_of(found, source.run_kind.name)  # before anything is written
     secrets = Secrets.of(*(definition.secret_sources() if definition is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
     made = fork(found, source, branch=branch, operation_id=operation_id, changed=changed, secrets=secrets)

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from crewlite import background, codec, durable
 from crewlite.durable import Step
-from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable
+from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
 from crewlite.runtime.plan import continued, plan
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
@@ -39,7 +39,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import read_lineage
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.answer import decode_answer
@@ -100,6 +100,11 @@ async def preview(root: Root[Any], request: Request) -> Preview:
             f"preview(from_checkpoint=ref) or preview(run_id=...)"
         )
     found, entries = await background.in_thread(lambda: _read(branch_for(root, request, config)))
+    if not entries:
+        raise RefError(
+            found.run_id,
+            f"names no run in {found.location}, so there is nothing to preview: a kickoff would run every step",
+        )
     record = Record.of(entries)
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
     inputs, others = inputs_of(root, request, journal)
@@ -122,7 +127,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
 def _read(found: Located) -> tuple[Located, list[Entry]]:
     store = found.provider.open(found.location)
     try:
-        return found, read_lineage(store, found.run_id, found.branch)
+        return found, find_lineage(store, found.run_id, found.branch)
     finally:
         store.close()
 

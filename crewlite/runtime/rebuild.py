@@ -85,23 +85,38 @@ def find(source: FromCheckpoint, kind: str) -> Found:
         raise ConfigError("from_checkpoint names no run; wanted a ref, or CheckpointConfig(restore_from=ref)")
     try:
         located = locate(config.restore_from, config.location, config.provider, None)
-        definition = _read(located).run["definition"]
-        recorded, name = definition["kind"], definition["name"]
     except CrewliteError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        problem = f"it cannot be read ({type(error).__name__}: {error})"
-        raise JournalCorrupt(str(config.restore_from), problem, None) from error
+        raise _unreadable(config.restore_from, error) from error
+    definition = definition_of(located, kind)
     where = f"run {located.run_id!r} in {located.location}"
-    if recorded != kind:
-        rebuilt = kinds.of(recorded).rebuilt
-        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if rebuilt else f"kick off that {recorded} itself"
-        raise RunMismatch(f"The {where} is of {recorded} {name!r}, not of {an(kind)}. Name another run, or {verb}.")
     checkpoint = f"@{located.checkpoint}" if located.checkpoint else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{checkpoint}"}
     store = {"location": located.location, "provider": located.provider}
     there = {} if is_elsewhere(located, source) else pinned | store  # else the kickoff copies it there
     return Found(where, definition, config.model_copy(update=there))
+
+
+def definition_of(located: Located, kind: str) -> JsonObject:
+    """Read the definition that a run has recorded. Raises RunMismatch if it is not of this kind, JournalCorrupt."""
+    try:
+        definition = _read(located).run["definition"]
+        recorded, name = definition["kind"], definition["name"]
+    except CrewliteError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _unreadable(f"{located.run_id}/{located.branch}", error) from error
+    if recorded != kind:
+        rebuilt = kinds.of(recorded).rebuilt
+        verb = f"use {recorded.capitalize()}.from_checkpoint(...)" if rebuilt else f"kick off that {recorded} itself"
+        where = f"run {located.run_id!r} in {located.location}"
+        raise RunMismatch(f"The {where} is of {recorded} {name!r}, not of {an(kind)}. Name another run, or {verb}.")
+    return definition
+
+
+def _unreadable(ref: object, error: Exception) -> JournalCorrupt:
+    return JournalCorrupt(str(ref), f"it cannot be read ({type(error).__name__}: {error})", None)
 
 
 def _read(located: Located) -> Record:

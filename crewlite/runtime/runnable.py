@@ -104,6 +104,10 @@ class Runnable(ABC, Generic[R]):
         """
 
     @classmethod
+    def check_rebuilds(cls, bind: Bind) -> None:
+        """Raise ConfigError if this class can rebuild no run, or none with this `bind`."""
+
+    @classmethod
     @abstractmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
         """Rebuild the definition from the record of its run, as `from_checkpoint` does."""

@@ -177,7 +177,8 @@ class History:
         """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
         run_id = as_run_id(run_id)
         if not self._store.branches(run_id):
-            raise RefError(run_id, f"names no run in {self._location}", [run.run_id for run in self.runs()])
+            known = list(dict.fromkeys(run.run_id for run in self.runs()))
+            raise RefError(run_id, f"names no run in {self._location}", known)
         with self._saving("the run was not deleted"):
             return delete(self._store, run_id)
 

@@ -2,14 +2,15 @@
 
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from crewlite import History, event_bus
-from crewlite.errors import ConfigError, RefError
+from crewlite import Agent, Crew, History, event_bus
+from crewlite.errors import ConfigError, RefError, RunMismatch
 from crewlite.events import MethodExecutionStartedEvent
-from crewlite.flow import Flow, and_, listen, or_, router, start
+from crewlite.flow import Flow, and_, flow, listen, or_, router, start
 from tests.cuts import RUN
 
 
@@ -135,3 +136,86 @@ def test_an_edit_of_a_router_is_one_of_its_labels(memory, hint):
         with pytest.raises(ConfigError, match=r"step:initial_state sets the fields .* fork with inputs="):
             history.fork(RUN, edits={"step:initial_state": {"words": 3}})
     assert _ran(plan.fork(RUN, edits={at: "no"})) == ({"stay"}, "stayed")
+
+
+@pytest.mark.parametrize(
+    ("changed", "decided", "ran"),
+    [
+        ({"edits": {"method:a": "X"}}, "X", {"one", "both"}),  # an edited method keeps its place
+        ({"edits": {"method:b": "X"}}, "a", set()),  # it has decided nothing
+        ({"rerun": ["method:a"]}, "b", {"a", "one"}),  # a repeated one finishes after those that are recorded
+        ({"rerun": ["method:b"]}, "a", {"b"}),
+    ],
+)
+def test_which_method_an_or_goes_by_in_a_fork(memory, changed, decided, ran):
+    class Plan(Flow):
+        checkpoint = memory()
+        max_concurrency = 1
+
+        @start()
+        def a(self):
+            return "a"
+
+        @start()
+        def b(self):
+            return "b"
+
+        @start()
+        def c(self):
+            return "c"
+
+        @listen(or_(a, b))
+        def one(self, given):
+            self.state["given"] = given
+
+        @listen(and_(c, or_(a, b)))
+        def both(self): ...
+
+    plan = Plan()
+    plan.kickoff(run_id=RUN)
+    assert plan.state["given"] == "a"
+    fork = plan.fork(RUN, **changed)
+    assert _ran(fork)[0] == ran
+    assert fork.state["given"] == decided
+
+
+def test_a_class_that_can_rebuild_nothing_of_a_run_forks_nothing():
+    class Plan(Flow):
+        checkpoint = True
+
+        @start()
+        def begin(self): ...
+
+    @flow
+    def pipeline(): ...
+
+    Plan().kickoff(run_id=RUN)
+    for fork, told in (
+        (Flow.fork, "flow 'Flow' has no methods"),
+        (partial(Plan.fork, bind={"llm": 1}), "Plan takes no bind"),
+        (type(pipeline).fork, "A flow is a function, which no record holds"),
+        (Crew.fork, "is of flow 'Plan', not of a crew"),
+        (Agent(role="Clerk", goal="answer", llm="offline").fork, "is of flow 'Plan', not of an agent"),
+    ):
+        with pytest.raises((ConfigError, RunMismatch), match=told):
+            fork(RUN)
+    with History("./.checkpoints") as history:
+        assert [run.branch for run in history.runs()] == ["main"]
+        with pytest.raises(RefError, match=r"names no run in .* Candidates: run\.$"):
+            Plan().fork(RUN)
+            history.delete("other")
+
+
+def test_a_preview_of_a_run_that_never_was_says_so():
+    class Plan(Flow):
+        checkpoint = True
+
+        @start()
+        def begin(self): ...
+
+    for plan in (Plan(), Agent(role="Clerk", goal="answer", llm="offline", checkpoint=True)):
+        with pytest.raises(
+            RefError, match="'other' names no run in .*, so there is nothing to preview: a kickoff would"
+        ):
+            plan.preview({} if isinstance(plan, Plan) else "hello", run_id="other")
+        assert not Path(".checkpoints").exists()

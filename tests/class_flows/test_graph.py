@@ -71,12 +71,12 @@ def test_a_decorator_that_is_misused_says_so():
         (lambda: or_(), "or_() has no conditions"),
         (lambda: router("a", emit=[]), r"@router(emit=...) is []; wanted a list of labels"),
         (lambda: start(retries=-1)(act), "retries is -1"),
-        (lambda: start(retry=1)(act), "method 'act' has no option 'retry'"),
+        (lambda: start(retry=1)(act), "@start 'act' has no option 'retry'"),
         (
             lambda: start(runtime="isolated")(act),
-            "method 'act': runtime is 'isolated', but a method works with its flow, which another process does not have",
+            "@start 'act': runtime is 'isolated', but a method works with its flow, which another process does not have",
         ),
-        (lambda: start(runtime="other")(act), "method 'act': runtime is 'other'; wanted one of inline, or an executor"),
+        (lambda: start(runtime="other")(act), "@start 'act': runtime is 'other'; wanted one of inline, or an executor"),
         (lambda: nested(51), "or_(...) has more than 50 conditions inside each other; wanted a flat list"),
         (lambda: listen("a")(listen("b")(act)), "method 'act' has two conditions"),
     ]:

@@ -9,7 +9,7 @@ from crewlite.flow.classes.machine import Machine
 
 S, R = start(), lambda *given: router(*given, emit=["x", "y"])
 LOOP = {"begin": S, "draft": listen(or_("begin", "x")), "check": R("draft"), "end": listen("y")}
-TURNS = {"ask": R(or_("hello", "one", "two")), "hello": S, "one": listen("x"), "two": listen("y")}
+TURNS = {"talk": R(or_("hello", "one", "two")), "hello": S, "one": listen("x"), "two": listen("y")}
 INNER = {**LOOP, "other": S, "join": listen(and_("y", "other"))}
 
 CASES = {
@@ -28,12 +28,12 @@ CASES = {
     ),
     "alternating ways back": (
         TURNS,
-        "hello ask:x one ask:y two ask:x one",
-        "hello> ask>hello one>ask ask>one two>ask ask>two one>ask ask>one",
+        "hello talk:x one talk:y two talk:x one",
+        "hello> talk>hello one>talk talk>one two>talk talk>two one>talk talk>one",
     ),
     "a listener outside hears each round": (
         {**TURNS, "log": listen(or_("one", "two"))},
-        "hello ask:x one ask:y two",
+        "hello talk:x one talk:y two",
         "log>one log>two",
     ),
     "and_ of a cycle that has ended and another branch": (

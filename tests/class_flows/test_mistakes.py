@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite.errors import ConfigError
-from crewlite.flow import Flow, FlowState, and_, listen, or_, router, start
+from crewlite.flow import Flow, FlowState, and_, human_feedback, listen, or_, router, start
 
 
 class Draft(BaseModel):
@@ -60,7 +60,21 @@ def nothing(): ...
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: plan()(name=""), "@flow is named ''; wanted a name"),
+        (lambda: plan()(name=""), "flow is named ''; wanted a name"),
+        (lambda: plan()(max_concurrency=0), "flow 'Plan': max_concurrency is 0; wanted a whole number, 1 or more"),
+        (lambda: start(retries=-1)(begin), "@start 'begin': retries is -1; wanted a whole number"),
+        (lambda: listen("begin", timeout=0)(follow), "@listen 'follow': timeout is 0; wanted seconds"),
+        (lambda: router("begin", retry_delay="1")(follow), "@router 'follow': retry_delay is '1'; wanted seconds"),
+        (
+            lambda: listen("begin", retires=1)(follow),
+            "@listen 'follow' has no option 'retires' (did you mean 'retries'?)",
+        ),
+        (lambda: start(runtime="thread")(begin), "@start 'begin': runtime is 'thread'; wanted one of inline, or an"),
+        (lambda: start(runtime="isolated")(begin), "@start 'begin': runtime is 'isolated', but a method works with"),
+        (lambda: start(failure_policy=3)(begin), "@start 'begin': failure_policy is 3; wanted a FailurePolicy"),
+        (lambda: start()(3), "@start 'int' is 3; wanted a function"),
+        (lambda: human_feedback("Well?")(3), "@human_feedback 'int' is 3; wanted a function"),
+        (lambda: listen("begin", retries=-1)(start()(begin)), "@listen 'begin': retries is -1"),
         (lambda: Flow().kickoff(), "flow 'Flow' has no methods; mark one with @start()"),
         (lambda: Flow.from_checkpoint("run"), "flow 'Flow' has no methods; mark one with @start()"),
         (
@@ -196,6 +210,22 @@ def test_members_of_any_enum_are_labels_and_conditions(kind, declare):
         ("other", str(kind.YES.value)),
         ("end", str(kind.YES.value)),
     }
+
+
+@pytest.mark.parametrize("name", ["fork", "stream", "kickoff", "ask", "plot", "preview", "state", "graph", "submit"])
+@pytest.mark.parametrize("mark", [start(), listen("begin"), router("begin", emit=["x"])])
+def test_a_method_that_would_hide_what_every_flow_has_is_refused(mark, name):
+    def hides(self): ...
+
+    hides.__name__ = name
+    with pytest.raises(ConfigError, match=f"Plan.{name}: every flow has a '{name}' .* rename .* '{name}_step'"):
+        plan(**{name: mark(hides)})
+    assert plan(**{f"{name}_step": start()(renamed(hides, f"{name}_step"))})().kickoff() is None
+
+
+def renamed(func, name):
+    func.__name__ = name
+    return func
 
 
 @pytest.mark.parametrize(

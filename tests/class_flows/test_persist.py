@@ -139,3 +139,13 @@ def test_a_flow_that_is_a_part_of_a_run_is_kept_with_that(memory):
 def test_what_cannot_work_says_what_to_write(make, told):
     with pytest.raises((ConfigError, TypeError), match=told):
         make()
+
+
+def test_the_name_of_a_program_names_no_run_that_the_id_of_a_state_names(memory, monkeypatch):
+    monkeypatch.setenv("CREWLITE_RUN_ID", "night-7")
+    for message in ("a", "b"):
+        chat(memory()).kickoff(inputs={"id": "mine", "message": message})
+    free = chat(memory())
+    free.kickoff({"message": "c"})
+    assert free.state.id.startswith("night-7.")
+    assert runs_of(memory()) == sorted(["mine", "mine.2", free.state.id])

@@ -280,11 +280,16 @@ class Flow(Runnable[Any], Generic[S]):
 
     @classmethod
     def rebuilt(cls, source: FromCheckpoint, bind: Bind) -> Self:
-        """Return a flow whose kickoff resumes from `source`. Raises ConfigError for `bind`, which it never needs."""
-        if bind:
-            raise ConfigError(f"{cls.__name__}.from_checkpoint takes no bind: the class has all that a run needs")
-        cls._check_complete()
+        """Return a flow whose kickoff resumes from `source`. Raises what `check_rebuilds` raises."""
+        cls.check_rebuilds(bind)
         return cls().bound_to(source)
+
+    @classmethod
+    def check_rebuilds(cls, bind: Bind) -> None:
+        """Raise ConfigError for a class that is no complete flow, and for `bind`, which no flow of methods needs."""
+        if bind:
+            raise ConfigError(f"{cls.__name__} takes no bind: the class has all that a run needs. Leave it out")
+        cls._check_complete()
 
     @classmethod
     def check_edit(cls, address: str, value: Any) -> None:

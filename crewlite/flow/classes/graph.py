@@ -17,8 +17,6 @@ from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Path, Round, cycles, ranks
 
-_MAY_BE_REPLACED = frozenset({"apreview", "ask", "fork", "mermaid", "plot", "preview", "stream", "submit"})
-"""Verbs of a flow that only its users call, so that a method may have such a name."""
 _WITH_PARENTHESES = {
     "start": "@start(), with parentheses",
     "listen": "@listen(...), with the method, label or condition that starts it in parentheses",
@@ -91,8 +89,11 @@ class Graph:
                     was = methods[name]
                     methods[name] = replace(was, func=value)
         for name, method in methods.items():
-            if hasattr(base, name) and name not in _MAY_BE_REPLACED:
-                raise ConfigError(f"{flow.__name__}.{name}: every flow has a {name!r} of its own; rename the method")
+            if hasattr(base, name):
+                raise ConfigError(
+                    f"{flow.__name__}.{name}: every flow has a {name!r} of its own, which this method would hide; "
+                    f"rename the method, for example to '{name}_step'"
+                )
             if method.name != name:
                 raise ConfigError(
                     f"{flow.__name__}.{name} is the method {method.name!r} under another name; wanted one name"

@@ -15,7 +15,7 @@ from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, label_of
-from crewlite.flow.options import again, called, integers, named, returning, seconds, time_limit
+from crewlite.flow.options import again, called, integers, known, named, returning, seconds, time_limit
 from crewlite.lazy import lazy
 from crewlite.recovery import FailurePolicy, Policy
 from crewlite.recovery.remedy import check_policy
@@ -49,29 +49,25 @@ class Execution:
     policy: Policy | None
 
     @classmethod
-    def of(cls, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
-        """Build this from the options of a method. Raises ConfigError for an unusable option."""
-        unknown = [option for option in options if option not in MethodOptions.__annotations__]
-        if unknown:
-            raise ConfigError(
-                f"method {name!r} has no option {unknown[0]!r}; it takes {', '.join(MethodOptions.__annotations__)}"
-            )
+    def of(cls, by: str, name: str, func: Callable[..., Any], options: MethodOptions) -> Execution:
+        """Build this from the options of the decorator `by` of a method. Raises ConfigError for an unusable option."""
+        known(f"{by} {name!r}", MethodOptions.__annotations__, options)
         retries, delay = options.get("retries"), options.get("retry_delay", 0.0)
-        integers("method", name, retries=(retries, 0))
-        seconds("method", name, retry_delay=delay)
+        integers(by, name, retries=(retries, 0))
+        seconds(by, name, retry_delay=delay)
         if (runtime := options.get("runtime", "inline")) == "isolated":
             raise ConfigError(
-                f"method {name!r}: runtime is 'isolated', but a method works with its flow, which another process "
+                f"{by} {name!r}: runtime is 'isolated', but a method works with its flow, which another process "
                 f"does not have. Put that work into a function with @step(runtime='isolated') at the top level of a "
                 f"module, and call it from the method"
             )
-        executor = executor_of(name, runtime, "method", ("inline",))
+        executor = executor_of(name, runtime, by, ("inline",))
         executor.check(name, func)
         return cls(
             executor,
-            time_limit("method", name, options.get("timeout")),
+            time_limit(by, name, options.get("timeout")),
             None if retries is None else again(retries, delay) or FailurePolicy(),
-            check_policy(options.get("failure_policy"), f"method {name!r}"),
+            check_policy(options.get("failure_policy"), f"{by} {name!r}"),
         )
 
 
@@ -95,19 +91,22 @@ class FlowMethod(Generic[P, R]):
     """What `@persist` says."""
 
     @classmethod
-    def of(cls, func: Any, options: MethodOptions) -> FlowMethod[Any, Any]:
-        """Build a method from a function, or from a method that another decorator has built."""
+    def of(cls, func: Any, by: str, options: MethodOptions) -> FlowMethod[Any, Any]:
+        """Build a method from a function, or from a method that another decorator has built.
+
+        `by`: the decorator as the user has written it, such as "@listen".
+        """
         if isinstance(func, FlowMethod):
             if options:
-                return replace(func, execution=Execution.of(func.name, func.func, options))
+                return replace(func, execution=Execution.of(by, func.name, func.func, options))
             return func
         if isinstance(func, staticmethod | classmethod | property):
             raise ConfigError(
                 f"a {type(func).__name__} is no method of a flow; wanted a plain method with self: {func!r}"
             )
-        returning("method", called(func), func)
-        name = named("method", called(func))
-        return cls(func, Execution.of(name, func, options))
+        returning(by, called(func), func)
+        name = named(by, called(func))
+        return cls(func, Execution.of(by, name, func, options))
 
     def __post_init__(self) -> None:
         about = ("__name__", "__qualname__", "__doc__", "__module__")
@@ -174,7 +173,7 @@ class Decorator:
 
     def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:
         """Build the method of a flow from a function."""
-        method = FlowMethod.of(func, self.options)
+        method = FlowMethod.of(func, f"@{self.of}", self.options)
         condition = self.condition
         if condition is not None and method.condition is not None:
             raise ConfigError(f"method {method.name!r} has two conditions; join them with or_(...) or and_(...)")

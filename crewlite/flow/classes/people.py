@@ -52,7 +52,7 @@ def human_feedback(
     feedback = Feedback.of(message, emit, llm, default_outcome, metadata)
 
     def decorate(func: Any) -> FlowMethod[Any, Any]:
-        method = FlowMethod.of(func, {})
+        method = FlowMethod.of(func, "@human_feedback", {})
         if method.feedback:
             raise ConfigError(f"method {method.name!r} has @human_feedback twice; a method asks one question")
         labels = frozenset(feedback.emit) or method.emit

@@ -60,4 +60,4 @@ def _marked(marked: Any, setting: CheckpointConfig | bool) -> Any:
             )
         marked.keep_runs(setting)
         return marked
-    return replace(FlowMethod.of(marked, {}), persisted=setting)
+    return replace(FlowMethod.of(marked, "@persist", {}), persisted=setting)

@@ -13,9 +13,9 @@ from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive
+from crewlite.flow.classes.persisted_state import continued
 from crewlite.flow.classes.results import declare_results, encoded
 from crewlite.flow.classes.running import at_work
-from crewlite.flow.classes.sessions import continued
 from crewlite.flow.classes.state import ID, Outcome
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.request import Request

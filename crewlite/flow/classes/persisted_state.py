@@ -1,6 +1,6 @@
-"""Which run a kickoff with the id of a state goes on with, for flows with `@persist`.
+"""The run that a kickoff with the id of a persisted state goes on with, for flows with `@persist`.
 
-The id names the first run; the runs that go on with its state are `ID.2`, `ID.3` and so on. Each begins with the state
+The id names the first run; the runs that continue its state are `ID.2`, `ID.3` and so on. Each begins with the state
 of the one before as its inputs, so it can be resumed, forked and read like any run.
 """
 
@@ -29,13 +29,13 @@ def continued(kind: StateKind, identity: str, request: Request, config: Checkpoi
     """
     given = dict(request.inputs or {})
     try:
-        session = as_run_id(given[ID])
+        state_id = as_run_id(given[ID])
     except ConfigError as error:
         raise ConfigError(f"The id of a flow with @persist is the run_id of its run. {error}") from None
-    number, record = _newest(session, identity, config)
+    number, record = _newest(state_id, identity, config)
     if record is None:
-        return replace(request, run_id=session)
-    run_id = _run_id(session, number)
+        return replace(request, run_id=state_id)
+    run_id = _run_id(state_id, number)
     recorded: JsonObject = record.run["inputs"]
     if not record.finished:
         same = all(codec.encode(value) == recorded.get(name) for name, value in given.items() if name != ID)
@@ -43,14 +43,14 @@ def continued(kind: StateKind, identity: str, request: Request, config: Checkpoi
         return replace(request, run_id=run_id, inputs=inputs)
     left: dict[str, Any] = {name: codec.decode(value) for name, value in record.value("")["state"].items()}
     kept = {name: value for name, value in left.items() if kind.is_open or name in kind.fields}
-    return replace(request, run_id=_run_id(session, number + 1), inputs={**kept, **given, ID: session})
+    return replace(request, run_id=_run_id(state_id, number + 1), inputs={**kept, **given, ID: state_id})
 
 
-def _run_id(session: str, number: int) -> str:
-    return session if number == 1 else f"{session}.{number}"
+def _run_id(state_id: str, number: int) -> str:
+    return state_id if number == 1 else f"{state_id}.{number}"
 
 
-def _newest(session: str, identity: str, config: CheckpointConfig) -> tuple[int, Record | None]:
+def _newest(state_id: str, identity: str, config: CheckpointConfig) -> tuple[int, Record | None]:
     """Return the number and the record of the newest run of a state; None if there is none of this flow.
 
     A run of this name that is of another flow is left to the kickoff, which refuses it.
@@ -58,7 +58,7 @@ def _newest(session: str, identity: str, config: CheckpointConfig) -> tuple[int,
     provider = provider_for(config.location, config.provider)
     if not exists(config.location, provider):
         return 1, None
-    named = re.compile(re.escape(session) + r"(?:\.(\d+))?")
+    named = re.compile(re.escape(state_id) + r"(?:\.(\d+))?")
     store = provider.open(config.location)
     try:
         found = [
@@ -68,6 +68,6 @@ def _newest(session: str, identity: str, config: CheckpointConfig) -> tuple[int,
         ]
         if not found:
             return 1, None
-        return max(found), Record.of(find_lineage(store, _run_id(session, max(found)), "main"))
+        return max(found), Record.of(find_lineage(store, _run_id(state_id, max(found)), "main"))
     finally:
         store.close()
