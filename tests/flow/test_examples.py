@@ -29,6 +29,7 @@ def example(name, *arguments):
         "research_and_write.py",
         "extract.py",
         "support_desk.py",
+        "durable_checkpoints.py",
     ],
 )
 def test_an_example_is_short(name):
@@ -136,3 +137,18 @@ def test_the_newsletter_is_killed_twice_goes_on_waits_is_approved_and_drawn(tmp_
         assert run.usage.requests == 4, "no call of the model is made again"
     page = (tmp_path / "newsletter.html").read_text(encoding="utf-8")
     assert page.count('data-state="finished"') == 6
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, which this platform has not")
+def test_the_phases_of_a_recoverable_function_are_done_as_often_as_they_must_be_also_over_a_kill():
+    first = example("durable_checkpoints.py", "--kill")
+    assert first.returncode == -signal.SIGKILL, first.stderr
+    assert first.stdout.count("phase 1: fetch") == 1
+    assert "hallucinated_state: AssertionError" in first.stdout
+    assert "rollback, try 2" in first.stdout
+    second = example("durable_checkpoints.py")
+    assert second.stdout.splitlines()[-1] == "Done. Processed 42 records for task: Analyse Q1 sales data", second.stderr
+    assert "phase 1: fetch" not in second.stdout
+    assert second.stdout.count("phase 2: process 42 records, told what was wrong") == 1
+    with History("durable.db") as history:
+        assert [type(one.remedy).__name__ for one in history.run("q1").attempts] == ["Rollback"]
