@@ -35,8 +35,14 @@ def charged(past: Sequence[Attempt], base: int) -> list[Remedy]:
 
 
 def goes_back(failed: Attempt) -> bool:
-    """Return whether a failed attempt goes on from its last good place: code does so, an agent begins anew."""
-    return isinstance(failed.remedy, Rollback | Resume) and kinds.of(failed.kind).worker == "code"
+    """Return whether a failed attempt goes on from its last good place, or from a named one.
+
+    Only a step that holds the named place does so. Without one, code goes back, and an agent begins anew.
+    """
+    remedy = failed.remedy
+    if failed.final or not isinstance(remedy, Rollback | Resume):
+        return False
+    return kinds.of(failed.kind).worker == "code" or (isinstance(remedy, Rollback) and remedy.to is not None)
 
 
 def following(last: Attempt) -> int:

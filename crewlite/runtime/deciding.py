@@ -9,7 +9,7 @@ from typing import Any
 from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout
-from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy
+from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy, Rollback
 from crewlite.recovery.classify import classified
 from crewlite.recovery.remedy import GIVES_UP, remedy_for
 from crewlite.runtime import remedies
@@ -34,6 +34,15 @@ class Decided:
     """The kind of the failure; "" if no policy was asked, here or inside."""
     failure: Failure | None = None
     """The failure that the policy was asked about; None if it was not asked here."""
+    rises: bool = False
+    """Whether the step fails for a step around it to apply the remedy."""
+    void: Sequence[tuple[str, str]] = ()
+    """The finished steps, with their kinds, that count no more."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the step fails."""
+        return self.rises or isinstance(self.remedy, GIVES_UP)
 
     def raised(self, frame: Frame, error: Exception) -> Exception:
         """Return the error to raise in place of `error` if the step fails: a policy that gives up says so."""
@@ -56,7 +65,7 @@ async def decided(
         return Decided(Abort(), error)  # a person decides
     record, causes = outer.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
-        return _risen(step, risen, error)
+        return _risen(outer, step, frame, risen, error)
     policy = _policy(outer, step, frame, causes)
     if policy is None:
         return Decided(Abort(), error)
@@ -68,10 +77,17 @@ async def decided(
             failure = await classified(classifier, failure)
         await _announce_type(outer, step, failure)
     try:
-        remedy = remedy_for(policy, failure, remedies.counted(record, step.kind, frame.address, past))
+        remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
-    return Decided(_applicable(outer, step, frame, remedy), error, failure.kind, failure)
+    if not remedies.is_for_work(remedy):
+        return Decided(remedy, error, failure.kind, failure)
+    prefix = frame.children.numbering.prefix
+    where = remedies.applier(record, remedy, prefix, frame.address)
+    if where is None:
+        return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
+    void = remedies.void_by(record, remedy, prefix) if where == frame.address else ()
+    return Decided(remedy, error, failure.kind, failure, where != frame.address, tuple(void))
 
 
 def is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
@@ -140,15 +156,18 @@ def _name(remedy: Remedy) -> str:
     return type(remedy).__name__.lower()
 
 
-def _risen(step: Step[Any], risen: Attempt, error: Exception) -> Decided:
+def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
     """Apply a remedy that has risen to this step, or let it rise further.
 
     It ends at a call with effect="once", which only a policy of its own may repeat.
     """
-    assert risen.remedy
-    if not step.kind.worker:
+    record, remedy, prefix = outer.run.record, risen.remedy, frame.children.numbering.prefix
+    assert remedy
+    if step.effect == "once":
+        return Decided(Abort(), error, risen.failure)
+    if remedies.applier(record, remedy, remedies.beside(risen.address), risen.address) != frame.address:
         return Decided(Abort(), error)
-    return Decided(Abort() if step.effect == "once" else risen.remedy, error, risen.failure)
+    return Decided(remedy, error, risen.failure, void=tuple(remedies.void_by(record, remedy, prefix)))
 
 
 def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
@@ -188,11 +207,7 @@ def _first(record: Record, causes: Sequence[str]) -> str:
     return (_first(record, [last.cause]) if last and last.cause else "") or causes[0]
 
 
-def _applicable(outer: Frame, step: Step[Any], frame: Frame, remedy: Remedy) -> Remedy:
-    """Return the remedy; Escalate in its place if it is for a unit of work, and there is none."""
-    if step.kind.worker or not remedies.is_for_work(remedy):
-        return remedy
-    if remedies.unit_around(outer.run.record, frame.address) is not None:
-        return remedy
-    said = f"{_name(remedy)} is for a task, an agent, a step, a method or a flow, and there is none around it"
-    return Escalate(said, type=remedy.type)
+def _nowhere(remedy: Remedy) -> str:
+    if isinstance(remedy, Rollback) and remedy.to:
+        return f"There is no finished step {remedy.to!r} before the failure to go back to"
+    return f"{_name(remedy)} is for a task, an agent, a step, a method or a flow, and there is none around it"

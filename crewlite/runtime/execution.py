@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import starmap
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from crewlite import codec, durable, events
@@ -38,7 +39,7 @@ from crewlite.runtime.failures import written
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.run import EventStamp
 from crewlite.runtime.slots import Slots
-from crewlite.state.format.commit import CommitParts, SaidRecord, StepRecord
+from crewlite.state.format.commit import CommitParts, SaidRecord, StepRecord, invalidated
 from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import recorded_remedy
 from crewlite.state.format.references import by_reference
@@ -209,7 +210,7 @@ class Execution(Generic[T]):
         decision = await decided(self.outer, self.step, frame, error, past, said)
         remedy = decision.remedy
         if not (told and decision.error is error and remedy == Abort(type=remedy.type)):
-            if remedies.ends(remedy, self.step.kind):
+            if decision.final:
                 await announce_end(self.outer, self.step, self.address, decision, past)
             past.append(remedy)
             await self._fail(frame, decision, attempt, milliseconds, said)
@@ -287,7 +288,7 @@ class Execution(Generic[T]):
     ) -> None:
         """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
         step, error, failure, remedy = self.step, decision.error, decision.kind, decision.remedy
-        final, shown = remedies.ends(remedy, step.kind), self.outer.run.presentable(error)
+        final, shown = decision.final, self.outer.run.presentable(error)
         causes, thrown = causes_of(frame, error), decision.raised(frame, shown)
         attempted: StepRecord = {
             "address": self.address,
@@ -310,10 +311,9 @@ class Execution(Generic[T]):
             attempted["error"]["for_author"] = True
         if said:
             attempted["error"]["said"] = self._masked(said)
-        rises = remedies.is_for_work(remedy)
-        if final and (self.outer.inherited.mode.strict_replay or rises):  # whoever asks again hears this again
+        if final and (self.outer.inherited.mode.strict_replay or decision.rises):  # whoever asks again hears this again
             attempted["error"]["raised"] = self._masked(written(thrown))
-            if not rises:
+            if not decision.rises:
                 attempted["fingerprint"] = self.fingerprint
         stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
@@ -323,7 +323,7 @@ class Execution(Generic[T]):
                 event = event.model_copy(update=tried)
         else:
             event = stamp(events.RecoveryStartedEvent, **told, **tried, **started(step, decision, frame.mask))
-        await self._commit({"steps": [attempted]}, event, stamp)
+        await self._commit({"steps": [*starmap(invalidated, decision.void), attempted]}, event, stamp)
         if final:
             if thrown is error:
                 raise error  # with its own cause

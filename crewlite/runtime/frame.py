@@ -19,7 +19,7 @@ from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
-from crewlite.runtime.remedies import context_of
+from crewlite.runtime.remedies import context_of, is_unit
 from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.addresses import outers
@@ -141,9 +141,14 @@ class Frame(Scope):
         self.inherited = self.inherited._replace(mode=mode)
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
-        """Return what this attempt is told of the failure before it; with `around`, else what those around it are."""
+        """Return what this attempt is told of the failure before it, or the crew that it is part of is told.
+
+        With `around`, it is else what the attempts around it are told.
+        """
         record = self.run.record
-        for at in (self.address, *((*outers(self.address), "") if around else ())):
+        for at in dict.fromkeys((self.address, *outers(self.address), "")):
+            if at != self.address and not around and is_unit(record, at):
+                return None
             if told := context_of(record.attempts.get(at, ())):
                 return told
         return None

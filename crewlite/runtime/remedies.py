@@ -13,9 +13,8 @@ from crewlite import codec, kinds
 from crewlite.kinds import Kind
 from crewlite.recovery import FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.context import RecoveryContext
-from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.attempts import charged, following, goes_back
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import is_right_below, outer, outers
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
@@ -27,17 +26,40 @@ def is_for_work(remedy: Remedy | None) -> bool:
     return isinstance(remedy, Replan | Rollback | Resume)
 
 
-def ends(remedy: Remedy, kind: Kind) -> bool:
-    """Return whether a step of this kind fails with this remedy, if only for the unit around it to apply it."""
-    return isinstance(remedy, GIVES_UP) or (not kind.worker and is_for_work(remedy))
+def is_unit(record: Record, address: str) -> bool:
+    """Return whether the step at this address is a unit of work."""
+    return bool(_kind(record, address).worker)
 
 
 def unit_around(record: Record, address: str) -> str | None:
     """Return the address of the nearest unit of work around a step; None if there is none."""
-    for at in outers(address):
-        if kinds.at(at).worker:
-            return at
-    return "" if address and kinds.of(record.run["definition"]["kind"]).worker else None
+    around = (*outers(address), *([""] if address else []))
+    return next((at for at in around if is_unit(record, at)), None)
+
+
+def holder(record: Record, prefix: str, place: str) -> str | None:
+    """Return the prefix of the attempt that holds the finished step `place`: `prefix`, or the nearest around it.
+
+    Returns None if there is none. A conversation cannot go back in its middle, so the work of an agent is passed over.
+    """
+    while True:
+        if _kind(record, outer(prefix)).worker != "agent" and f"{prefix}{place}" in record.outcomes:
+            return prefix
+        if not prefix:
+            return None
+        prefix = prefix[: prefix.rfind("/", 0, -1) + 1]
+
+
+def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | None:
+    """Return the address of the step that applies a remedy for work; None if no step can.
+
+    It was chosen at the failure of the step at `address`; `prefix` is that of the steps inside, where a named place of
+    a rollback is looked for first.
+    """
+    if isinstance(remedy, Rollback) and remedy.to:
+        found = holder(record, prefix, remedy.to)
+        return None if found is None else outer(found)
+    return address if is_unit(record, address) else unit_around(record, address)
 
 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
@@ -59,19 +81,24 @@ def unapplied(record: Record, address: str) -> Attempt | None:
     last = next(iter(record.attempts.get(address, ())[-1:]), None)
     if last is None or not last.final or not is_for_work(last.remedy):
         return None
-    applied = record.attempts.get(unit_around(record, address) or "", ())[-1:]
+    assert last.remedy
+    where = applier(record, last.remedy, beside(address), address)
+    applied = record.attempts.get(where or "", ())[-1:]
     return None if any(attempt.seq > last.seq for attempt in applied) else last
 
 
-def counted(record: Record, kind: Kind, address: str, past: Sequence[Remedy]) -> list[Remedy]:
-    """Return the remedies that count against a budget: those of the step, and those of work that its unit has had.
+def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:
+    """Return the remedies that count against a budget: those of the step, and those of work that was chosen for it.
 
-    A model or a tool has another address in each attempt at its unit, so its own do not suffice.
+    A model or a tool has another address in each attempt at its unit, and a step around may have gone back to a named
+    place; so its own do not suffice.
     """
-    unit = None if kind.worker else unit_around(record, address)
-    if unit is None:
-        return [*past]
-    return [*filter(is_for_work, charged(record.attempts.get(unit, ()), record.base)), *past]
+    unit = None if is_unit(record, address) else unit_around(record, address)
+    around: list[Remedy] = []
+    for at in (*outers(address), *([""] if address else [])):
+        had = charged(record.attempts.get(at, ()), record.base)
+        around += [one for one in had if (is_for_work(one) if at == unit else getattr(one, "to", None) is not None)]
+    return [*around, *past]
 
 
 def place(attempts: Sequence[Attempt], number: int, *, once: bool) -> int:
@@ -117,6 +144,15 @@ def goes_on(attempts: Sequence[Attempt]) -> bool:
     return opened is not None and goes_back(opened)
 
 
+def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the finished steps, with their kinds, that a rollback to a named place below `prefix` does again."""
+    if not isinstance(remedy, Rollback) or not remedy.to:
+        return
+    order = record.outcomes[f"{prefix}{remedy.to}"].order
+    below = (outcome for at, outcome in record.outcomes.items() if is_right_below(at, prefix))
+    yield from void(record, prefix, [outcome.address for outcome in below if outcome.order <= order])
+
+
 def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the finished steps, with their kinds, that count no more once a step after a rollback is asked otherwise.
 
@@ -128,3 +164,17 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
             top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
             if top not in known:
                 yield at, outcome.kind
+
+
+def beside(address: str) -> str:
+    """Return the prefix of a step and those beside it."""
+    return address[: address.rfind("/") + 1]
+
+
+def _step_of(prefix: str) -> str:
+    """Return the address of the step whose attempt has this prefix."""
+    return outer(prefix)
+
+
+def _kind(record: Record, address: str) -> Kind:
+    return kinds.at(address) if address else kinds.of(record.run["definition"]["kind"])
