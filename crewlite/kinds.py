@@ -56,14 +56,15 @@ class Kind:
     """Whether it is asked about a failed attempt, so that code which does not fail again does not request it."""
     takes_messages: bool = False
     """Whether a definition of this kind takes messages instead of named inputs."""
-    worker: Literal["", "agent", "code"] = ""
-    """Who works in it. Steps with a worker are the units of work: a remedy such as Replan has one done again."""
+    worker: Literal["", "model", "code"] = ""
+    """Who leads the work in it: an agent with its model, or code. Steps with a worker are the units of work, which
+    remedies such as Replan have done again."""
 
     def __str__(self) -> str:
         return self.name
 
 
-AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, worker="agent")
+AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, worker="model")
 CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
@@ -80,7 +81,7 @@ PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True)
 REASONING = Kind("reasoning", "reasoning", is_aside=True)
 STEP = Kind("step", "step", holds_value=True, worker="code")
 SUMMARY = Kind("summary", "summary", is_aside=True)
-TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True, worker="agent")
+TASK = Kind("task", "task", given=lambda outcome: outcome["raw"], is_task=True, worker="model")
 TIMER = Kind("timer", "timer", waits=True, needs_no_work=True)
 TOOL = Kind("tool", "tool", is_call=True)
 TRIAL = Kind("trial", "trial", enters=True)

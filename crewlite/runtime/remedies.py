@@ -43,7 +43,7 @@ def holder(record: Record, prefix: str, place: str) -> str | None:
     Returns None if there is none. A conversation cannot go back in its middle, so the work of an agent is passed over.
     """
     while True:
-        if _kind(record, outer(prefix)).worker != "agent" and f"{prefix}{place}" in record.outcomes:
+        if _kind(record, outer(prefix)).worker != "model" and f"{prefix}{place}" in record.outcomes:
             return prefix
         if not prefix:
             return None
