@@ -125,6 +125,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     verbose: bool = False
     checkpoint: CheckpointConfig | bool | None = None
     """None inherits, True takes the defaults, False is off."""
+    failure_policy: Policy | None = None
+    """Decides on failures of its work and of the steps inside it, where its task has no policy; None inherits."""
 
     config: Mapping[str, Any] | None = None
     """Fields by name, such as `self.agents_config["research"]` of a YAML file; a field that is given itself wins."""

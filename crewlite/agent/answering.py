@@ -68,6 +68,7 @@ def answering(
         budgets=(agent.budget,),
         failure_policy=agent.retries,
         inherits=True,
+        child_policy=agent.failure_policy,
         texts={"goal": persona.goal, "backstory": persona.backstory},
     )
 

@@ -80,7 +80,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         budgets=(task.budget, filled.agent.budget),
         failure_policy=filled.agent.retries,
         inherits=True,
-        child_policy=task.failure_policy,
+        child_policy=task.failure_policy or filled.agent.failure_policy,
         drift=drift,
         checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )

@@ -23,9 +23,9 @@ ADDRESS = {
     "step": "step:check",
 }
 AROUND = {
-    "llm": ["llm", "task", "crew", "flow"],
-    "tool": ["tool", "task", "crew", "flow"],
-    "task": ["task", "crew", "flow"],
+    "llm": ["llm", "task", "agent", "crew", "flow"],
+    "tool": ["tool", "task", "agent", "crew", "flow"],
+    "task": ["task", "agent", "crew", "flow"],
     "step": ["step", "flow"],
 }
 """Where a policy for it may be set, from the inside out."""
@@ -57,7 +57,8 @@ class World:
         self.llm = ScriptedLLM(self.reply, model="first")
         self.llm.failure_policy = policy("llm")
         self.llm.fallbacks = (spare,) if spare else ()
-        agent = Agent(role="Pilot", goal="look", llm=self.llm, tools=[look], max_iter=2)
+        whose = {"failure_policy": policy("agent")}
+        agent = Agent(role="Pilot", goal="look", llm=self.llm, tools=[look], max_iter=2, **whose)
         task = Task(name="t", description="d", expected_output="e", agent=agent, failure_policy=policy("task"))
         crew = Crew(tasks=[task], failure_policy=policy("crew"))
 

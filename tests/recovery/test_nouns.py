@@ -1,4 +1,4 @@
-"""A policy is set on a model, tool, step, task, crew or flow; the nearest one decides, and it decides once."""
+"""A policy is set on a model, tool, step, task, agent, crew or flow; the nearest one decides, and it decides once."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ def test_a_policy_around_a_model_takes_the_place_of_its_own_tries():
     assert busy(3, failure_policy=more)[1].kickoff().raw == "hello"
 
 
-def test_an_agent_alone_goes_by_the_policy_of_its_model_or_of_the_flow_around_it():
+def test_an_agent_alone_goes_by_its_policy_or_that_of_its_model_or_of_the_flow_around_it():
+    agent = Agent(role="a", goal="g", llm=ScriptedLLM([KeyError("x"), "hello"]), failure_policy=Own(Retry()))
+    assert agent.kickoff("Hi").raw == "hello"
     llm = ScriptedLLM([KeyError("x"), "hello"])
     llm.failure_policy = Own(Retry())
     assert Agent(role="a", goal="g", llm=llm).kickoff("Hi").raw == "hello"
