@@ -69,6 +69,7 @@ CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
+DECISION = Kind("decision", "decision", heard=False, is_aside=True, is_about_failure=True)
 EVALUATION = Kind("evaluation", "evaluation", holds_value=True, heard=False, is_aside=True)
 FLOW = Kind("flow", "flow", enters=True, worker="code")
 GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
@@ -88,7 +89,7 @@ TRIAL = Kind("trial", "trial", enters=True)
 TURN = Kind("turn", "turn")
 
 _ALL = (
-    *(AGENT, CALLBACK, CLASSIFICATION, CONDITION, CREW, EVALUATION, FLOW, GUARDRAIL, HUMAN),
+    *(AGENT, CALLBACK, CLASSIFICATION, CONDITION, CREW, DECISION, EVALUATION, FLOW, GUARDRAIL, HUMAN),
     *(LLM, MESSAGE, METHOD, OBSERVATION, PLAN, REASONING, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}

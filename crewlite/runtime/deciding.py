@@ -9,7 +9,8 @@ from typing import Any
 from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout
-from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy, Rollback
+from crewlite.lazy import lazy
+from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy, Rollback, Suspend
 from crewlite.recovery.classify import classified
 from crewlite.recovery.remedy import GIVES_UP, remedy_for
 from crewlite.runtime import remedies
@@ -21,6 +22,8 @@ from crewlite.runtime.trajectory import last_good, trajectory
 from crewlite.state.format.commit import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
+
+suspending = lazy("crewlite.runtime.suspending")  # a question is a step like any, so it stands on this module
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +73,17 @@ async def decided(
     if policy is None:
         return Decided(Abort(), error)
     failure = _failure(outer, step, frame, error, past, said)
+    beside = outer.child(step, frame.address, frame.inherited.settings)
+    beside.children = Children(frame.children.numbering.prefix, ())
     if (classifier := getattr(policy, "classifier", None)) is not None:
-        beside = outer.child(step, frame.address, frame.inherited.settings)
-        beside.children = Children(frame.children.numbering.prefix, ())
         with durable.entered(beside):
             failure = await classified(classifier, failure)
         await _announce_type(outer, step, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
+        if isinstance(remedy, Suspend):
+            with durable.entered(beside):
+                remedy = await suspending.chosen(remedy, failure, step.voice.source)
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
     if not remedies.is_for_work(remedy):

@@ -1,0 +1,63 @@
+"""Have a person choose the remedy for a failure. The run waits for the answer, which is recorded like any.
+
+A run that is resumed with the answer tries first what has failed, as it was cut before it could record the failure. If
+that fails again in the same way, the answer counts; if it works by now, no remedy is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crewlite import durable, kinds
+from crewlite.durable import Step
+from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
+from crewlite.recovery.remedy import typed
+from crewlite.runtime.human import Question, question_step
+from crewlite.runtime.plain_voice import Silent
+
+_CHOICES: dict[str, Callable[[str], Remedy]] = {
+    "retry": lambda said: Retry(hint=said),
+    "replan": lambda said: Replan(hint=said),
+    "rollback": lambda said: Rollback(hint=said),
+    "escalate": lambda said: Escalate(message=said),
+    "abort": lambda said: Abort(reason=said),
+}
+_HOW = f"{', '.join(_CHOICES)}; a hint or a reason may follow, as in 'replan: use the archive'"
+
+
+async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
+    """Return the remedy that a person chooses, in the scope of the failed step.
+
+    Raises Suspended while nobody has answered, AnswerRefused for an answer that names no remedy, and ConfigError if
+    nobody can answer.
+    """
+    question = Question(durable.scope().mask(_text(suspend, failure)), check=_remedy)
+
+    async def work() -> str:
+        answer: str = await durable.scope().step(question_step(question, None))
+        return answer
+
+    step = Step(
+        kind=kinds.DECISION,
+        name=f"{failure.attempts}-{question.digest[:8]}",  # another failure is another question
+        work=work,
+        question=question.digest,
+        voice=Silent(source),
+    )
+    return typed(_remedy(await durable.scope().step(step)), failure)
+
+
+def _text(suspend: Suspend, failure: Failure) -> str:
+    kind = "" if failure.type is FailureType.UNKNOWN else f" ({failure.type})"
+    what = f"{failure.address or 'The run itself'} failed in try {failure.attempts}{kind}"
+    asked = suspend.question or f"{what}: {failure.error_type}: {failure.message}"
+    return f"{asked if asked.endswith(('.', '?', '!')) else f'{asked}.'} What next? ({_HOW})"
+
+
+def _remedy(said: str) -> Remedy:
+    """Return the remedy that an answer names. Raises ValueError if it names none."""
+    name, _, more = said.partition(":")
+    make = _CHOICES.get(name.strip().lower())
+    if make is None:
+        raise ValueError(f"wanted one of {_HOW}")
+    return make(more.strip())
