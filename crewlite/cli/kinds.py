@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import click
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -15,6 +15,7 @@ from crewlite.runtime.runnable import Runnable
 from crewlite.state.config import defaults
 
 Definition: TypeAlias = Runnable[Any]
+D = TypeVar("D", bound=Definition)
 KINDS: dict[str, type[Definition]] = {kind.run_kind.name: kind for kind in (Crew, Agent, FlowFunction)}
 """The classes of definitions, by the kind that their runs are recorded as."""
 
@@ -54,7 +55,7 @@ def with_types(definition: Definition, inputs: Mapping[str, Any]) -> dict[str, A
     return {name: _typed(name, value, types[name]) if name in types else value for name, value in inputs.items()}
 
 
-def saving(definition: Definition, location: str | None) -> Definition:
+def saving(definition: D, location: str | None) -> D:
     """Return the definition with its runs saved at `location`, or at its own; by default on disk.
 
     A definition with checkpoint=False, or one whose inner definitions have a store, is not changed.

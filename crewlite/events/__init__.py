@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         FlowInputReceivedEvent as FlowInputReceivedEvent,
         FlowInputRequestedEvent as FlowInputRequestedEvent,
         FlowPausedEvent as FlowPausedEvent,
+        FlowPlotEvent as FlowPlotEvent,
         FlowStartedEvent as FlowStartedEvent,
         HumanFeedbackReceivedEvent as HumanFeedbackReceivedEvent,
         HumanFeedbackRequestedEvent as HumanFeedbackRequestedEvent,

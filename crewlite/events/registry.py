@@ -99,6 +99,7 @@ EventType = (
     CheckpointEventType
     | Literal[
         "flow_created",
+        "flow_plot",
         "checkpoint_started",
         "checkpoint_completed",
         "checkpoint_failed",

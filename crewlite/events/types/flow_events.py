@@ -20,6 +20,12 @@ class FlowCreatedEvent(_FlowEvent):
     type: Literal["flow_created"] = "flow_created"
 
 
+class FlowPlotEvent(_FlowEvent):
+    """The page of a flow of methods was written, with its graph or with one of its runs."""
+
+    type: Literal["flow_plot"] = "flow_plot"
+
+
 class FlowStartedEvent(_FlowEvent):
     """A flow begins, or is resumed (`resumed`)."""
 

@@ -248,6 +248,7 @@ class Flow(Runnable[Any], Generic[S]):
         """
         name = self.name or getattr(self, "__name__", type(self).__name__)
         path: str = pages.written(self.graph, name, filename, run_id, self.checkpoint, show=show)
+        event_bus.event_bus.emit(self, events.FlowPlotEvent(flow_name=name))
         return path
 
     @classmethod
