@@ -244,6 +244,43 @@ flowchart TD
     )
 
 
+def test_a_label_that_a_router_may_return_for_all_that_is_known_is_drawn_apart(tmp_path):
+    class Talk(Flow):
+        checkpoint = True
+
+        @start()
+        def hear(self):
+            return "bill"
+
+        @router(or_(hear, "again"))
+        def sort(self, given):
+            return f"{given}"
+
+        @router("bill")
+        def pay(self):
+            return "paid"
+
+        @listen("complaint")
+        def complain(self): ...
+
+        @listen("paid")
+        def end(self): ...
+
+    certain = {("hear", "sort"), ("pay", "end")}
+    for run_id in (None, "run"):
+        text = Path(Talk.plot(tmp_path / "talk", run_id=run_id)).read_text()
+        lines = dict.fromkeys(re.findall(r'class="line([^"]*)" data-from="(\w+)" data-to="(\w+)"', text))
+        assert {(source, target) for kind, source, target in lines if "possible" not in kind} == certain
+        assert {(source, target) for kind, source, target in lines if "taken" in kind} == (
+            {("hear", "sort"), ("sort", "pay"), ("pay", "end")} if run_id else set()
+        )
+        assert ("are not known" in Page(text).text) is True
+        Talk().kickoff(run_id="run")
+    assert 'm1 -. "complaint" .-> m3' in Talk.mermaid()
+    assert 'm2 -->|"paid"| m4' in Talk.mermaid()
+    assert "are not known" not in Path(Book.plot(tmp_path / "book")).read_text()
+
+
 def test_a_run_that_is_not_of_this_flow_is_no_picture_of_it(tmp_path, waiting):
     class Other(Flow):
         checkpoint = waiting[0]

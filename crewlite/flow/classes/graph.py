@@ -125,6 +125,10 @@ class Graph:
             return [name, *(router for router, labels in self.labels.items() if labels and name in labels)]
         return [router for router, labels in self.labels.items() if labels is None or name in labels]
 
+    def is_possible(self, edge: Edge) -> bool:
+        """Return whether an edge is of a label that its router may return, but is not known to: its labels are not."""
+        return edge.label is not None and self.labels[edge.source] is None
+
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
         """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
         found: list[tuple[int, ...]] = []

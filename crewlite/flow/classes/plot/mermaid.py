@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from crewlite.flow.classes.graph import Graph
+from crewlite.flow.classes.graph import Edge, Graph
 
 _SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
 
 
 def mermaid(graph: Graph) -> str:
-    """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own."""
+    """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own.
+
+    The line of a label that a router may return, but is not known to, is dotted.
+    """
     numbers = {name: f"m{number}" for number, name in enumerate(graph.methods)}
     joints = {name: f"{numbers[name]}j" for name, one in graph.conditions.items() if one.brief not in ("", "or")}
     lines = ["flowchart TD"]
@@ -18,9 +21,8 @@ def mermaid(graph: Graph) -> str:
             brief = graph.conditions[name].brief
             joint = ("(({}))" if brief == "and" else "[/{}/]").format(_quoted(brief))
             lines.append(f"    {joints[name]}{joint} --> {number}")
-    for source, target, label in graph.edges:
-        text = "" if label is None else f"|{_quoted(label)}|"
-        lines.append(f"    {numbers[source]} -->{text} {joints.get(target, numbers[target])}")
+    ends = {name: joints.get(name, number) for name, number in numbers.items()}
+    lines += [f"    {numbers[edge.source]} {_line(graph, edge)} {ends[edge.target]}" for edge in graph.edges]
     return "\n".join(lines) + "\n"
 
 
@@ -28,6 +30,12 @@ def shape(graph: Graph, name: str) -> str:
     """Return what a method is drawn as: start, router or method."""
     method = graph.methods[name]
     return "router" if method.routes else "start" if method.begins else "method"
+
+
+def _line(graph: Graph, edge: Edge) -> str:
+    if edge.label is None:
+        return "-->"
+    return f"-. {_quoted(edge.label)} .->" if graph.is_possible(edge) else f"-->|{_quoted(edge.label)}|"
 
 
 def _quoted(text: str) -> str:

@@ -79,12 +79,15 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
     badges = {box["name"] for box in boxes if box["badge"]}
     layout = laid_out(rows, widths, [(source, target, _short(text)) for source, target, text in lines], badges)
     taken = [_passed(found, *line) for line in lines]
+    possible = {(edge.source, edge.target) for edge in graph.edges if graph.is_possible(edge)}
+    known = {(edge.source, edge.target) for edge in graph.edges if not graph.is_possible(edge)}
     drawn = zip(layout.lines, (text for _, _, text in lines), taken, strict=True)
     text: str = _template().render(
         name=name,
         boxes=boxes,
         layout=layout,
         lines=sorted(drawn, key=lambda line: line[2]),  # those that were taken above the others
+        possible=possible - known,
         height=BOX,
         found=found,
         marks=_MARKS,
