@@ -117,6 +117,8 @@ class Step(Generic[T]):
     """The policy of a step that inherits, if none is set on it or around it."""
     said: Callable[[], Any] | None = None
     """Returns what the code has recorded about its work in this attempt, for the next one; None if nothing."""
+    compensate: Callable[[T], Any] | None = None
+    """Undoes what the step has done, given its outcome."""
     failure: Callable[[T], Exception | None] | None = None
     """Returns the failure that an outcome reports, or None. A policy may have it retried like one that is raised."""
     fallbacks: int = 0

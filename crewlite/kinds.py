@@ -67,6 +67,7 @@ class Kind:
 AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, worker="model")
 CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
+COMPENSATION = Kind("compensate", "compensation", heard=False, is_about_failure=True)
 CONDITION = Kind("condition", "condition", holds_value=True, heard=False)
 CREW = Kind("crew", "crew", enters=True, rebuilt=True)
 DECISION = Kind("decision", "decision", heard=False, is_aside=True, is_about_failure=True)
@@ -89,7 +90,7 @@ TRIAL = Kind("trial", "trial", enters=True)
 TURN = Kind("turn", "turn")
 
 _ALL = (
-    *(AGENT, CALLBACK, CLASSIFICATION, CONDITION, CREW, DECISION, EVALUATION, FLOW, GUARDRAIL, HUMAN),
+    *(AGENT, CALLBACK, CLASSIFICATION, COMPENSATION, CONDITION, CREW, DECISION, EVALUATION, FLOW, GUARDRAIL, HUMAN),
     *(LLM, MESSAGE, METHOD, OBSERVATION, PLAN, REASONING, STEP, SUMMARY, TASK, TIMER, TOOL, TRIAL, TURN),
 )
 _KNOWN = {kind.name: kind for kind in _ALL}

@@ -61,6 +61,7 @@ class StepFunction(Generic[P, R]):
         cache: bool | timedelta = False,
         version: str | int | None = None,
         deps: Sequence[object] = (),
+        compensate: Callable[[Any], Any] | None = None,
     ) -> None:
         self.name = named("@step", called(func) if name is None else name)
         returning("@step", self.name, func)
@@ -79,6 +80,9 @@ class StepFunction(Generic[P, R]):
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
         self._async = is_async(func)
+        if compensate is not None and not callable(compensate):
+            raise ConfigError(f"@step {self.name!r}: compensate is {compensate!r}; wanted a function of its result")
+        self._compensate = compensate
         self._timeout = time_limit("@step", self.name, timeout)
         self._effect = effect
         self._policy: Policy | None = check_policy(failure_policy, f"@step {self.name!r}")
@@ -176,6 +180,7 @@ class StepFunction(Generic[P, R]):
             effect=self._effect,
             timeout=self._timeout,
             failure_policy=self._remedies,
+            compensate=self._compensate,
             inherits=True,
             child_policy=self._policy,
             strict_replay=True,
@@ -223,6 +228,7 @@ def step(
     cache: bool | timedelta = False,
     version: str | int | None = None,
     deps: Sequence[object] = (),
+    compensate: Callable[[Any], Any] | None = None,
 ) -> Callable[[Callable[P, R]], StepFunction[P, R]]: ...
 def step(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a step from a function, sync or async."""

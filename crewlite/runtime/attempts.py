@@ -30,8 +30,13 @@ def next_attempt(past: Sequence[Attempt], base: int, *, once: bool) -> tuple[int
 
 def charged(past: Sequence[Attempt], base: int) -> list[Remedy]:
     """Return the remedies applied since a step last failed for good, and since `base`, the commit it is forked from."""
+    return [attempt.remedy or Retry(kind=attempt.failure) for attempt in since_given_up(past, base)]
+
+
+def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
+    """Return the attempts since a step last failed for good, and since `base`, the commit that it is forked from."""
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
-    return [attempt.remedy or Retry(kind=attempt.failure) for attempt in past[given_up:] if attempt.seq > base]
+    return [attempt for attempt in past[given_up:] if attempt.seq > base]
 
 
 def goes_back(failed: Attempt) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from crewlite.errors import AnswerRefused, BudgetExceeded, Suspended
@@ -13,6 +13,7 @@ from crewlite.state.format.kept import Order
 from crewlite.state.journal.view import View
 
 _NONE = frozenset[str]()
+_NO_COMPENSATORS: dict[str, Callable[[Any], Any]] = {}
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -22,6 +23,7 @@ class Children:
     __slots__ = (
         "asked",
         "blocked",
+        "compensators",
         "drifted",
         "driven",
         "expected",
@@ -42,6 +44,8 @@ class Children:
         """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes; "" without an outcome."""
+        self.compensators: dict[str, Callable[[Any], Any]] = _NO_COMPENSATORS
+        """What undoes the work of requested steps, by their addresses."""
         self.driven: set[str] = set()
         """Addresses of the steps that were awaited or spawned after they were requested."""
         self.expected = _NONE

@@ -10,7 +10,18 @@ from crewlite import durable, events
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout
 from crewlite.lazy import lazy
-from crewlite.recovery import Abort, Escalate, Failure, Fallback, Policy, Remedy, Rollback, Suspend
+from crewlite.recovery import (
+    Abort,
+    Compensate,
+    Escalate,
+    Failure,
+    FailureType,
+    Fallback,
+    Policy,
+    Remedy,
+    Rollback,
+    Suspend,
+)
 from crewlite.recovery.classify import classified
 from crewlite.recovery.remedy import GIVES_UP, remedy_for
 from crewlite.runtime import remedies
@@ -19,6 +30,8 @@ from crewlite.runtime.causes import causes_of, for_author, led_to
 from crewlite.runtime.children import Children
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.trajectory import last_good, trajectory
+from crewlite.runtime.undoing import undone
+from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -68,13 +81,12 @@ async def decided(
         return Decided(Abort(), error)  # a person decides
     record, causes = outer.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
-        return _risen(outer, step, frame, risen, error)
+        return await _risen(outer, step, frame, risen, error)
     policy = _policy(outer, step, frame, causes)
     if policy is None:
         return Decided(Abort(), error)
     failure = _failure(outer, step, frame, error, past, said)
-    beside = outer.child(step, frame.address, frame.inherited.settings)
-    beside.children = Children(frame.children.numbering.prefix, ())
+    beside = _beside(outer, step, frame)
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(beside):
             failure = await classified(classifier, failure)
@@ -92,8 +104,9 @@ async def decided(
     where = remedies.applier(record, remedy, prefix, frame.address)
     if where is None:
         return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
-    void = remedies.void_by(record, remedy, prefix) if where == frame.address else ()
-    return Decided(remedy, error, failure.kind, failure, where != frame.address, tuple(void))
+    if where != frame.address:
+        return Decided(remedy, error, failure.kind, failure, rises=True)
+    return await _applied(outer, step, frame, Decided(remedy, error, failure.kind, failure))
 
 
 def is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
@@ -162,18 +175,41 @@ def _name(remedy: Remedy) -> str:
     return type(remedy).__name__.lower()
 
 
-def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
+async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
     """Apply a remedy that has risen to this step, or let it rise further.
 
     It ends at a call with effect="once", which only a policy of its own may repeat.
     """
-    record, remedy, prefix = outer.run.record, risen.remedy, frame.children.numbering.prefix
+    record, remedy, at = outer.run.record, risen.remedy, risen.address
     assert remedy
     if step.effect == "once":
         return Decided(Abort(), error, risen.failure)
-    if remedies.applier(record, remedy, remedies.beside(risen.address), risen.address) != frame.address:
+    if remedies.applier(record, remedy, remedies.beside(at), at) != frame.address:
         return Decided(Abort(), error)
-    return Decided(remedy, error, risen.failure, void=tuple(remedies.void_by(record, remedy, prefix)))
+    failure = replace(Failure.of(error, at), type=remedy.type or FailureType.UNKNOWN, attempts=len(record.attempts[at]))
+    decision = Decided(remedy, error, risen.failure, failure)
+    return await _applied(outer, step, frame, decision)
+
+
+async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decided) -> Decided:
+    """Return the decision with the finished steps that its remedy takes back, which are undone if it says so."""
+    record, remedy, prefix = outer.run.record, decision.remedy, frame.children.numbering.prefix
+    if not isinstance(remedy, Compensate):
+        return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
+    with durable.entered(_beside(outer, step, frame)):
+        then, steps = await undone(frame, remedy)
+        if isinstance(then, Suspend) and decision.failure:
+            then = await suspending.chosen(then, decision.failure, step.voice.source)
+    gone = set(steps)
+    void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
+    return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
+
+
+def _beside(outer: Frame, step: Step[Any], frame: Frame) -> Frame:
+    """Build a frame for steps that are about a failed attempt. They have addresses inside of it."""
+    beside = outer.child(step, frame.address, frame.inherited.settings)
+    beside.children = Children(frame.children.numbering.prefix, ())
+    return beside
 
 
 def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
@@ -216,4 +252,6 @@ def _first(record: Record, causes: Sequence[str]) -> str:
 def _nowhere(remedy: Remedy) -> str:
     if isinstance(remedy, Rollback) and remedy.to:
         return f"There is no finished step {remedy.to!r} before the failure to go back to"
+    if isinstance(remedy, Compensate):
+        return "compensate is for a flow or a recoverable function, and there is none around it"
     return f"{_name(remedy)} is for a task, an agent, a step, a method or a flow, and there is none around it"

@@ -7,23 +7,26 @@ a policy. All of this follows from the record, so a resume does the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
 from crewlite.kinds import Kind
-from crewlite.recovery import FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
+from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.context import RecoveryContext
-from crewlite.runtime.attempts import charged, following, goes_back
+from crewlite.runtime.attempts import following, goes_back, since_given_up
 from crewlite.state.format.addresses import is_right_below, outer, outers
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
+
+_TRIES = re.compile(r"!\d+")
 
 
 def is_for_work(remedy: Remedy | None) -> bool:
     """Return whether a remedy applies to a unit of work, rather than to a single call."""
     if isinstance(remedy, Retry):
         return bool(remedy.hint) or remedy.tools is not None
-    return isinstance(remedy, Replan | Rollback | Resume)
+    return isinstance(remedy, Replan | Rollback | Resume | Compensate)
 
 
 def is_unit(record: Record, address: str) -> bool:
@@ -59,6 +62,9 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
     if isinstance(remedy, Rollback) and remedy.to:
         found = holder(record, prefix, remedy.to)
         return None if found is None else outer(found)
+    if isinstance(remedy, Compensate):
+        around = (address, *outers(address), "")
+        return next((at for at in around if _kind(record, at) is kinds.FLOW), None)
     return address if is_unit(record, address) else unit_around(record, address)
 
 
@@ -94,10 +100,13 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
     place; so its own do not suffice.
     """
     unit = None if is_unit(record, address) else unit_around(record, address)
-    around: list[Remedy] = []
+    mine, around = {_plain(at) for at in (address, *outers(address))}, list[Remedy]()
     for at in (*outers(address), *([""] if address else [])):
-        had = charged(record.attempts.get(at, ()), record.base)
-        around += [one for one in had if (is_for_work(one) if at == unit else getattr(one, "to", None) is not None)]
+        for attempt in since_given_up(record.attempts.get(at, ()), record.base):
+            remedy = attempt.remedy
+            chosen_here = at == unit or _plain(attempt.cause or "") in mine
+            if remedy is not None and chosen_here and (is_for_work(remedy) or (at != unit and remedy.type is not None)):
+                around.append(remedy)
     return [*around, *past]
 
 
@@ -178,3 +187,8 @@ def _step_of(prefix: str) -> str:
 
 def _kind(record: Record, address: str) -> Kind:
     return kinds.at(address) if address else kinds.of(record.run["definition"]["kind"])
+
+
+def _plain(address: str) -> str:
+    """Return an address without the numbers of attempts."""
+    return _TRIES.sub("", address)

@@ -83,6 +83,8 @@ class StepScope(Frame):
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = ""
+        if step.compensate:
+            children.compensators = {**children.compensators, address: step.compensate}
         children.unrequested.discard(address)
         self.run.unused.discard(address)
         start = self.start_inside()

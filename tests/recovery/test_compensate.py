@@ -1,0 +1,127 @@
+"""A saga: finished steps of a flow are undone newest first, each once, also when the process is killed in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from crewlite import CheckpointConfig, FailurePolicy
+from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
+from crewlite.flow import flow, recoverable, step
+from crewlite.recovery import abort, compensate, escalate, retry, suspend
+from tests.cuts import Kept, cut
+
+
+class Trip:
+    """Two bookings that can be undone, and a payment that fails `times` times."""
+
+    def __init__(self, then, checkpoint=True, times=99, decorate=None, broken=""):
+        self.did, did = [], None
+        did = self.did.append
+
+        def undo(booked):
+            if broken and broken in booked:
+                raise RuntimeError("the desk is closed")
+            did(f"undo {booked}")
+
+        @step(compensate=undo)
+        def book(what: str) -> str:
+            did(f"book {what}")
+            return what
+
+        @step
+        def look() -> None:
+            did("look")
+
+        @step
+        def pay() -> str:
+            did("pay")
+            if self.did.count("pay") <= times:
+                raise ValueError("no money")
+            return "paid"
+
+        def travel() -> str:
+            look()
+            book("flight")
+            book("hotel")
+            return pay()
+
+        policy = FailurePolicy(default=compensate(then))
+        self.flow = flow(name="travel", checkpoint=checkpoint, failure_policy=policy)(travel)
+        self.body = recoverable(name="body", policy=policy)(lambda: 1 // len([book("boat")][1:]))
+
+
+def test_what_was_booked_is_undone_newest_first_and_the_failure_is_told():
+    trip = Trip(escalate("Ask Ada"))
+    with pytest.raises(RecoveryEscalated, match="Ask Ada") as caught:
+        trip.flow.kickoff(run_id="run")
+    assert trip.did == ["look", "book flight", "book hotel", "pay", "undo hotel", "undo flight"]
+    assert caught.value.failure.address == "step:pay"
+    assert isinstance(caught.value.__cause__, ValueError)
+    trip.did.clear()
+    with pytest.raises(RecoveryEscalated):
+        trip.flow.kickoff(run_id="run")
+    assert trip.did == ["book flight", "book hotel", "pay", "undo hotel", "undo flight"], (
+        "what was undone is done again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "times"), [(escalate(), 99), (abort(), 99), (retry(max_attempts=1), 1), (retry(max_attempts=1), 99)]
+)
+def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_without(then, times):
+    def life(checkpoint):
+        trip = Trip(then, checkpoint, times)
+        try:
+            return trip.flow.kickoff(run_id="run"), trip.did
+        except (RecoveryEscalated, ValueError) as error:
+            return type(error), trip.did
+
+    kept = Kept()
+    expected, whole = life(CheckpointConfig(location="here", provider=kept))
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries) - 1):
+        found, did = life(cut(entries, at))
+        if times == 1:  # the world is another one after the kill: the first payment in it fails
+            continue
+        assert found == expected, f"cut after commit {at}"
+        assert did == whole[len(whole) - len(did) :], f"cut after commit {at}"
+        records = [one for entry in entries[:at] for one in entry.commit.get("steps", ()) if not one.get("again")]
+        assert len(did) == len(whole) - sum(bool(one["address"]) for one in records), f"cut after commit {at}"
+
+
+def test_after_the_undoing_the_flow_may_be_tried_again():
+    trip = Trip(retry(max_attempts=1), times=1)
+    assert trip.flow.kickoff() == "paid"
+    again = ["book flight", "book hotel", "pay"]
+    assert trip.did == ["look", *again, "undo hotel", "undo flight", *again]
+
+
+def test_the_body_of_a_recoverable_function_has_its_own_steps_undone():
+    trip = Trip(escalate())
+    with pytest.raises(RecoveryEscalated):
+        trip.body()
+    assert trip.did == ["book boat", "undo boat"]
+
+
+def test_a_compensator_that_fails_ends_the_undoing_and_is_told():
+    trip = Trip(abort(), broken="flight")
+    with pytest.raises(RecoveryEscalated, match="compensator of step:book failed .RuntimeError: the desk is closed"):
+        trip.flow.kickoff()
+    assert trip.did[-1] == "undo hotel"
+
+
+def test_a_person_may_decide_what_follows_the_undoing_which_is_done_once():
+    trip = Trip(suspend())
+    with pytest.raises(Suspended) as waits:
+        trip.flow.kickoff(run_id="run")
+    assert trip.did[-2:] == ["undo hotel", "undo flight"]
+    [question] = waits.value.waiting
+    trip.did.clear()
+    with pytest.raises(RecoveryAborted, match="too late"):
+        trip.flow.kickoff(run_id="run", answers={question: "abort: too late"})
+    assert trip.did == []
+
+
+def test_a_compensator_is_a_function():
+    with pytest.raises(ConfigError, match="wanted a function of its result"):
+        step(compensate="undo")(lambda: None)
