@@ -58,6 +58,8 @@ class Failure:
     """The address of the last step that finished beside the failing one before it; None if there is none."""
     trajectory: tuple[RecordedStep, ...] = ()
     """The steps of the work up to the failure, oldest first."""
+    is_told: bool = False
+    """Whether a model is told of it if the policy gives up, and can do something else: a failure of a tool."""
     classes: tuple[str, ...] = ()
     """The names of the error's class and of the classes it derives from."""
     status: int | None = None

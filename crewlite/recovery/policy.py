@@ -24,6 +24,7 @@ from crewlite.recovery.remedy import (
     Resume,
     Retry,
     Rollback,
+    spent,
     typed,
 )
 from crewlite.recovery.rule import Rule
@@ -150,21 +151,22 @@ class FailurePolicy:
 
     def _strategic(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return what the strategy for the type of a failure chooses, within the budgets of the policy."""
-        strategy = dict(self.strategies).get(failure.type, self.default)
+        own = dict(self.strategies).get(failure.type)
+        strategy = own or self.default
         if strategy is None:
             return Abort()
         remedy = typed(strategy.decide(failure, past), failure)
         if isinstance(remedy, GIVES_UP):
-            return remedy
+            return Abort() if failure.is_told and own is None else remedy
         if failure.permanent and isinstance(remedy, Retry | Replan | Rollback | Resume):
             return Escalate("No other attempt can succeed until the cause is removed", type=failure.type)
         of_step = sum(one.type is not None for one in past)
-        for spent, most, where in (
+        for done, most, where in (
             (of_step, self.max_recovery_attempts, "step (max_recovery_attempts)"),
             (failure.recoveries, self.max_recovery_attempts_per_run, "run (max_recovery_attempts_per_run)"),
         ):
-            if most is not None and spent >= most:
-                return Escalate(f"The budget of {most} remedies of this {where} is used up", type=failure.type)
+            if most is not None and done >= most:
+                return spent(failure, f"The budget of {most} remedies of this {where} is used up")
         return remedy
 
     def __repr__(self) -> str:

@@ -162,6 +162,11 @@ def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Reme
     )
 
 
+def spent(failure: Failure, why: str) -> Remedy:
+    """Return what follows when a budget is used up: the failure is escalated, unless a model is told of it."""
+    return Abort(type=failure.type) if failure.is_told else Escalate(why, type=failure.type)
+
+
 def typed(remedy: Remedy, failure: Failure) -> Remedy:
     """Return a remedy with the type of the failure that it answers, unless it has one. Anything else is unchanged."""
     return replace(remedy, type=failure.type) if isinstance(remedy, _Remedy) and remedy.type is None else remedy

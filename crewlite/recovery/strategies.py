@@ -26,6 +26,7 @@ from crewlite.recovery.remedy import (
     Retry,
     Rollback,
     Suspend,
+    spent,
     typed,
 )
 
@@ -114,16 +115,16 @@ class Strategy:
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return the remedy, or Escalate when the budget of this type of failure is spent."""
-        spent = len(_same_type(failure, past))
-        if self.most is not None and spent >= self.most:
-            return Escalate(_spent(failure, self.most), type=failure.type)
+        done = len(_same_type(failure, past))
+        if self.most is not None and done >= self.most:
+            return spent(failure, _used_up(failure, self.most))
         more: dict[str, Any] = {"type": failure.type}
         if self.backoff:
             base, cap = self.backoff
             if (failure.retry_after or 0) > cap:
                 asked = f"{failure.retry_after:g} s, longer than the {cap:g} s that backoff_and_retry allows (cap)"
-                return Escalate(f"The service asks to wait {asked}", type=failure.type)
-            more["after"] = delay(failure, max(spent, failure.attempts - 1), base, cap)
+                return spent(failure, f"The service asks to wait {asked}")
+            more["after"] = delay(failure, max(done, failure.attempts - 1), base, cap)
         if self.hinted and not getattr(self.remedy, "hint", ""):
             tools = getattr(self.remedy, "tools", None)
             more["hint"] = hint_of(failure) + (f" The tools are: {', '.join(tools)}." if tools else "")
@@ -167,7 +168,7 @@ class Sequential:
         """Return what the strategy whose turn it is chooses; Escalate after the last one."""
         turn = len(_same_type(failure, past))
         if turn >= len(self.strategies):
-            return Escalate(_spent(failure, turn), type=failure.type)
+            return spent(failure, _used_up(failure, turn))
         return typed(self.strategies[turn].decide(failure, ()), failure)
 
 
@@ -197,7 +198,7 @@ def _same_type(failure: Failure, past: Sequence[Remedy]) -> list[Remedy]:
     return [remedy for remedy in past if remedy.type == failure.type]
 
 
-def _spent(failure: Failure, most: int) -> str:
+def _used_up(failure: Failure, most: int) -> str:
     times = "1 remedy" if most == 1 else f"{most} remedies"
     return f"The budget of {times} for failures of type {failure.type} is used up"
 

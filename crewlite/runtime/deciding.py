@@ -8,7 +8,7 @@ from typing import Any
 
 from crewlite import durable, events
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout
+from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout, ends_run
 from crewlite.lazy import lazy
 from crewlite.recovery import (
     Abort,
@@ -233,6 +233,7 @@ def _failure(
     inside, beside = frame.children.numbering.prefix, outer.children.numbering.prefix
     return replace(
         Failure.of(for_author(frame, error) or error, address, left),
+        is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
         attempts=len(record.attempts.get(address, ())) + 1,
         recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
         cause=_first(record, causes_of(frame, error)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, Crew, FailurePolicy, Task, ToolCall, tool
-from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, LLMUnavailable, Suspended
+from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, LLMUnavailable, RecoveryEscalated, Suspended
 from crewlite.events import RecoveryStartedEvent, ToolExecutionErrorEvent
 from crewlite.recovery import (
     CircuitBreaker,
@@ -17,6 +17,7 @@ from crewlite.recovery import (
     RequireIdempotency,
     RiskThreshold,
     Rule,
+    escalate,
 )
 from crewlite.recovery.guards import guarding
 from crewlite.testing import EventRecorder, ScriptedLLM, assert_classifies_as, faults
@@ -250,3 +251,18 @@ def test_guards_are_built_from_plain_data():
     policy = FailurePolicy.from_dict({"guards": ["require_idempotency", {"loop_detector": 2}, "circuit_breaker"]})
     assert policy.guards[:2] == (RequireIdempotency(), LoopDetector(2))
     assert isinstance(policy.guards[2], CircuitBreaker)
+
+
+def test_a_mistake_that_a_model_can_mend_is_told_to_it_though_the_default_escalates():
+    @tool
+    def look(port: str) -> str:
+        """Look."""
+        if port != "Brest":
+            raise ValueError("no such port")
+        return "fog"
+
+    llm = ScriptedLLM([ToolCall("look", {"port": "x"}), ToolCall("look", {"port": "Brest"}), "done"])
+    assert crew(llm, [look], FailurePolicy(default=escalate())).kickoff(run_id="r").raw == "done"
+    llm = ScriptedLLM([ToolCall("look", {"port": "x"}), "done"])
+    with pytest.raises(RecoveryEscalated, match="no such port"):
+        crew(llm, [look], FailurePolicy(UNKNOWN=escalate())).kickoff(run_id="s")

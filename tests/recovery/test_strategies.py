@@ -326,3 +326,11 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
 def test_what_cannot_be_a_strategy_or_a_policy_is_told_when_it_is_made(make, match):
     with pytest.raises(ConfigError, match=match):
         make()
+
+
+def test_a_failure_that_a_model_is_told_of_is_escalated_only_by_the_strategy_for_its_type():
+    told = Failure("bug", "ValueError", "no such port", is_told=True)
+    for policy in (FailurePolicy(default=escalate()), FailurePolicy(UNKNOWN=retry(1)), retry(1)):
+        assert remedy_for(policy, told, [Retry(type=FailureType.UNKNOWN)]) in (Abort(), Abort(type=FailureType.UNKNOWN))
+    assert isinstance(FailurePolicy(UNKNOWN=escalate()).decide(told, ()), Escalate)
+    assert isinstance(FailurePolicy(UNKNOWN=chain(retry(0), escalate())).decide(told, ()), Escalate)
