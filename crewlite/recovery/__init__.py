@@ -44,6 +44,7 @@ from crewlite.recovery.strategies import (
 )
 from crewlite.recovery.symptoms import Symptom
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
+from crewlite.recovery.usual import usual_policy
 
 __all__ = [
     "DEFAULT",
@@ -89,4 +90,5 @@ __all__ = [
     "rollback_to_checkpoint",
     "sequence",
     "suspend",
+    "usual_policy",
 ]
