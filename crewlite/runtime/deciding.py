@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crewlite import durable, events
+from crewlite import codec, durable, events
 from crewlite.durable import Step
 from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout, ends_run
 from crewlite.lazy import lazy
@@ -14,10 +14,12 @@ from crewlite.recovery import (
     Abort,
     Compensate,
     Escalate,
+    Evidence,
     Failure,
     FailureType,
     Fallback,
     Policy,
+    RecordedStep,
     Remedy,
     Rollback,
     Suspend,
@@ -37,6 +39,10 @@ from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
 suspending = lazy("crewlite.runtime.suspending")  # a question is a step like any, so it stands on this module
+
+
+for _cls in (Failure, Evidence, RecordedStep, FailureType):  # what an error that gives up holds
+    codec.register(_cls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,9 +312,8 @@ class Execution(Generic[T]):
         if said:
             attempted["error"]["said"] = self._masked(said)
         if final and (self.outer.inherited.mode.strict_replay or decision.rises):  # whoever asks again hears this again
+            attempted["fingerprint"] = self.fingerprint
             attempted["error"]["raised"] = self._masked(written(thrown))
-            if not decision.rises:
-                attempted["fingerprint"] = self.fingerprint
         stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
         tried = {"attempt": attempt, "duration_ms": milliseconds}
         if final:

@@ -17,6 +17,8 @@ from typing import Any, Literal, TypeVar
 from crewlite import background, codec, durable
 from crewlite.durable import Step
 from crewlite.errors import AnswerRefused, ConfigError, CrewliteError, NotCodable, RefError
+from crewlite.runtime import remedies
+from crewlite.runtime.attempts import next_attempt
 from crewlite.runtime.plan import continued, plan
 from crewlite.runtime.replay import Reraise, Reuse
 from crewlite.runtime.request import Request
@@ -228,7 +230,12 @@ class DryScope(StepScope):
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
         """Drive the code inside a step. Raises _Unknown if the step's outcome depends on one that is not known."""
-        inner = self.child(step, address, (*step.checkpoint_settings, *self.inherited.settings))
+        tries, once = self.run.record.attempts.get(address, []), not address and not step.kind.begins_anew
+        number, _ = next_attempt(tries, self.run.record.base, once=once)
+        settings = (*step.checkpoint_settings, *self.inherited.settings)
+        inner = self.child(step, address, settings, remedies.place(tries, number, once=once))
+        if remedies.goes_on(tries):
+            inner.go_on_otherwise()
         inner.slots, inner.fingerprint = Slots(self.run.pools, address, (), self.slots), fingerprint
         states = self.run.journal.states
         inner.children.view = view = states.begin(address, self.start_inside())

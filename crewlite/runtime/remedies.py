@@ -90,7 +90,7 @@ def unapplied(record: Record, address: str) -> Attempt | None:
     assert last.remedy
     where = applier(record, last.remedy, beside(address), address)
     applied = record.attempts.get(where or "", ())[-1:]
-    return None if any(attempt.seq > last.seq for attempt in applied) else last
+    return None if any(attempt.order > last.order for attempt in applied) else last
 
 
 def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:

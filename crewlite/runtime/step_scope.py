@@ -176,7 +176,8 @@ class StepScope(Frame):
         if isinstance(decision, Reuse):
             return await self._replayed(step, decision, fingerprint, own_task=own_task)
         if isinstance(decision, Reraise):
-            await self._announce_failed(step, decision.failure)
+            if not unapplied(self.run.record, address):
+                await self._announce_failed(step, decision.failure)
             self._commit_late(address)
             if not own_task:
                 self._deliver(address)

@@ -50,7 +50,7 @@ def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> 
         await called(compensator, codec.decode(frame.run.record.value(outcome.address)))
 
     name = leaf(outcome.address).partition(":")[2].replace("#", "-")
-    asked = [outcome.address, list(outcome.order)]
+    asked = [outcome.address, outcome.at, outcome.digest]
     name = f"{name}-{codec.digest(asked)[:8]}"  # the same step, done again, is undone again
     return Step(
         kind=kinds.COMPENSATION,

@@ -8,6 +8,7 @@ from crewlite import CheckpointConfig, FailurePolicy
 from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
 from crewlite.flow import flow, recoverable, step
 from crewlite.recovery import abort, compensate, escalate, retry, suspend
+from crewlite.state.journal.compaction import compact_entries
 from tests.cuts import Kept, cut
 
 
@@ -68,7 +69,8 @@ def test_what_was_booked_is_undone_newest_first_and_the_failure_is_told():
 @pytest.mark.parametrize(
     ("then", "times"), [(escalate(), 99), (abort(), 99), (retry(max_attempts=1), 1), (retry(max_attempts=1), 99)]
 )
-def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_without(then, times):
+@pytest.mark.parametrize("compacted", [False, True])
+def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_without(then, times, compacted):
     def life(checkpoint):
         trip = Trip(then, checkpoint, times)
         try:
@@ -77,16 +79,29 @@ def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_withou
             return type(error), trip.did
 
     kept = Kept()
-    expected, whole = life(CheckpointConfig(location="here", provider=kept))
+    expected, whole = life(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"]))
     entries = [entry for commit in kept.commits for entry in commit.entries]
     for at in range(1, len(entries) - 1):
-        found, did = life(cut(entries, at))
+        found, did = life(cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at))
         if times == 1:  # the world is another one after the kill: the first payment in it fails
             continue
         assert found == expected, f"cut after commit {at}"
         assert did == whole[len(whole) - len(did) :], f"cut after commit {at}"
         records = [one for entry in entries[:at] for one in entry.commit.get("steps", ()) if not one.get("again")]
         assert len(did) == len(whole) - sum(bool(one["address"]) for one in records), f"cut after commit {at}"
+
+
+def test_after_a_compaction_a_failed_flow_does_again_what_was_undone():
+    kept = Kept()
+    with pytest.raises(RecoveryEscalated):
+        Trip(escalate(), CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).flow.kickoff(
+            run_id="run"
+        )
+    entries = compact_entries([], [entry for commit in kept.commits for entry in commit.entries], ())
+    assert len(entries) < 6
+    trip = Trip(escalate(), cut(entries, len(entries)), times=0)
+    assert trip.flow.kickoff(run_id="run") == "paid"
+    assert trip.did == ["book flight", "book hotel", "pay"]
 
 
 def test_after_the_undoing_the_flow_may_be_tried_again():

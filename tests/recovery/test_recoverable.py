@@ -216,6 +216,52 @@ def test_its_classifier_and_limit_are_those_of_its_policy():
         recoverable(policy=retry(), classifier=Always())(lambda: None)
 
 
+def test_a_preview_in_the_middle_of_a_recovery_tells_what_is_done_again():
+    kept = Kept()
+    Pipeline(checkpoint=CheckpointConfig(location="here", provider=kept)).analyse.kickoff("Q1", run_id="run")
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    failed = next(
+        n for n, entry in enumerate(entries, 1) if any("error" in one for one in entry.commit.get("steps", ()))
+    )
+    pipeline = Pipeline(checkpoint=cut(entries, failed))
+    assert [(one.address, one.verdict) for one in pipeline.analyse.preview(run_id="run")] == [
+        ("step:fetch", "reused"),
+        ("step:process", "runs"),
+    ]
+    assert pipeline.did == []
+
+
+def test_code_that_handles_an_escalated_failure_handles_it_on_every_resume():
+    def make(checkpoint):
+        @step
+        def shaky() -> str:
+            did.append("shaky")
+            raise ValueError("made up")
+
+        @step
+        def other(why: str) -> str:
+            did.append("other")
+            return why
+
+        @flow(checkpoint=checkpoint, failure_policy=FailurePolicy(default=escalate("Ask Ada")))
+        def work() -> str:
+            try:
+                return shaky()
+            except RecoveryEscalated as error:
+                assert error.failure.type is FailureType.HALLUCINATED_STATE
+                return other(f"{error.said} about {error.failure.address}")
+
+        return work
+
+    did, kept = [], Kept()
+    assert make(CheckpointConfig(location="here", provider=kept)).kickoff(run_id="run") == "Ask Ada about step:shaky"
+    whole, entries = [*did], [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries)):
+        did.clear()
+        assert make(cut(entries, at)).kickoff(run_id="run") == "Ask Ada about step:shaky"
+        assert did == whole[len(whole) - len(did) :]
+
+
 def test_a_provider_in_memory_will_do():
     setting = CheckpointConfig(location="m", provider=InMemoryProvider())
     assert Pipeline(checkpoint=setting).analyse.kickoff("Q1") == "Done. Processed 42 records"

@@ -9,6 +9,7 @@ from crewlite.errors import LLMUnavailable, RecoveryEscalated
 from crewlite.events import RecoveryStartedEvent
 from crewlite.flow import flow, recovery_hint, step
 from crewlite.recovery import escalate, rollback_to_checkpoint
+from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.cuts import Kept, cut
 
@@ -48,7 +49,7 @@ def test_a_crew_goes_on_behind_the_named_task():
 @pytest.mark.parametrize("place", ["task:research", "task:plan"])
 def test_killed_after_any_commit_a_crew_comes_to_the_same_and_repeats_nothing(place):
     kept = Kept()
-    team, whole = crew(place, CheckpointConfig(location="here", provider=kept))
+    team, whole = crew(place, CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"]))
     expected = [one.raw for one in team.kickoff(run_id="run").tasks_output]
     entries = [entry for commit in kept.commits for entry in commit.entries]
     for at in range(1, len(entries)):
@@ -111,13 +112,16 @@ def test_a_flow_goes_on_behind_the_named_step_also_when_it_is_killed_anywhere():
         return work
 
     kept = Kept()
-    assert make(CheckpointConfig(location="here", provider=kept)).kickoff(run_id="run") == "one two three"
+    assert (
+        make(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).kickoff(run_id="run")
+        == "one two three"
+    )
     whole = [*did]
     assert whole == ["first", "second", "third False", "second", "third True"]
     entries = [entry for commit in kept.commits for entry in commit.entries]
-    for at in range(1, len(entries)):
+    for at, store in ((at, store) for at in range(1, len(entries)) for store in (cut, _cut_and_compacted)):
         did.clear()
-        assert make(cut(entries, at)).kickoff(run_id="run") == "one two three", f"cut after commit {at}"
+        assert make(store(entries, at)).kickoff(run_id="run") == "one two three", f"cut after commit {at}"
         assert did == whole[len(whole) - len(did) :], f"cut after commit {at}"
         done = [one for entry in entries[:at] for one in entry.commit.get("steps", ()) if not one.get("again")]
         ended = [one for one in done if one["address"].startswith("step:")]
@@ -128,3 +132,7 @@ def test_after_the_budget_the_failure_is_escalated_where_it_happened():
     policy = FailurePolicy(default=escalate("Ask Ada"))
     with pytest.raises(RecoveryEscalated, match="Ask Ada"):
         crew("task:plan", policy=policy)[0].kickoff()
+
+
+def _cut_and_compacted(entries, at):
+    return cut(compact_entries([], entries[:at], ()), at)

@@ -76,6 +76,8 @@ class Attempt:
     """What the code of the step has recorded about its work, with `record_step` and `update_state`."""
     usage: Usage = NO_USAGE
     """In History: the usage of the steps that finished inside the attempt."""
+    order: Order = ()
+    """Its position among all steps that the record holds."""
 
 
 class LightEvent(NamedTuple):
@@ -88,8 +90,8 @@ class LightEvent(NamedTuple):
     seq: int
 
 
-def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
-    """Build a failed attempt from its record in an entry with this number and time."""
+def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
+    """Build a failed attempt from its record in an entry with this number and time. `place`: its index in there."""
     error, ended = step["error"], datetime.fromisoformat(at)
     return Attempt(
         step["address"],
@@ -110,6 +112,7 @@ def attempt_of(step: StepRecord, seq: int, at: str) -> Attempt:
         error.get("for_author", False),
         _remedy_of(error),
         error.get("said"),
+        order=(seq, place),
     )
 
 

@@ -342,7 +342,7 @@ class Record:
             self.late.pop(address, None)
             return
         if error := step.get("error"):
-            attempt = attempt_of(step, self.seq, at)
+            attempt = attempt_of(step, self.seq, at, place)
             self.attempts.setdefault(address, []).append(attempt)
             self.failed |= attempt.final and not address
             for cause in error.get("causes", (attempt.cause,)):  # a retry of this step retries its causes too
