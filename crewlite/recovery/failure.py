@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crewlite.errors import (
+    AnswerTimeout,
     ContextOverflow,
     CrewliteError,
     DeadlineExceeded,
@@ -17,6 +18,7 @@ from crewlite.errors import (
     StateConflict,
     StepCrashed,
     StepRaised,
+    TooManyCalls,
     ends_run,
     text_of,
 )
@@ -83,8 +85,15 @@ class Failure:
             _type(error),
             classes=_classes(error),
             status=_status(error),
-            permanent=ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow)),
+            permanent=_lasts(error),
         )
+
+
+def _lasts(error: BaseException) -> bool:
+    """Return whether no other attempt can succeed: a mistake in the program, a rejection, or a limit of the run."""
+    if isinstance(error, DeadlineExceeded | AnswerTimeout | TooManyCalls):
+        return True  # they count over all attempts
+    return ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow))
 
 
 def _kind(error: BaseException) -> FailureKind:

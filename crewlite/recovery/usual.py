@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from crewlite.recovery.policy import FailurePolicy
-from crewlite.recovery.rule import Rule
-from crewlite.recovery.strategies import backoff_and_retry, replan, rollback_to_checkpoint
+from crewlite.recovery.strategies import abort, backoff_and_retry, replan, rollback_to_checkpoint
 
 
 def usual_policy(base: float = 1.0) -> FailurePolicy:
     """Build a policy for crews and flows. `base`: about the seconds before a first retry; later ones come after more.
 
     Services that fail are called again. Work that went wrong is done again, told what was wrong. A failure of unknown
-    type is left as it is: the step fails, or the model is told of its tool.
+    type, and a budget that is used up, is left as it is: the step fails, or the model is told of its tool.
     """
     return FailurePolicy(
-        (Rule(frozenset({"unavailable", "timeout"}), 3, base), Rule(frozenset({"empty"}), 1)),
-        EXTERNAL_FAULT=backoff_and_retry(3, base),
-        TIMEOUT=backoff_and_retry(3, base),
-        HALLUCINATED_STATE=rollback_to_checkpoint(),
-        **dict.fromkeys(_MENDED_BY_A_NEW_PLAN, replan()),  # type: ignore[arg-type]
+        EXTERNAL_FAULT=backoff_and_retry(5, base),
+        TIMEOUT=backoff_and_retry(2, base),
+        WRONG_TOOL_CALLED=_AGAIN,
+        CONSTRAINT_IGNORED=_AGAIN,
+        LOOP_DETECTED=_AGAIN,
+        PLAN_INCOMPLETE=_AGAIN,
+        SCHEMA_MISMATCH=_AGAIN,
+        CONTEXT_OVERFLOW=_AGAIN,
+        GOAL_DRIFT=_AGAIN,
+        HALLUCINATED_STATE=rollback_to_checkpoint(max_rollbacks=2),
+        BUDGET_EXHAUSTED=abort(),
+        UNKNOWN=abort(),
     )
 
 
-_MENDED_BY_A_NEW_PLAN = (
-    "WRONG_TOOL_CALLED",
-    "CONSTRAINT_IGNORED",
-    "LOOP_DETECTED",
-    "PLAN_INCOMPLETE",
-    "SCHEMA_MISMATCH",
-    "CONTEXT_OVERFLOW",
-    "GOAL_DRIFT",
-)
+_AGAIN = replan(max_replans=2)
+
+RECOMMENDED = usual_policy()
+"""The policy to begin with."""
