@@ -24,10 +24,14 @@ ADVICE = {
 
 
 def hint_of(failure: Failure) -> str:
-    """Build the hint of a failure from its message, the evidence for its type, and the advice for that type."""
+    """Build the hint of a failure from its message, the evidence for its type, and the advice for that type.
+
+    It counts the attempts: code that goes back and passes the same hint on would get the same recorded answers.
+    """
     where = f" at {at}" if (at := failure.cause or failure.address) else ""
     message = _short(failure.message)
-    told = [f"The last attempt failed{where}: {message or failure.error_type}"]
+    tries = "The last attempt" if failure.attempts == 1 else f"Attempt {failure.attempts}"
+    told = [f"{tries} failed{where}: {message or failure.error_type}"]
     told += [f"Evidence: {_short(one.text)}" for one in failure.evidence if one.text not in failure.message]
     return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in [*told, ADVICE[failure.type]])
 

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crewlite.recovery.failure import Failure
 from crewlite.recovery.policy import FailurePolicy
+from crewlite.recovery.remedy import Policy, Remedy
 from crewlite.recovery.strategies import abort, backoff_and_retry, replan, rollback_to_checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ByListener:
+    """One strategy for failures that a model is told of if they are given up, and another one for the rest.
+
+    The model may call the same tool again, and each of its calls has a budget of its own.
+    """
+
+    told: Policy
+    others: Policy
+
+    @property
+    def most(self) -> int:
+        """The largest number of remedies that it may choose."""
+        return max(getattr(one, "most", None) or 0 for one in (self.told, self.others))
+
+    def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
+        """Return what the strategy for this failure chooses."""
+        return (self.told if failure.is_told else self.others).decide(failure, past)
 
 
 def usual_policy(base: float = 1.0) -> FailurePolicy:
@@ -13,8 +38,8 @@ def usual_policy(base: float = 1.0) -> FailurePolicy:
     type, and a budget that is used up, is left as it is: the step fails, or the model is told of its tool.
     """
     return FailurePolicy(
-        EXTERNAL_FAULT=backoff_and_retry(5, base),
-        TIMEOUT=backoff_and_retry(2, base),
+        EXTERNAL_FAULT=ByListener(backoff_and_retry(2, base), backoff_and_retry(5, base)),
+        TIMEOUT=ByListener(backoff_and_retry(1, base), backoff_and_retry(2, base)),
         WRONG_TOOL_CALLED=_AGAIN,
         CONSTRAINT_IGNORED=_AGAIN,
         LOOP_DETECTED=_AGAIN,

@@ -1,12 +1,10 @@
-"""Places where something may fail: small crews and flows, one part of which goes as a fault script says."""
+"""Places where something may fail: small crews, one part of which goes as a fault script says."""
 
 from __future__ import annotations
 
-import inspect
 import json
 
-from crewlite import Agent, Crew, Flow, LLMGuardrail, Process, Task, ToolCall, listen, router, start, tool
-from crewlite.flow import flow, record_step, recoverable, step
+from crewlite import Agent, Crew, LLMGuardrail, Process, Task, ToolCall, tool
 
 from .faults_script import Hour
 
@@ -19,7 +17,7 @@ def task(agent, name="t", **fields):
     return Task(name=name, description=f"{name}: when is high water?", expected_output="A time", agent=agent, **fields)
 
 
-_ASKS = 6  # times that a model asks for a tool that fails
+_ASKS = 3  # times that a model asks for a tool that fails
 
 
 def looks(messages):
@@ -185,210 +183,49 @@ def model_of_a_manager(place):
     ).kickoff
 
 
-def _flow(place, check, **more):
-    """A flow of three steps, the second of which is `check`."""
+def _asked(place):
+    """A task with its tool, some of whose model calls go as the script says."""
+    return task(pilot(place.llm(looks, fails=True, only=after_tool), tools=[looking(place)]))
 
-    @step
-    def fetch():
-        place.calls["step"] += 1
-        return "done"
 
-    @step
-    def publish(text):
-        place.calls["step"] += 1
-        return text
+def model_of_a_kickoff_for_each(place):
+    crew = Crew(tasks=[_asked(place)], failure_policy=place.policy)
+    return lambda: crew.kickoff_for_each([{"port": port} for port in ("Brest", "Brixham")])[-1]
 
-    @flow(name="f", failure_policy=place.policy)
-    def work():
-        return publish(check(fetch()))
 
-    return work.kickoff
+def guardrail_of_an_agent(place):
+    agent = pilot(place.llm(fails=True), guardrail=_sure, guardrail_max_retries=0, failure_policy=place.policy)
+    return lambda: agent.kickoff("When is high water?")
 
 
-def step_of_a_flow(place):
-    def check(text):
-        return text
+def output_of_an_agent(place):
+    agent = pilot(place.llm('{"hour": 11}', fails=True), failure_policy=place.policy)
+    return lambda: agent.kickoff("When is high water?", response_format=Hour)
 
-    return _flow(place, step(place.part("step", check, fails=True)))
 
+def output_of_a_coworker(place):
+    lead = pilot(place.llm(delegates), allow_delegation=True)
+    helper = Agent(role="Helper", goal="help", llm=place.llm(fails=True), guardrail=_sure, guardrail_max_retries=0)
+    return Crew(agents=[lead, helper], tasks=[task(lead)], failure_policy=place.policy).kickoff
 
-def step_around_a_crew(place):
-    crew = Crew(tasks=[task(pilot(place.llm(fails=True)))])
 
-    @step
-    def check(text):
-        place.calls["step"] += 1
-        return crew.kickoff().raw
+def crew_in_a_tool(place):
+    inner = Crew(tasks=[task(pilot(place.llm(fails=True)), "inner")])
 
-    return _flow(place, check)
+    @tool
+    def look(port: str) -> str:
+        """Look at a port."""
+        place.calls["tool"] += 1
+        return f"fog, {inner.kickoff().raw}"
 
+    agent = pilot(place.llm(looks), tools=[look])
+    return Crew(tasks=[task(agent)], failure_policy=place.policy).kickoff
 
-def async_step(place):
-    async def check(text):
-        return text
 
-    checked = step(place.part("step", check, fails=True))
+def callback_before_a_kickoff(place):
+    def ready(inputs):
+        return inputs
 
-    @flow(name="f", failure_policy=place.policy)
-    async def work():
-        return await checked("done")
-
-    return work.kickoff
-
-
-def crew_in_a_flow(place):
-    crew = Crew(tasks=[task(pilot(place.llm()), "first"), task(pilot(place.llm(fails=True)), "second")])
-    return _flow(place, lambda text: crew.kickoff().raw)
-
-
-def tool_in_a_flow(place):
-    crew = Crew(tasks=[task(pilot(place.llm(looks), tools=[looking(place, fails=True)]))])
-    return _flow(place, lambda text: crew.kickoff().raw)
-
-
-def flow_in_a_flow(place):
-    def check(text):
-        return text
-
-    checked = step(place.part("step", check, fails=True))
-
-    @flow(name="inner")
-    def inner():
-        return checked("done")
-
-    return _flow(place, lambda text: inner())
-
-
-def method_of_a_flow(place):
-    def check(text):
-        return text
-
-    checked = place.part("step", check, fails=True)
-
-    class Work(Flow):
-        failure_policy = place.policy
-
-        @start()
-        def fetch(self):
-            place.calls["step"] += 1
-            return "done"
-
-        @listen(fetch)
-        def check(self, text):
-            return checked(text)
-
-        @listen(check)
-        def publish(self, text):
-            place.calls["step"] += 1
-            return text
-
-    return Work().kickoff
-
-
-def router_of_a_flow(place):
-    def where():
-        return "on"
-
-    routed = place.part("step", where, fails=True)
-
-    class Work(Flow):
-        failure_policy = place.policy
-
-        @start()
-        def fetch(self):
-            place.calls["step"] += 1
-
-        @router(fetch)
-        def decide(self):
-            return routed()
-
-        @listen("on")
-        def publish(self):
-            place.calls["step"] += 1
-            return "done"
-
-    return Work().kickoff
-
-
-def cycle_of_methods(place):
-    class Work(Flow):
-        failure_policy = place.policy
-        max_method_calls = 2
-
-        @start("again")
-        def fetch(self):
-            place.calls["step"] += 1
-
-        @router(fetch)
-        def decide(self):
-            place.calls["step"] += 1
-            return "again"
-
-    return Work().kickoff
-
-
-def cycle_in_a_flow(place):
-    return _flow(place, lambda text: cycle_of_methods(place)())
-
-
-def crew_in_a_method(place):
-    crew = Crew(tasks=[task(pilot(place.llm(fails=True)))])
-
-    class Work(Flow):
-        failure_policy = place.policy
-
-        @start()
-        def fetch(self):
-            place.calls["step"] += 1
-            return "done"
-
-        @listen(fetch)
-        def look(self):
-            place.calls["step"] += 1
-            return crew.kickoff().raw
-
-    return Work().kickoff
-
-
-def _recoverable(place, process, verify):
-    @step
-    def fetch():
-        place.calls["step"] += 1
-        return "done"
-
-    @recoverable(policy=place.policy)
-    def analyse(hint: str):
-        text = fetch()
-        record_step("fetch", tool="fetch", output=text)
-        return verify(process(text, hint))
-
-    return analyse.kickoff
-
-
-def phase_of_a_recoverable(place):
-    def process(text, hint):
-        return text
-
-    return _recoverable(place, step(place.part("step", process, fails=True)), str)
-
-
-def body_of_a_recoverable(place):
-    def process(text, hint):
-        return text
-
-    def verify(text):
-        return text
-
-    return _recoverable(place, step(place.part("step", process)), place.part("step", verify, fails=True))
-
-
-def agent_in_a_recoverable(place):
-    agent = pilot(place.llm(fails=True))
-    return _recoverable(place, lambda text, hint: agent.kickoff(f"{text} {hint}").raw, str)
-
-
-PLACES = {
-    name.replace("_", " "): build
-    for name, build in list(globals().items())
-    if inspect.isfunction(build) and list(inspect.signature(build).parameters) == ["place"]
-}
+    before = place.part("step", ready, fails=True)
+    crew = Crew(tasks=[task(pilot(place.llm()))], before_kickoff_callbacks=[before], failure_policy=place.policy)
+    return lambda: crew.kickoff({"port": "Brest"})

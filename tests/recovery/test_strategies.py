@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import get_args
 
@@ -334,3 +335,13 @@ def test_a_failure_that_a_model_is_told_of_is_escalated_only_by_the_strategy_for
         assert remedy_for(policy, told, [Retry(type=FailureType.UNKNOWN)]) in (Abort(), Abort(type=FailureType.UNKNOWN))
     assert isinstance(FailurePolicy(UNKNOWN=escalate()).decide(told, ()), Escalate)
     assert isinstance(FailurePolicy(UNKNOWN=chain(retry(0), escalate())).decide(told, ()), Escalate)
+
+
+def test_the_hint_of_each_attempt_is_another_so_that_code_which_goes_back_asks_anew_with_it():
+    strategy = rollback_to_checkpoint(max_rollbacks=3)
+    hints = [
+        strategy.decide(replace(Failure.of(ValueError("made up"), "step:b"), attempts=number), ()).hint
+        for number in (1, 2, 3)
+    ]
+    assert len(set(hints)) == 3
+    assert hints[2].startswith("Attempt 3 failed at step:b: made up.")
