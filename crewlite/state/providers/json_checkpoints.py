@@ -24,6 +24,7 @@ _TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")
 _NAME = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 _ID = re.compile("[0-9a-f]{32}")
+_NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class CheckpointFiles:
 
     def path(self, checkpoint: CheckpointRecord) -> Path:
         """Return the path of the file of a checkpoint."""
-        stamp = "".join(c for c in checkpoint["at"].partition("+")[0] if c.isalnum())
+        stamp = _NO_DIGITS_OR_LETTERS.sub("", checkpoint["at"].partition("+")[0])
         return self._root / f"{stamp}_{checkpoint['id']}.json"
 
     def paths(self, entries: Sequence[Entry]) -> dict[str, Path]:
