@@ -80,7 +80,8 @@ class Attempt:
     """Its position among all steps that the record holds."""
 
 
-class LightEvent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LightEvent:
     """An event as the record has it, without its details."""
 
     type: str
