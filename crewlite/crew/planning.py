@@ -14,10 +14,11 @@ from crewlite import codec, kinds, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.loop import Work, work
 from crewlite.agent.persona import Persona, Worker
+from crewlite.agent.recovering import told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Drift, Step
-from crewlite.llm.base import BaseLLM
+from crewlite.llm.base import BaseLLM, Message
 from crewlite.runtime.plain_voice import PlainVoice
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
@@ -73,9 +74,10 @@ class Planner:
 
     def _work(self, tasks: Sequence[FilledTask]) -> Work:
         shape = Shape(CrewPlan)
-        told = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
+        shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
         asked = templates.render(_PROMPTS, "plan.j2", tasks=tasks)
-        opening = ({"role": "system", "content": "\n\n".join(told)}, {"role": "user", "content": asked})
+        user: Message = {"role": "user", "content": asked}
+        opening = ({"role": "system", "content": "\n\n".join(shown)}, *told([user], ()))
         title = f"plan of crew {self.crew.name!r}"
         agent = Agent(role="Crew Planner", goal=title, max_iter=_TURNS, verbose=self.crew.verbose)
         persona = Persona(Worker(agent, self.llm), agent.role, agent.goal, agent.backstory)

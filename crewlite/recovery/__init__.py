@@ -44,11 +44,10 @@ from crewlite.recovery.strategies import (
 )
 from crewlite.recovery.symptoms import Symptom
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
-from crewlite.recovery.usual import RECOMMENDED, usual_policy
+from crewlite.recovery.usual import usual_policy
 
 __all__ = [
     "DEFAULT",
-    "RECOMMENDED",
     "Abort",
     "CircuitBreaker",
     "Classifier",

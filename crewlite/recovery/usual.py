@@ -54,6 +54,3 @@ def usual_policy(base: float = 1.0) -> FailurePolicy:
 
 
 _AGAIN = replan(max_replans=2)
-
-RECOMMENDED = usual_policy()
-"""The policy to begin with."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewlite.recovery import RECOMMENDED
+from crewlite.recovery import usual_policy
 
 from . import faults_flows, faults_places
 from .faults_script import Place
@@ -100,6 +100,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         well("agent alone", "503", "503", fewest=3),
         vain("agent alone", "bad request", fewest=1),
         well("model of a planner", "503", "no object", fewest=4),
+        well("model of a planner", "no object", "no object", "no object", fewest=5),
         vain("model of a planner", "rejected key", fewest=1),
     ),
     "what models say": (
@@ -227,7 +228,7 @@ class WrongResult(Exception):
 @functools.cache
 def ran(fault: Fault, *, on: bool) -> Ran:
     """Run the place with the fault, under the recommended policy (`on`) or without a policy."""
-    place = Place(fault.script, RECOMMENDED if on else None)
+    place = Place(fault.script, usual_policy() if on else None)
     try:
         result = PLACES[fault.where](place)()
     except Exception as error:  # noqa: BLE001 - whatever the run fails with is what the table is about

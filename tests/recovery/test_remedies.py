@@ -206,11 +206,27 @@ def test_what_a_classifier_says_is_told_and_recorded_with_the_remedy():
     assert [remedy.type for _, _, remedy in attempts()] == [FailureType.GOAL_DRIFT] * 2
 
 
-def test_a_plan_of_a_crew_has_no_work_around_it_so_the_failure_is_escalated():
-    llm = ScriptedLLM(lambda messages: (_ for _ in ()).throw(LLMUnavailable("no line")))
-    agent = Agent(role="Pilot", goal="answer", llm=llm)
+def test_the_plan_of_a_crew_is_made_again_with_the_hint():
+    asked = []
+
+    def reply(messages):
+        asked.append(messages[-1]["content"])
+        return "no plan" if len(asked) < 4 else '{"plans": [{"task": 1, "plan": "look"}]}'
+
+    agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(["11:40"]))
     task = Task(name="t", description="d", expected_output="e", agent=agent)
-    team = Crew(tasks=[task], planning=True, planning_llm=llm, failure_policy=Says(Replan(HINT)))
+    crew = Crew(tasks=[task], planning=True, planning_llm=ScriptedLLM(reply), failure_policy=Says(Replan(HINT)))
+    assert crew.kickoff().raw == "11:40"
+    assert [HINT in text for text in asked] == [False, False, False, True]
+
+
+def test_a_callback_of_a_crew_has_no_work_around_it_so_the_failure_is_escalated():
+    def prepare(inputs):
+        raise LookupError("no tables")
+
+    agent = Agent(role="Pilot", goal="answer", llm="offline")
+    task = Task(name="t", description="d", expected_output="e", agent=agent)
+    team = Crew(tasks=[task], before_kickoff_callbacks=[prepare], failure_policy=Says(Replan(HINT)))
     with pytest.raises(RecoveryEscalated, match="there is none around it"):
         team.kickoff()
 
