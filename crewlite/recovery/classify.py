@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -11,12 +12,14 @@ from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.types import Evidence, FailureType
 
+log = logging.getLogger("crewlite.recovery")
+
 
 class Classifier(Protocol):
     """Names the type of a failure. It may be async."""
 
-    def classify(self, failure: Failure) -> FailureType | Failure | Awaitable[FailureType | Failure]:
-        """Return the type, or the failure with its type and the evidence for it."""
+    def classify(self, failure: Failure) -> FailureType | str | Failure | Awaitable[FailureType | str | Failure]:
+        """Return the type or its name in either case, or the failure with its type and the evidence for it."""
 
 
 def check_classifier(classifier: object, where: str = "FailurePolicy") -> Any:
@@ -28,11 +31,14 @@ def check_classifier(classifier: object, where: str = "FailurePolicy") -> Any:
     )
 
 
-async def classified(classifier: Classifier | None, failure: Failure) -> Failure:
+async def classified(
+    classifier: Classifier | None, failure: Failure, mask: Callable[[str], str] = lambda text: text
+) -> Failure:
     """Return the failure with the type and the evidence that a classifier gives it. Without one, it is unchanged.
 
-    A classifier that raises, or returns no type, makes the type UNKNOWN, with the reason as evidence: a failure in
-    telling what failed must not hide what failed. Errors with which the run itself stops are raised.
+    A classifier that raises, or returns no type, makes the type UNKNOWN, with the reason as evidence and a warning in
+    the log, where `mask` hides secrets: a failure in telling what failed must not hide what failed. Errors with which
+    the run itself stops are raised.
     """
     if classifier is None:
         return failure
@@ -41,15 +47,24 @@ async def classified(classifier: Classifier | None, failure: Failure) -> Failure
         told = classifier.classify(failure)
         if inspect.isawaitable(told):
             told = await told
+        if found := _told(failure, told, name):
+            return found
+        reason = f"{name} returned {told!r}, which is no type of failure"
     except CONTROL_FLOW:
         raise
     except Exception as error:  # noqa: BLE001 - the border: a classifier may be code of the user
-        return _as(failure, FailureType.UNKNOWN, name, f"{name} raised {type(error).__qualname__}: {text_of(error)}")
-    if isinstance(told, Failure):
-        return replace(failure, type=told.type, evidence=tuple(told.evidence))
-    if isinstance(told, str) and told in list(FailureType):
-        return _as(failure, FailureType(told), name, "")
-    return _as(failure, FailureType.UNKNOWN, name, f"{name} returned {told!r}, which is no type of failure")
+        reason = f"{name} raised {type(error).__qualname__}: {text_of(error)}"
+    wanted = f"wanted one of {', '.join(FailureType)}, or the failure with `type` and `evidence`"
+    log.warning("%s; %s. The failure counts as unknown.", mask(reason), wanted)
+    return _as(failure, FailureType.UNKNOWN, name, reason)
+
+
+def _told(failure: Failure, told: object, name: str) -> Failure | None:
+    """Return the failure as a classifier has told it; None if it has told no type."""
+    if isinstance(told, Failure) and told.type in list(FailureType):
+        return replace(failure, type=FailureType(told.type), evidence=tuple(told.evidence))
+    known = told.lower() if isinstance(told, str) else None
+    return _as(failure, FailureType(known), name, "") if known in list(FailureType) else None
 
 
 def _as(failure: Failure, known: FailureType, rule: str, text: str) -> Failure:

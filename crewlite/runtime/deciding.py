@@ -95,7 +95,7 @@ async def decided(
     beside = _beside(outer, step, frame)
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(beside):
-            failure = await classified(classifier, failure)
+            failure = await classified(classifier, failure, frame.mask)
         await _announce_type(outer, step, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))

@@ -19,7 +19,7 @@ from crewlite.state.format.addresses import is_right_below, outer, outers
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
-_TRIES = re.compile(r"!\d+")
+_TRIES = re.compile(r"^!\d+/|!\d+")
 
 
 def is_for_work(remedy: Remedy | None) -> bool:
@@ -190,5 +190,5 @@ def _kind(record: Record, address: str) -> Kind:
 
 
 def _plain(address: str) -> str:
-    """Return an address without the numbers of attempts."""
+    """Return an address without the numbers of attempts, which at the root are a part of their own."""
     return _TRIES.sub("", address)

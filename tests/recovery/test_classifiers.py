@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import urllib.error
@@ -230,12 +231,33 @@ class Own:
         return self.says
 
 
-def test_a_classifier_of_your_own_may_be_async_and_may_fail():
-    assert told(Own("timeout")).type is T.TIMEOUT
-    assert told(Own(KeyError("x"))).evidence == (Evidence("Own", "Own raised KeyError: 'x'"),)
-    assert told(Own("sadness")).evidence == (Evidence("Own", "Own returned 'sadness', which is no type of failure"),)
+@pytest.mark.parametrize("says", ["timeout", "TIMEOUT", T.TIMEOUT, dataclasses.replace(LOST, type=T.TIMEOUT)])
+def test_a_classifier_of_your_own_may_be_async_and_name_the_type_in_either_case(says, caplog):
+    assert told(Own(says)).type is T.TIMEOUT
+    assert not caplog.records
     with pytest.raises(AssertionError, match="KeyError is classified as timeout, not as unknown"):
-        assert_classifies_as(KeyError(), T.UNKNOWN, Own(T.TIMEOUT))
+        assert_classifies_as(KeyError(), T.UNKNOWN, Own(says))
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        (KeyError("x"), "Own raised KeyError: 'x'"),
+        (None, "Own returned None, which is no type of failure"),
+        (3, "Own returned 3, which is no type of failure"),
+        ("sadness", "Own returned 'sadness', which is no type of failure"),
+        (["timeout"], "Own returned ['timeout'], which is no type of failure"),
+        (dataclasses.replace(LOST, type="sadness"), "which is no type of failure"),
+        (dataclasses.replace(LOST, evidence=3), "Own raised TypeError: 'int' object is not iterable"),
+    ],
+)
+def test_a_classifier_that_tells_no_type_leaves_the_failure_unknown_and_says_so(says, reason, caplog):
+    found = told(Own(says))
+    assert (found.type, found.evidence[0].rule) == (T.UNKNOWN, "Own")
+    assert reason in found.evidence[0].text
+    [warning] = caplog.messages
+    assert reason in warning
+    assert "wanted one of wrong_tool_called, " in warning
 
 
 def test_faults_come_at_their_calls_in_functions_tools_and_models():

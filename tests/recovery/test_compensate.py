@@ -7,7 +7,18 @@ import pytest
 from crewlite import CheckpointConfig, FailurePolicy
 from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
 from crewlite.flow import flow, recoverable, step
-from crewlite.recovery import abort, compensate, escalate, retry, suspend
+from crewlite.recovery import (
+    abort,
+    chain,
+    compensate,
+    escalate,
+    replan,
+    resume_from_subgoal,
+    retry,
+    rollback_to_checkpoint,
+    sequence,
+    suspend,
+)
 from crewlite.state.journal.compaction import compact_entries
 from tests.cuts import Kept, cut
 
@@ -15,7 +26,7 @@ from tests.cuts import Kept, cut
 class Trip:
     """Two bookings that can be undone, and a payment that fails `times` times."""
 
-    def __init__(self, then, checkpoint=True, times=99, decorate=None, broken=""):
+    def __init__(self, then, checkpoint=True, times=99, decorate=None, broken="", strategy=None):
         self.did, did = [], None
         did = self.did.append
 
@@ -46,7 +57,7 @@ class Trip:
             book("hotel")
             return pay()
 
-        policy = FailurePolicy(default=compensate(then))
+        policy = FailurePolicy(default=strategy or compensate(then))
         self.flow = flow(name="travel", checkpoint=checkpoint, failure_policy=policy)(travel)
         self.body = recoverable(name="body", policy=policy)(lambda: 1 // len([book("boat")][1:]))
 
@@ -67,7 +78,14 @@ def test_what_was_booked_is_undone_newest_first_and_the_failure_is_told():
 
 
 @pytest.mark.parametrize(
-    ("then", "times"), [(escalate(), 99), (abort(), 99), (retry(max_attempts=1), 1), (retry(max_attempts=1), 99)]
+    ("then", "times"),
+    [
+        (escalate(), 99),
+        (abort(), 99),
+        (retry(max_attempts=1), 1),
+        (retry(max_attempts=1), 99),
+        (replan(max_replans=1), 99),
+    ],
 )
 @pytest.mark.parametrize("compacted", [False, True])
 def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_without(then, times, compacted):
@@ -109,6 +127,29 @@ def test_after_the_undoing_the_flow_may_be_tried_again():
     assert trip.flow.kickoff() == "paid"
     again = ["book flight", "book hotel", "pay"]
     assert trip.did == ["look", *again, "undo hotel", "undo flight", *again]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "attempts"),
+    [
+        (compensate(escalate()), 1),
+        (compensate(retry(max_attempts=1)), 2),
+        (compensate(replan(max_replans=1)), 2),
+        (compensate(replan(max_replans=2)), 3),
+        (compensate(rollback_to_checkpoint(max_rollbacks=1)), 2),
+        (compensate(resume_from_subgoal(max_attempts=1)), 2),
+        (compensate(sequence(replan(), retry(), escalate())), 3),
+        (compensate(chain(replan(max_replans=1), retry(max_attempts=1))), 3),
+        (sequence(compensate(replan()), compensate(escalate("hand"))), 2),
+        (sequence(compensate(replan()), compensate(replan()), compensate(escalate("hand"))), 3),
+    ],
+    ids=repr,
+)
+def test_the_budget_of_what_follows_the_undoing_counts_each_undoing_once(strategy, attempts):
+    trip = Trip(None, strategy=strategy)
+    with pytest.raises(RecoveryEscalated):
+        trip.flow.kickoff()
+    assert [trip.did.count(one) for one in ("pay", "undo flight", "undo hotel")] == [attempts] * 3
 
 
 def test_the_body_of_a_recoverable_function_has_its_own_steps_undone():
