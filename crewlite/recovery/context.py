@@ -16,7 +16,7 @@ class RecoveryContext:
     failure_type: FailureType = FailureType.UNKNOWN
     """What went wrong, as the classifier of the policy said."""
     attempt: int = 2
-    """The number of this try, counted over all kickoffs of the run."""
+    """The number of this try, counted over all kickoffs of the run; one that goes on after a final failure keeps it."""
     hint: str = ""
     """What to do otherwise."""
     subgoal: str = ""

@@ -120,11 +120,16 @@ def place(attempts: Sequence[Attempt], number: int, *, once: bool) -> int:
 
 
 def opening(attempts: Sequence[Attempt]) -> Attempt | None:
-    """Return the failed attempt whose remedy opened the attempt at work; None for a first one."""
+    """Return the failed attempt whose remedy opened the attempt at work; None for a first one.
+
+    A kickoff after a final failure goes on with the attempt that failed, unless it began anew. A root whose finished
+    steps answer in every attempt never does, so its steps are asked what they were asked then.
+    """
     for attempt in reversed(attempts):
         if not attempt.final:
             return attempt
-        if following(attempt) != attempt.number:  # the resume after it began anew
+        answers = not attempt.address and not kinds.of(attempt.kind).begins_anew
+        if following(attempt) != attempt.number and not answers:
             return None
     return None
 
@@ -138,7 +143,7 @@ def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
     said = opened.said or {}
     return RecoveryContext(
         remedy.type or FailureType.UNKNOWN,
-        len(attempts) + 1,
+        next(number for number, attempt in enumerate(attempts, 2) if attempt is opened),
         getattr(remedy, "hint", ""),
         getattr(remedy, "subgoal", ""),
         getattr(remedy, "tools", None),

@@ -265,3 +265,33 @@ def test_code_that_handles_an_escalated_failure_handles_it_on_every_resume():
 def test_a_provider_in_memory_will_do():
     setting = CheckpointConfig(location="m", provider=InMemoryProvider())
     assert Pipeline(checkpoint=setting).analyse.kickoff("Q1") == "Done. Processed 42 records"
+
+
+@pytest.mark.parametrize("strategy", [rollback_to_checkpoint(), resume_from_subgoal("count"), replan()])
+def test_after_it_has_failed_for_good_in_a_hinted_attempt_the_next_kickoff_goes_on_with_it(strategy):
+    def make(checkpoint):
+        @step
+        def count(hint: str, attempt: int) -> str:
+            did.append(attempt)
+            return "100"
+
+        @recoverable(policy=FailurePolicy(default=strategy, max_recovery_attempts=1), checkpoint=checkpoint)
+        def work(hint: str, recovery=None) -> str:
+            counted = count(hint, recovery.attempt if recovery else 1)
+            if not mended:
+                raise AssertionError(CLAIM)
+            return counted
+
+        return work
+
+    did, mended, kept = list[int](), False, Kept()
+    work = make(CheckpointConfig(location="here", provider=kept))
+    for _ in range(3):
+        with pytest.raises(RecoveryEscalated, match=CLAIM):
+            work.kickoff(run_id="run")
+    assert did == [1, 2, 4, 6], "a kickoff begins with the finished steps of the attempt that failed"
+    entries, mended = [entry for commit in kept.commits for entry in commit.entries], True
+    for at in range(1, len(entries) + 1):
+        did.clear()
+        assert make(cut(entries, at)).kickoff(run_id="run") == "100", f"cut after commit {at}"
+        assert len(did) <= 1, f"cut after commit {at}"
