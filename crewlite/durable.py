@@ -115,8 +115,8 @@ class Step(Generic[T]):
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
     """The policy of a step that inherits, if none is set on it or around it."""
-    said: Callable[[], Any] | None = None
-    """Returns what the code has recorded about its work in this attempt, for the next one; None if nothing."""
+    hears: bool = False
+    """Whether its code, and that of all steps inside it, may say something about its work, for its next attempt."""
     compensate: Callable[[T], Any] | None = None
     """Undoes what the step has done, given its outcome."""
     failure: Callable[[T], Exception | None] | None = None
@@ -197,6 +197,10 @@ class Scope(Protocol):
         """
 
     @property
+    def sayings(self) -> Any:
+        """What this attempt says about its work; None unless it is inside of a step that hears it."""
+
+    @property
     def guards(self) -> Sequence[Guard]:
         """The guards of the nearest failure policy, which may refuse calls of tools and models."""
 
@@ -273,6 +277,7 @@ class _Plain:
     loop = None
     idempotency_key = ""
     state = None
+    sayings = None
     past: Sequence[Remedy] = ()
     guards: Sequence[Guard] = ()
     usage = NO_USAGE

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 from crewlite import codec, durable
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.recovery.context import RecoveryContext
 from crewlite.state.runtime import RuntimeState
-
-Said = dict[str, Any]
-_said: ContextVar[Said | None] = ContextVar("crewlite_said", default=None)
-"""What the running attempt at a recoverable function has recorded about its work."""
 
 
 def recovery() -> RecoveryContext | None:
@@ -54,7 +47,7 @@ def record_step(
     """
     given = {"action": action, "tool": tool, "input": input, "output": output, "error": error, "said": said}
     found = {name: value for name, value in given.items() if value not in ("", None)}
-    _here("record_step").setdefault("steps", []).append(_encoded(found))
+    _here("record_step").say({"steps": [_encoded(found)]})
 
 
 def update_state(**values: Any) -> None:
@@ -63,26 +56,15 @@ def update_state(**values: Any) -> None:
     They become part of the state when the function succeeds. If this attempt fails, the next one gets them back as
     `recovery().state`.
     """
-    said = _here("update_state")
+    sayings = _here("update_state")
     RuntimeState.current().update(values)
-    said["state"] = said.get("state", {}) | _encoded(values)
+    sayings.say({"state": _encoded(values)})
 
 
-@contextlib.contextmanager
-def noting(said: Said) -> Iterator[None]:
-    """Let the code in the block record what it does in `said`."""
-    token = _said.set(said)
-    try:
-        yield
-    finally:
-        _said.reset(token)
-
-
-def _here(verb: str) -> Said:
-    said = _said.get()
-    if said is None:
+def _here(verb: str) -> Any:
+    if (sayings := durable.scope().sayings) is None:
         raise ConfigError(f"{verb}(...) was called outside a recoverable function: decorate its caller @recoverable()")
-    return said
+    return sayings
 
 
 def _encoded(values: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from crewlite.codec import JsonObject
 from crewlite.durable import Stamp, Step
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
-from crewlite.flow.recovering import noting
 from crewlite.flow.trying import RecoverableFunction
 from crewlite.runtime.executors import EXECUTORS, Job
 from crewlite.runtime.root import Root
@@ -102,17 +101,15 @@ class RecoverableRoot(FlowRoot):
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         """Build the step that calls the function."""
-        flow, said = self._function, dict[str, Any]()
+        flow = self._function
 
         async def work() -> Returned:
-            said.clear()
             recovery = durable.scope().recovery()
             bound = flow.told(inputs, recovery.hint if recovery else "", recovery)
             job = Job(flow.name, flow.func, flow.is_async, bound.args, bound.kwargs, counts=False)
-            with noting(said):
-                return Returned(await EXECUTORS["inline"].run(job))
+            return Returned(await EXECUTORS["inline"].run(job))
 
-        return replace(super().step(inputs, run), work=work, said=lambda: dict(said) or None, inherits=True)
+        return replace(super().step(inputs, run), work=work, hears=True, inherits=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class Execution(Generic[T]):
 
         `told`: the step has an outcome that reports the failure, so without a remedy nothing is recorded or raised.
         """
-        said = self.step.said() if self.step.said else None
+        said = self._said(frame)
         decision = await decided(self.outer, self.step, frame, error, past, said)
         remedy = decision.remedy
         if not (told and decision.error is error and remedy == Abort(type=remedy.type)):
@@ -238,6 +238,8 @@ class Execution(Generic[T]):
         """
         run, step, inner, around = self.outer.run, self.step, ended.frame, self.outer.state
         usage = step.usage(value) if step.usage and not reused else None
+        told = self._said(inner)
+        self.outer.hear(self.address, told)
         if around and ended.changes:
             around.commit(self.address, [(run.journal.next_order, ended.changes)])
         try:
@@ -255,10 +257,10 @@ class Execution(Generic[T]):
         value = self.outer.with_usage(step, self.address, value, usage)
         digest = codec.digest(data)
         texts, drifted = (inner.children.texts, inner.children.drifted) if inner else ({}, [])
-        said = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
+        outcome = {"value": by_reference(data, texts), "digest": digest, "ms": milliseconds}
         more = {"attempt": attempt if attempt > 1 else None, "usage": usage, "reused": reused, "drifted": drifted}
-        more["state"] = ended.changes if around else None
-        commit: CommitParts = {"steps": [self._outcome(said, **more)]}
+        more |= {"state": ended.changes if around else None, "said": told}
+        commit: CommitParts = {"steps": [self._outcome(outcome, **more)]}
         if step.intends and (intents := [(intent.address, str(intent.effect)) for intent in step.intends(value)]):
             commit["intents"] = intents
         stamp = self._stamp(reused_from=reused) if reused else self._stamp()
@@ -276,12 +278,12 @@ class Execution(Generic[T]):
             run.cache.remember(step, step.cache, value, self.address, ended.changes)
         return value
 
-    def _outcome(self, said: JsonObject, **more: Any) -> StepRecord:
+    def _outcome(self, outcome: JsonObject, **more: Any) -> StepRecord:
         """Build the record of an outcome. Entries of `more` that are empty are left out."""
         asked = {"address": self.address, "kind": self.step.kind.name, "fingerprint": self.fingerprint}
         more |= {"means": self.step.provenance, "label": self.step.label}
         more["question"] = self.outer.run.journal.secrets.mask_data(self.step.texts)
-        return cast(StepRecord, asked | said | {name: value for name, value in more.items() if value})
+        return cast(StepRecord, asked | outcome | {name: value for name, value in more.items() if value})
 
     async def _fail(
         self, frame: Frame, decision: Decided, attempt: int, milliseconds: float, said: SaidRecord | None
@@ -310,7 +312,7 @@ class Execution(Generic[T]):
         if for_author(frame, error):
             attempted["error"]["for_author"] = True
         if said:
-            attempted["error"]["said"] = self._masked(said)
+            attempted["error"]["said"] = said
         if final and (self.outer.inherited.mode.strict_replay or decision.rises):  # whoever asks again hears this again
             attempted["fingerprint"] = self.fingerprint
             attempted["error"]["raised"] = self._masked(written(thrown))
@@ -324,9 +326,14 @@ class Execution(Generic[T]):
             event = stamp(events.RecoveryStartedEvent, **told, **tried, **started(step, decision, frame.mask))
         await self._commit({"steps": [*starmap(invalidated, decision.void), attempted]}, event, stamp)
         if final:
+            self.outer.hear(self.address, said)
             if thrown is error:
                 raise error  # with its own cause
             raise thrown from (None if thrown is shown else shown)
+
+    def _said(self, frame: Frame | None) -> SaidRecord | None:
+        """Return what an attempt has said about its work, as it is recorded."""
+        return self._masked(frame.sayings.record()) if frame and frame.sayings is not None else None
 
     def _masked(self, data: M) -> M:
         return cast(M, self.outer.run.journal.secrets.mask_data(data))

@@ -21,9 +21,10 @@ from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
 from crewlite.runtime.remedies import context_of, is_unit
 from crewlite.runtime.run import EventStamp, Run
+from crewlite.runtime.sayings import Sayings
 from crewlite.runtime.slots import Slots
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.commit import CommitParts, SaidRecord
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.state.subscriber import Setting
@@ -43,6 +44,7 @@ class Frame(Scope):
         "name",
         "past",
         "run",
+        "sayings",
         "slots",
         "started",
         "task",
@@ -74,6 +76,8 @@ class Frame(Scope):
         """The digest of what the step is asked."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
+        self.sayings: Sayings | None = None
+        """What this attempt says about its work, if a step around it, or it itself, hears that."""
         self.started: str | None = None
         """The id of the event of this step's start."""
         self.task: asyncio.Task[Any] | None = None
@@ -133,7 +137,15 @@ class Frame(Scope):
         policy = step.child_policy or own.policy
         approved = own.auto_approve if step.auto_approve is None else step.auto_approve
         inherited = Inherited(mode, settings, limits, policy, own.budgets + budgets, approved)
-        return type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+        frame = type(self)(self.run, address, step.title, inherited=inherited, attempt=attempt)
+        if step.hears or self.sayings is not None:
+            frame.sayings = Sayings()
+        return frame
+
+    def hear(self, address: str, said: SaidRecord | None) -> None:
+        """Take what a child step has said, once it has its outcome or has failed for good."""
+        if self.sayings is not None:
+            self.sayings.hear(address, said)
 
     def go_on_otherwise(self) -> None:
         """Let the code ask recorded steps something else, as it goes on after a rollback."""

@@ -83,6 +83,8 @@ class StepScope(Frame):
             address = children.numbering.beside(step.kind.name, step.name, fingerprint)
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
         children.asked[address] = ""
+        if self.sayings is not None:
+            self.sayings.expect(address)
         if step.compensate:
             children.compensators = {**children.compensators, address: step.compensate}
         children.unrequested.discard(address)
@@ -317,12 +319,14 @@ class StepScope(Frame):
         if (view := self.children.view) and outcome.changes:
             view.commit(outcome.address, [(outcome.order, outcome.changes)])
         self._commit_late(outcome.address)
+        self.hear(outcome.address, outcome.said)
         heard = outcome.digest if step.kind.heard else ""
         self.children.record_child(outcome.address, heard, value, decision.drifted)
         return self.with_usage(step, outcome.address, self._decoded(step, outcome, value))
 
     def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
         """Build the error that a step failed with before, and note it as the step's failure."""
+        self.hear(failure.address, failure.said)
         error = self.children.failed[failure.address] = raised(step.title, failure)
         tracebacks.name_step(error, failure.address)
         return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -295,3 +296,87 @@ def test_after_it_has_failed_for_good_in_a_hinted_attempt_the_next_kickoff_goes_
         did.clear()
         assert make(cut(entries, at)).kickoff(run_id="run") == "100", f"cut after commit {at}"
         assert len(did) <= 1, f"cut after commit {at}"
+
+
+class Talkative:
+    """Its steps say what they do: two beside each other, one inside another, one that is tried again, one that fails."""
+
+    def __init__(self, checkpoint, policy=None):
+        self.told, self.did = [], []
+
+        @step
+        def look(n: int) -> int:
+            self.did.append(n)
+            record_step("look", tool="look", input=n)
+            update_state(**{f"seen{n}": n})
+            return n
+
+        @step
+        def around(n: int) -> int:
+            record_step("around")
+            return look(n)
+
+        @step(retries=2)
+        def shaky() -> None:
+            record_step("shaky")
+            if "shaky" not in self.did:
+                self.did.append("shaky")
+                raise ValueError("not yet")
+
+        @step(failure_policy=FailurePolicy(default=escalate()))
+        def broken() -> None:
+            record_step("broken", error="gone")
+            raise ValueError("gone")
+
+        @recoverable(policy=policy or FailurePolicy(default=rollback_to_checkpoint()), checkpoint=checkpoint)
+        def work(recovery=None) -> list[str]:
+            if recovery:
+                self.told.append(([(one.action, one.input) for one in recovery.trajectory], dict(recovery.state)))
+            both = [look.submit(n) for n in (1, 2)]
+            assert [one.result() for one in both] == [1, 2]
+            around(3)
+            shaky()
+            with contextlib.suppress(RecoveryEscalated):
+                broken()
+            record_step("end")
+            if recovery is None or recovery.attempt < 3:
+                raise ValueError("not good enough")
+            return [one.action for one in recovery.trajectory]
+
+        self.work = work
+
+
+def test_what_finished_steps_have_said_is_told_in_every_later_attempt_also_after_a_kill_anywhere():
+    kept = Kept()
+    whole = Talkative(CheckpointConfig(location="here", provider=kept))
+    said = [("look", 1), ("look", 2), ("around", None), ("look", 3), ("shaky", None), ("broken", None), ("end", None)]
+    expected = whole.work.kickoff(run_id="run")
+    assert expected == [action for action, _ in said]
+    assert whole.told == [(said, {"seen1": 1, "seen2": 2, "seen3": 3})] * 2
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries)):
+        again = Talkative(cut(entries, at))
+        assert again.work.kickoff(run_id="run") == expected, f"cut after commit {at}"
+        assert all(told == whole.told[0] for told in again.told), f"cut after commit {at}"
+
+
+@pytest.mark.parametrize("location", ["runs", "runs.db"])
+def test_the_classifier_of_a_later_kickoff_hears_what_finished_steps_have_said(location):
+    @step
+    def look() -> None:
+        record_step("look", tool="look", input={"key": "sk-secret"}, output="nothing")
+
+    @recoverable(
+        policy=FailurePolicy(default=escalate()),
+        checkpoint=CheckpointConfig(location=location, redact=["sk-secret"]),
+    )
+    def work() -> None:
+        for _ in range(3):
+            look()
+        raise ValueError("stuck")
+
+    for _ in range(2):
+        with pytest.raises(RecoveryEscalated) as caught:
+            work.kickoff(run_id="r")
+        assert caught.value.failure.type is FailureType.LOOP_DETECTED
+        assert "sk-secret" not in str(caught.value.failure)

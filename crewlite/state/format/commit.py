@@ -212,6 +212,7 @@ class StepRecord(TypedDict):
     reused: NotRequired[Text]
     question: NotRequired[dict[Text, Text]]
     drifted: NotRequired[list[Text]]
+    said: NotRequired[SaidRecord]
     state: NotRequired[Operations]
     """The changes that it made to the state of the enclosing step."""
     order: NotRequired[list[int]]
@@ -278,7 +279,7 @@ class ErrorRecord(TypedDict):
 
 
 class SaidRecord(TypedDict, total=False):
-    """What code has recorded about the work of a failed attempt, for the next one."""
+    """What code has recorded about the work of an attempt, for the next one at a step around it."""
 
     steps: list[Any]
     state: Any

@@ -43,6 +43,8 @@ class Outcome(NamedTuple):
     """The changes that it made to the state of the enclosing step."""
     order: Order = ()
     """The position of its changes among those of other steps."""
+    said: SaidRecord | None = None
+    """What the code in it has said about its work, with `record_step` and `update_state`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +150,5 @@ def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
         tuple(step.get("drifted", ())),
         step.get("state", ()),
         tuple(step.get("order", (seq, place))),
+        step.get("said"),
     )
