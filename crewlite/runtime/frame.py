@@ -19,7 +19,7 @@ from crewlite.runtime import replay
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.children import Children
 from crewlite.runtime.inherited import Inherited
-from crewlite.runtime.remedies import context_of, is_unit
+from crewlite.runtime.remedies import context_of, is_behind, is_unit
 from crewlite.runtime.run import EventStamp, Run
 from crewlite.runtime.sayings import Sayings
 from crewlite.runtime.slots import Slots
@@ -161,7 +161,8 @@ class Frame(Scope):
         for at in dict.fromkeys((self.address, *outers(self.address), "")):
             if at != self.address and not around and is_unit(record, at):
                 return None
-            if told := context_of(record.attempts.get(at, ())):
+            tries = record.attempts.get(at, ())
+            if (told := context_of(tries)) and (at or not is_behind(record, tries, self.address)):
                 return told
         return None
 

@@ -152,6 +152,21 @@ def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
     )
 
 
+def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool:
+    """Return whether a step is in a task that comes after the one for whose failure its crew has gone back.
+
+    Nothing in it has failed or is done again for that, so it is told nothing of it.
+    """
+    opened = opening(attempts)
+    if opened is None or not isinstance(opened.remedy, Rollback) or not opened.cause:
+        return False
+    places = {task["address"]: n for n, task in enumerate(record.run["definition"].get("tasks", ()))}
+    here, failed = (
+        next((places[part] for part in _plain(at).split("/") if part in places), None) for at in (address, opened.cause)
+    )
+    return here is not None and failed is not None and here > failed
+
+
 def goes_on(attempts: Sequence[Attempt]) -> bool:
     """Return whether the attempt at work goes on after a rollback: what it asks otherwise, it asks anew."""
     opened = opening(attempts)

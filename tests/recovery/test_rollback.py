@@ -60,6 +60,34 @@ def test_killed_after_any_commit_a_crew_comes_to_the_same_and_repeats_nothing(pl
         assert asked == whole[len(done) :], f"cut after commit {at}"
 
 
+def test_a_task_behind_the_one_that_failed_is_not_told_of_it_also_when_the_crew_is_killed_anywhere():
+    def team(checkpoint):
+        def reply(messages):
+            name, told = messages[1]["content"].partition(" ")[0], "earlier attempt" in messages[1]["content"]
+            asked.append((name, told))
+            if name == "write" and not told:
+                raise LLMUnavailable("The plan has no end")
+            return f"{name} {told}"
+
+        agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(reply))
+        tasks = [
+            Task(name=name, description=f"{name} it", expected_output="A text", agent=agent)
+            for name in (*NAMES, "print")
+        ]
+        policy = FailurePolicy(default=rollback_to_checkpoint("task:research", max_rollbacks=1))
+        return Crew(tasks=tasks, failure_policy=policy, checkpoint=checkpoint)
+
+    asked, kept = list[tuple[str, bool]](), Kept()
+    whole = team(CheckpointConfig(location="here", provider=kept)).kickoff(run_id="run")
+    expected = ["research False", "plan True", "write True", "print False"]
+    assert [one.raw for one in whole.tasks_output] == expected
+    assert asked[3:] == [("plan", True), ("write", True), ("print", False)]
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries)):
+        again = team(cut(entries, at)).kickoff(run_id="run")
+        assert [one.raw for one in again.tasks_output] == expected, f"cut after commit {at}"
+
+
 def test_a_place_that_is_not_finished_is_escalated():
     team, _ = crew("task:reserch")
     with pytest.raises(RecoveryEscalated, match="no finished step 'task:reserch' before the failure"):
