@@ -115,6 +115,8 @@ class Step(Generic[T]):
     """The policy for this step and all steps inside it that inherit."""
     default_policy: Policy | None = None
     """The policy of a step that inherits, if none is set on it or around it."""
+    refuses: Callable[[Remedy], str] | None = None
+    """Returns why a remedy cannot be applied to this work; "" if it can."""
     hears: bool = False
     """Whether its code, and that of all steps inside it, may say something about its work, for its next attempt."""
     compensate: Callable[[T], Any] | None = None

@@ -16,7 +16,7 @@ from crewlite.agent.opening import opened
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.reasoning import prepare
-from crewlite.agent.recovering import offered, told
+from crewlite.agent.recovering import offered, refused, told
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Stamp, Step
 from crewlite.llm.base import Message
@@ -69,6 +69,7 @@ def answering(
         failure_policy=agent.retries,
         inherits=True,
         child_policy=agent.failure_policy,
+        refuses=partial(refused, job.tools),
         texts={"goal": persona.goal, "backstory": persona.backstory},
     )
 

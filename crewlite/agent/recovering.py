@@ -8,8 +8,9 @@ from crewlite import durable, templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.llm import parts
 from crewlite.llm.base import Message
-from crewlite.recovery import FailureType
+from crewlite.recovery import FailureType, Remedy, Retry
 from crewlite.tools.base import BaseTool
+from crewlite.tools.toolbox import permitted
 
 
 def told(messages: Sequence[Message], tools: Sequence[BaseTool]) -> list[Message]:
@@ -33,6 +34,13 @@ def told(messages: Sequence[Message], tools: Sequence[BaseTool]) -> list[Message
 def offered(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
     """Return the tools that this attempt at the running step may call."""
     recovery = durable.scope().recovery()
-    if recovery is None or recovery.tools is None:
-        return tuple(tools)
-    return tuple(tool for tool in tools if tool.name in recovery.tools)
+    return permitted(tools, recovery.tools if recovery else None)
+
+
+def refused(tools: Sequence[BaseTool], remedy: Remedy) -> str:
+    """Return why an agent with these tools cannot work as a remedy says: it would have none of them. "" if it can."""
+    names = remedy.tools if isinstance(remedy, Retry) else None
+    if not tools or not names or permitted(tools, names):
+        return ""
+    known = ", ".join(tool.name for tool in tools)
+    return f"The next attempt may call only {', '.join(names)}, and the agent has none of these. Its tools are {known}"

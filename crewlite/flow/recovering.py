@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crewlite import codec, durable
-from crewlite.errors import ConfigError, NotCodable
+from crewlite.errors import ConfigError
 from crewlite.recovery.context import RecoveryContext
 from crewlite.state.runtime import RuntimeState
 
@@ -25,7 +25,7 @@ def recovery_hint() -> str:
 
 
 def record_step(
-    action: str,
+    action: str = "",
     *,
     tool: str = "",
     input: Any = None,  # noqa: A002 - the name that RecordedStep has
@@ -38,27 +38,38 @@ def record_step(
     A classifier sees it if this attempt fails, and the next attempt gets it back as `recovery().trajectory`.
 
     Args:
-        action: What was done.
+        action: What was done. It has to be given.
         tool: The tool that did it.
-        input: What the tool was given. A value that cannot be recorded is recorded as its `repr`.
+        input: What the tool was given.
         output: What came of it.
         error: What went wrong.
         said: What a model said about it.
+
+    Raises:
+        ConfigError: `action` is missing, or one of the texts is no text.
+        NotCodable: `input` or `output` cannot be recorded.
     """
+    sayings = _here("record_step")
     given = {"action": action, "tool": tool, "input": input, "output": output, "error": error, "said": said}
-    found = {name: value for name, value in given.items() if value not in ("", None)}
-    _here("record_step").say({"steps": [_encoded(found)]})
+    texts = ("action", "tool", "error", "said")
+    for name in texts:
+        if not isinstance(given[name], str):
+            raise ConfigError(f"record_step: {name} is {given[name]!r}; wanted a text")
+    if not action:
+        raise ConfigError("record_step: action is missing; wanted what was done, such as record_step('fetch')")
+    found = {name: value for name, value in given.items() if (value if name in texts else value is not None)}
+    sayings.say({"steps": [_encoded("record_step", found)]})
 
 
 def update_state(**values: Any) -> None:
     """Set values of the state of the run, in the body of a recoverable function.
 
     They become part of the state when the function succeeds. If this attempt fails, the next one gets them back as
-    `recovery().state`.
+    `recovery().state`. Raises NotCodable for a value that cannot be recorded.
     """
-    sayings = _here("update_state")
+    sayings, encoded = _here("update_state"), _encoded("update_state", values)
     RuntimeState.current().update(values)
-    sayings.say({"state": _encoded(values)})
+    sayings.say({"state": encoded})
 
 
 def _here(verb: str) -> Any:
@@ -67,12 +78,6 @@ def _here(verb: str) -> Any:
     return sayings
 
 
-def _encoded(values: dict[str, Any]) -> dict[str, Any]:
-    """Encode each value by itself; one that cannot be recorded as its `repr`."""
-    found = {}
-    for name, value in values.items():
-        try:
-            found[name] = codec.encode(value)
-        except NotCodable:
-            found[name] = repr(value)
-    return found
+def _encoded(verb: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Encode each value by itself, because that is how it is decoded."""
+    return {name: codec.encode(value, f"{verb}: {name}") for name, value in values.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,39 @@ def loaded(source: str | os.PathLike[str]) -> Any:
     """Return the data of a YAML file, or of a text that holds YAML: one with a colon and a line break or a space."""
     text = os.fspath(source)
     where = "The policy"
-    if not isinstance(source, str) or not any(mark in text for mark in ("\n", ": ", "{")):
+    if not isinstance(source, str) or (text.strip() and not any(mark in text for mark in ("\n", ": ", "{"))):
         where = text
         try:
             text = Path(text).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{where} cannot be read: {error}") from None
     try:
-        return yaml.safe_load(text)
+        node = yaml.compose(text, yaml.SafeLoader)
+        data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        raise ConfigError(f"{where} is empty; wanted settings, such as `TIMEOUT: retry`, one a line")
+    if repeated := list(_repeated(node, set())):
+        raise ConfigError(f"{where} names settings twice: {'; '.join(repeated)}. Keep one of each")
+    return data
+
+
+def _repeated(node: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the keys that a mapping in a YAML document has more than once, of which only the last would count."""
+    if id(node) in seen or not isinstance(node.value, list):
+        return
+    seen.add(id(node))
+    lines: dict[str, int] = {}
+    for part in node.value:
+        pair = part if isinstance(part, tuple) else (part,)
+        if len(pair) == 2 and not pair[0].tag.endswith(":merge"):
+            key, line = str(pair[0].value), pair[0].start_mark.line + 1
+            if key in lines:
+                yield f"{key} in line {lines[key]} and in line {line}"
+            lines[key] = line
+        for inner in pair:
+            yield from _repeated(inner, seen)
 
 
 def arguments(data: object) -> dict[str, Any]:
@@ -77,6 +100,8 @@ def arguments(data: object) -> dict[str, Any]:
             known = [*FailureType.__members__, *_READERS]
             hint = meant(key, known) or meant(key.upper(), known) or f"wanted some of {', '.join(known)}"
             problems.append(f"{name} is no setting of a policy ({hint})")
+        elif key in found:
+            problems.append(f"{key} is given twice, in two spellings")
         else:
             found[key] = read(str(name), value, problems)
     if problems:

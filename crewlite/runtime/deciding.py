@@ -8,7 +8,15 @@ from typing import Any
 
 from crewlite import codec, durable, events
 from crewlite.durable import Step
-from crewlite.errors import ConfigError, InDoubt, RecoveryAborted, RecoveryEscalated, StepTimeout, ends_run
+from crewlite.errors import (
+    ConfigError,
+    DeadlineExceeded,
+    InDoubt,
+    RecoveryAborted,
+    RecoveryEscalated,
+    StepTimeout,
+    ends_run,
+)
 from crewlite.lazy import lazy
 from crewlite.recovery import (
     Abort,
@@ -69,8 +77,8 @@ class Decided:
     def raised(self, frame: Frame, error: Exception) -> Exception:
         """Return the error to raise in place of `error` if the step fails: a policy that gives up says so."""
         run, failure, remedy = frame.run, self.failure, self.remedy
-        if failure is None or not isinstance(remedy, GIVES_UP):
-            return error
+        if failure is None or not isinstance(remedy, GIVES_UP) or isinstance(error, DeadlineExceeded):
+            return error  # a deadline that has passed says itself how to go on
         said = remedy.message if isinstance(remedy, Escalate) else remedy.reason
         if isinstance(remedy, Abort) and not said:
             return error
@@ -200,6 +208,8 @@ async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, er
 async def _applied(outer: Frame, step: Step[Any], frame: Frame, decision: Decided) -> Decided:
     """Return the decision with the finished steps that its remedy takes back, which are undone if it says so."""
     record, remedy, prefix = outer.run.record, decision.remedy, frame.children.numbering.prefix
+    if step.refuses and (why := step.refuses(remedy)):
+        return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
         return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
     with durable.entered(_beside(outer, step, frame)):

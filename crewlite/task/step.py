@@ -15,7 +15,7 @@ from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened
 from crewlite.agent.reasoning import prepare
-from crewlite.agent.recovering import offered, told
+from crewlite.agent.recovering import offered, refused, told
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.durable import Drift, Stamp, Step
 from crewlite.errors import AnswerRefused, Suspended, text_of
@@ -81,6 +81,7 @@ def task_step(filled: FilledTask, given: Given, *, address: str | None, drift: D
         failure_policy=filled.agent.retries,
         inherits=True,
         child_policy=task.failure_policy or filled.agent.failure_policy,
+        refuses=lambda remedy: refused(filled.tools, remedy),
         drift=drift,
         checkpoint_settings=(task.checkpoint, filled.agent.checkpoint),
     )

@@ -8,12 +8,13 @@ import contextlib
 import pytest
 
 from crewlite import CheckpointConfig, FailurePolicy, History
-from crewlite.errors import ConfigError, RecoveryEscalated
+from crewlite.errors import ConfigError, DeadlineExceeded, RecoveryEscalated
 from crewlite.events import RecoveryStartedEvent
 from crewlite.flow import flow, record_step, recoverable, recovery, recovery_hint, step, update_state
 from crewlite.recovery import (
     FailureType,
     RecordedStep,
+    compensate,
     escalate,
     replan,
     resume_from_subgoal,
@@ -201,6 +202,49 @@ def test_what_is_recorded_outside_a_recoverable_function_is_a_mistake():
         update_state(found=1)
     assert recovery() is None
     assert recovery_hint() == ""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda: record_step(), "ConfigError: record_step: action is missing; wanted what was done"),
+        (lambda: record_step(3), "ConfigError: record_step: action is 3; wanted a text"),
+        (lambda: record_step("x", error=KeyError()), r"ConfigError: record_step: error is KeyError\(\); wanted a text"),
+        (lambda: record_step("x", input=object()), "NotCodable: record_step: input is an object, which cannot be"),
+        (lambda: record_step("x", output={"a": [object()]}), "NotCodable: record_step: output.*a.*0.* is an object"),
+        (lambda: update_state(a=object()), "NotCodable: update_state: a is an object, which cannot be recorded"),
+    ],
+)
+def test_what_cannot_be_recorded_is_a_mistake_that_no_policy_tries_again(mistake, said):
+    tries = []
+
+    @recoverable(policy=FailurePolicy(default=replan()))
+    def work() -> None:
+        tries.append(1)
+        mistake()
+
+    with pytest.raises(RecoveryEscalated, match=said):
+        work()
+    assert len(tries) == 1
+
+
+def test_a_deadline_that_has_passed_is_told_as_that_of_a_flow_is_and_what_was_done_is_undone():
+    did = []
+
+    @step(compensate=lambda what: did.append(f"undo {what}"))
+    def book() -> str:
+        did.append("book")
+        return "boat"
+
+    @recoverable(policy=FailurePolicy(default=compensate(then=replan())), checkpoint=True, timeout=0.3)
+    async def work() -> None:
+        await book.submit()
+        await asyncio.sleep(9)
+
+    with pytest.raises(DeadlineExceeded) as late:
+        work.kickoff(run_id="r")
+    assert str(late.value).count("Its record is kept") == 1
+    assert did == ["book", "undo boat"]
 
 
 def test_its_classifier_and_limit_are_those_of_its_policy():

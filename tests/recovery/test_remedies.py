@@ -13,7 +13,7 @@ from crewlite.events import (
     RecoveryStartedEvent,
 )
 from crewlite.flow import flow, step
-from crewlite.recovery import Abort, Escalate, FailureType, Replan, Retry, escalate, replan
+from crewlite.recovery import Abort, Escalate, FailureType, Replan, Retry, escalate, replan, retry_with_tool_manifest
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.cuts import lives
 
@@ -247,3 +247,34 @@ def test_an_agent_alone_begins_anew_with_the_hint():
     assert asked[0] == "Hi"
     assert asked[1].startswith("Hi\n\nAn earlier attempt")
     assert HINT in asked[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "offered"), [(["look"], ["look"]), ([], []), (["look", "nope"], ["look"]), (["nope", "none"], None)]
+)
+def test_an_agent_that_has_none_of_the_named_tools_is_not_left_without_any(names, offered):
+    seen = []
+
+    def reply(messages, tools):
+        seen.append([one["function"]["name"] for one in tools or ()])
+        if len(seen) == 1:
+            raise LookupError("no line")
+        return "fog"
+
+    agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(reply), tools=[look])
+    task = Task(name="ask", description="Ask", expected_output="A word", agent=agent)
+
+    def team(names):
+        policy = FailurePolicy(default=retry_with_tool_manifest(names))
+        return Crew(tasks=[task], failure_policy=policy, checkpoint=True)
+
+    if offered is not None:
+        assert team(names).kickoff().raw == "fog"
+        assert seen == [["look"], offered]
+        return
+    with pytest.raises(
+        RecoveryEscalated, match="call only nope, none, and the agent has none of these. Its tools are look"
+    ):
+        team(names).kickoff(run_id="r")
+    assert seen == [["look"]]
+    assert team(["look"]).kickoff(run_id="r").raw == "fog", "a policy that is mended mends the run"

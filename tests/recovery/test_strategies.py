@@ -320,6 +320,17 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
         (lambda: Retry(tools="look"), "Retry: tools is 'look'; wanted the names of tools"),
         (lambda: Compensate("abort"), "Compensate: then is 'abort'; wanted a remedy"),
         (lambda: FailurePolicy.from_yaml("a: [b"), "The policy is not valid YAML"),
+        (lambda: FailurePolicy.from_yaml(""), "The policy is empty; wanted settings, such as `TIMEOUT: retry`"),
+        (lambda: FailurePolicy.from_yaml("# later\n"), "The policy is empty"),
+        (lambda: FailurePolicy.from_yaml("TIMEOUT: retry\nTIMEOUT: abort\n"), "TIMEOUT in line 1 and in line 2"),
+        (
+            lambda: FailurePolicy.from_yaml("timeout: retry\nTIMEOUT: abort\n"),
+            "TIMEOUT is given twice, in two spellings",
+        ),
+        (
+            lambda: FailurePolicy.from_yaml("guards:\n- loop_detector: {window: 2, window: 3}\n"),
+            "names settings twice: window in line 2 and in line 2. Keep one",
+        ),
         (lambda: FailurePolicy.from_yaml("nowhere.yaml"), "nowhere.yaml cannot be read"),
         (lambda: FailurePolicy.from_dict(["retry"]), "wanted a mapping"),
     ],
