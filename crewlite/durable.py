@@ -76,7 +76,7 @@ def same(value: Any) -> Any:
 class Step(Generic[T]):
     """One recorded piece of work: the code that does it, what it is asked, and how its outcome is encoded as JSON.
 
-    Nothing changes one; that it is not frozen makes one for each step cheap.
+    Treat it as immutable; it is not frozen because creating a frozen dataclass for each step is slow.
     """
 
     kind: Kind

@@ -33,6 +33,8 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     """A function whose calls are durable runs, made by `@flow`."""
 
     run_kind: ClassVar[Kind] = kinds.FLOW
+    made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
+    """The decorator, and its option for a failure policy, as errors name them."""
 
     def __init__(
         self,
@@ -47,30 +49,31 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
         max_concurrency: int | None = None,
         verbose: bool = False,
     ) -> None:
-        self.name = named("@flow", called(func) if name is None else name)
-        returning("@flow", self.name, func)
+        kind, policy = self.made_by
+        self.name = named(kind, called(func) if name is None else name)
+        returning(kind, self.name, func)
         functools.update_wrapper(self, func)
         self.func = func
         if not isinstance(checkpoint, CheckpointConfig | bool | None):
             raise ConfigError(
-                f"@flow {self.name!r}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
+                f"{self.label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)"
             )
         self.checkpoint = checkpoint
         if not isinstance(verbose, bool):
-            raise ConfigError(f"@flow {self.name!r}: verbose is {verbose!r}; wanted True or False")
+            raise ConfigError(f"{self.label}: verbose is {verbose!r}; wanted True or False")
         self.verbose = verbose
         self.signature = inspect.signature(func)
         self.is_async = is_async(func)
         self._bound = None
-        integers("@flow", self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
-        seconds("@flow", self.name, retry_delay=retry_delay)
+        integers(kind, self.name, retries=(retries, 0), max_concurrency=(max_concurrency, 1))
+        seconds(kind, self.name, retry_delay=retry_delay)
         self.remedies = again(retries, retry_delay)
-        self.deadline = time_limit("@flow", self.name, timeout)
-        self.policy: Policy | None = check_policy(failure_policy, f"@flow {self.name!r}")
+        self.deadline = time_limit(kind, self.name, timeout)
+        self.policy: Policy | None = check_policy(failure_policy, self.label, policy)
         self.width = max_concurrency
         if taken := KickoffOptions.__annotations__.keys() & self.signature.parameters.keys():
             names = ", ".join(taken)
-            raise ConfigError(f"@flow {self.name!r} has a parameter {names}, which is an option of kickoff: rename it")
+            raise ConfigError(f"{self.label} has a parameter {names}, which is an option of kickoff: rename it")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function without a run of its own: its steps belong to the enclosing run, or are plain calls."""
@@ -90,7 +93,12 @@ class FlowFunction(Runnable[Any], Generic[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         if instance is None:  # a class may serve as a namespace of flows
             return self
-        raise ConfigError(f"@flow {self.name!r} is a method; wanted a function: pass the object as an argument")
+        raise ConfigError(f"{self.label} is a method; wanted a function: pass the object as an argument")
+
+    @property
+    def label(self) -> str:
+        """What errors call it: the decorator and its name."""
+        return f"{self.made_by[0]} {self.name!r}"
 
     @property
     def run_name(self) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction, root
@@ -26,6 +27,8 @@ TOLD = ("hint", "recovery")
 class RecoverableFunction(FlowFunction[P, R]):
     """A function whose calls are durable runs, and whose body is tried again as its policy says."""
 
+    made_by: ClassVar[tuple[str, str]] = ("@recoverable", "policy")
+
     def __init__(
         self,
         func: Callable[P, R],
@@ -41,7 +44,7 @@ class RecoverableFunction(FlowFunction[P, R]):
     ) -> None:
         more: dict[str, Any] = {"timeout": timeout, "max_concurrency": max_concurrency, "verbose": verbose}
         super().__init__(func, name=name, checkpoint=checkpoint, failure_policy=policy, **more)
-        self.policy = _with(self.policy, classifier, max_recovery_attempts, f"@recoverable {self.name!r}")
+        self.policy = _with(self.policy, classifier, max_recovery_attempts, self.label)
         self.whole_signature = self.signature
         inputs = [one for name, one in self.signature.parameters.items() if name not in TOLD]
         self.signature = self.signature.replace(parameters=inputs)
@@ -74,15 +77,10 @@ def _with(policy: Policy | None, classifier: Classifier | None, most: int | None
         raise ConfigError(
             f"{where}: classifier and max_recovery_attempts are settings of a FailurePolicy, and policy is {policy!r}"
         )
-    strategies: Any = {kind.name: strategy for kind, strategy in policy.strategies}
-    return FailurePolicy(
-        policy.rules,
-        default=policy.default,
-        classifier=classifier or policy.classifier,
-        max_recovery_attempts=policy.max_recovery_attempts if most is None else most,
-        max_recovery_attempts_per_run=policy.max_recovery_attempts_per_run,
-        **strategies,
-    )
+    settings: dict[str, Any] = {one.name: getattr(policy, one.name) for one in fields(policy)}
+    settings |= {kind.name: strategy for kind, strategy in settings.pop("strategies")}
+    changed = {"classifier": classifier, "max_recovery_attempts": most}
+    return FailurePolicy(**settings | {name: value for name, value in changed.items() if value is not None})
 
 
 @overload

@@ -110,7 +110,7 @@ class FailurePolicy:
             if limit is not None and (type(limit) is not int or limit < 0):
                 raise ConfigError(f"FailurePolicy: {name} is {limit!r}; wanted a whole number, 0 or more")
         if max_recovery_attempts is None:
-            max_recovery_attempts = max([_ATTEMPTS, *(getattr(one, "most", None) or 0 for one in known)])
+            max_recovery_attempts = _patience(known)
         if check_classifier(classifier) is None and known:
             classifier = RulesClassifier()
         for name, value in (
@@ -171,7 +171,15 @@ class FailurePolicy:
 
     def __repr__(self) -> str:
         given = [f"rules={self.rules!r}", *(f"{name.name}={strategy!r}" for name, strategy in self.strategies)]
-        given += [f"{name}={value!r}" for name in ("default", "guards") if (value := getattr(self, name))]
+        known = [strategy for strategy in (self.default, *(one for _, one in self.strategies)) if strategy is not None]
+        usual = {
+            "default": None,
+            "classifier": RulesClassifier() if known else None,
+            "max_recovery_attempts": _patience(known),
+            "max_recovery_attempts_per_run": None,
+            "guards": (),
+        }
+        given += [f"{name}={value!r}" for name, one in usual.items() if (value := getattr(self, name)) != one]
         return f"FailurePolicy({', '.join(given)})"
 
 
@@ -184,6 +192,11 @@ class GoOn:
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return a Retry while retries are left and the failure is no timeout, else Abort."""
         return Abort() if failure.kind == "timeout" or len(past) >= self.retries else Retry(anew=False)
+
+
+def _patience(strategies: Sequence[Policy]) -> int:
+    """Return the number of remedies for one step, unless a policy sets it."""
+    return max([_ATTEMPTS, *(getattr(one, "most", None) or 0 for one in strategies)])
 
 
 def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:

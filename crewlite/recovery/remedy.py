@@ -134,11 +134,11 @@ class Policy(Protocol):
         """
 
 
-def check_policy(policy: object, where: str = "") -> Any:
+def check_policy(policy: object, where: str = "", option: str = "failure_policy") -> Any:
     """Return the policy, or None, unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
     if policy is None or (not isinstance(policy, type) and callable(getattr(policy, "decide", None))):
         return policy
-    found = f"{where}: failure_policy" if where else "failure_policy"
+    found = f"{where}: {option}" if where else option
     raise ConfigError(f"{found} is {policy!r}; wanted a FailurePolicy, or an object with decide(failure, past)")
 
 

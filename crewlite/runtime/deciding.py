@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,7 +91,7 @@ async def decided(
     outer: Frame, step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
 ) -> Decided:
     """Return what follows a failed attempt at a step: a remedy that rises from inside, or what the policy chooses."""
-    if is_in_doubt(step, frame, error):
+    if _is_in_doubt(step, frame, error):
         return Decided(Abort(), error)  # a person decides
     record, causes = outer.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
@@ -123,7 +123,7 @@ async def decided(
     return await _applied(outer, step, frame, Decided(remedy, error, failure.kind, failure))
 
 
-def is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
+def _is_in_doubt(step: Step[Any], frame: Frame, error: Exception) -> bool:
     """Return whether, after this failure, it is unknown if a call with effect="once" took effect."""
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == what(step):
         return True
@@ -138,10 +138,10 @@ def what(step: Step[Any]) -> str:
 async def announce_end(outer: Frame, step: Step[Any], address: str, decision: Decided, past: Sequence[Remedy]) -> None:
     """Tell that no remedy is left for a step. Its failure has not been recorded yet."""
     failure = decision.failure
-    if failure is None or not (past or isinstance(decision.remedy, Escalate)):
+    if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
     said = getattr(decision.remedy, "message", "") or getattr(decision.remedy, "reason", "")
-    about = {**_about(step, address, failure), "remedy": _name(decision.remedy), "reason": outer.mask(said)}
+    about = {**_about(outer, step, address, failure), "remedy": _name(decision.remedy), "reason": outer.mask(said)}
     await outer.announce(
         step.voice.source, lambda stamp: stamp(events.RecoveryFailedEvent, **about), step.checkpoint_settings
     )
@@ -150,36 +150,41 @@ async def announce_end(outer: Frame, step: Step[Any], address: str, decision: De
 async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
     """Tell that a step has succeeded after remedies."""
     about: dict[str, Any] = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
-    about |= {"source_name": step.title, "attempt": len(past) + 1, "remedy": _name(past[-1])}
+    about |= {"source_name": step.title, "attempt": tries(outer, address), "remedy": _name(past[-1])}
     await outer.announce(
         step.voice.source, lambda stamp: stamp(events.RecoveryCompletedEvent, **about), step.checkpoint_settings
     )
 
 
-def started(step: Step[Any], decision: Decided, mask: Callable[[str], str]) -> dict[str, Any]:
+def tries(outer: Frame, address: str) -> int:
+    """Return the number of tries at a step so far, in all kickoffs of the run, with the one at work."""
+    return len(outer.run.record.attempts.get(address, ())) + 1
+
+
+def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": step.title, "failure": decision.kind, "remedy": _name(remedy)}
-    about |= {"failure_type": kind.value if kind else "", "hint": mask(getattr(remedy, "hint", ""))}
-    return about | {"delay": getattr(remedy, "after", 0.0)}
+    about |= {"failure_type": kind.value if kind else "", "hint": outer.mask(getattr(remedy, "hint", ""))}
+    return about | {"attempt": tries(outer, address), "delay": getattr(remedy, "after", 0.0)}
 
 
 async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
-    about = _about(step, failure.address, failure)
+    about = _about(outer, step, failure.address, failure)
     about["evidence"] = tuple({"rule": one.rule, "text": outer.mask(one.text)} for one in failure.evidence)
     await outer.announce(
         step.voice.source, lambda stamp: stamp(events.FailureClassifiedEvent, **about), step.checkpoint_settings
     )
 
 
-def _about(step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
+def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
     """Return the fields that events about a failure share."""
     step_of = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
     return step_of | {
         "source_name": step.title,
         "failure": failure.kind,
         "failure_type": failure.type.value,
-        "attempt": failure.attempts,
+        "attempt": tries(outer, address),
         "error": failure.message,
         "error_type": failure.error_type,
     }
@@ -250,7 +255,7 @@ def _failure(
     return replace(
         Failure.of(for_author(frame, error) or error, address, left),
         is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
-        attempts=len(record.attempts.get(address, ())) + 1,
+        attempts=tries(outer, address),
         recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
         cause=_first(record, causes_of(frame, error)),
         last_good=last_good(record, inside),

@@ -317,13 +317,13 @@ class Execution(Generic[T]):
             attempted["fingerprint"] = self.fingerprint
             attempted["error"]["raised"] = self._masked(written(thrown))
         stamp, told = self._stamp(), {"error": text_of(shown), "error_type": type_of(shown)}
-        tried = {"attempt": attempt, "duration_ms": milliseconds}
         if final:
             event: BaseEvent | None = step.voice.failed(stamp, **told)
             if isinstance(event, events.StepFailedEvent):
-                event = event.model_copy(update=tried)
+                event = event.model_copy(update={"attempt": attempt, "duration_ms": milliseconds})
         else:
-            event = stamp(events.RecoveryStartedEvent, **told, **tried, **started(step, decision, frame.mask))
+            begun = started(self.outer, step, self.address, decision)
+            event = stamp(events.RecoveryStartedEvent, **told, **begun, duration_ms=milliseconds)
         await self._commit({"steps": [*starmap(invalidated, decision.void), attempted]}, event, stamp)
         if final:
             self.outer.hear(self.address, said)

@@ -34,13 +34,13 @@ def is_unit(record: Record, address: str) -> bool:
     return bool(_kind(record, address).worker)
 
 
-def unit_around(record: Record, address: str) -> str | None:
+def _unit_around(record: Record, address: str) -> str | None:
     """Return the address of the nearest unit of work around a step; None if there is none."""
     around = (*outers(address), *([""] if address else []))
     return next((at for at in around if is_unit(record, at)), None)
 
 
-def holder(record: Record, prefix: str, place: str) -> str | None:
+def _holder(record: Record, prefix: str, place: str) -> str | None:
     """Return the prefix of the attempt that holds the finished step `place`: `prefix`, or the nearest around it.
 
     Returns None if there is none. A conversation cannot go back in its middle, so the work of an agent is passed over.
@@ -60,12 +60,12 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
     a rollback is looked for first.
     """
     if isinstance(remedy, Rollback) and remedy.to:
-        found = holder(record, prefix, remedy.to)
+        found = _holder(record, prefix, remedy.to)
         return None if found is None else outer(found)
     if isinstance(remedy, Compensate):
         around = (address, *outers(address), "")
         return next((at for at in around if _kind(record, at) is kinds.FLOW), None)
-    return address if is_unit(record, address) else unit_around(record, address)
+    return address if is_unit(record, address) else _unit_around(record, address)
 
 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
@@ -99,7 +99,7 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
     A model or a tool has another address in each attempt at its unit, and a step around may have gone back to a named
     place; so its own do not suffice.
     """
-    unit = None if is_unit(record, address) else unit_around(record, address)
+    unit = None if is_unit(record, address) else _unit_around(record, address)
     mine, around = {_plain(at) for at in (address, *outers(address))}, list[Remedy]()
     for at in (*outers(address), *([""] if address else [])):
         for attempt in since_given_up(record.attempts.get(at, ()), record.base):
@@ -119,7 +119,7 @@ def place(attempts: Sequence[Attempt], number: int, *, once: bool) -> int:
     return 1 + sum(isinstance(attempt.remedy, Replan) for attempt in attempts) if once else number
 
 
-def opening(attempts: Sequence[Attempt]) -> Attempt | None:
+def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the failed attempt whose remedy opened the attempt at work; None for a first one.
 
     A kickoff after a final failure goes on with the attempt that failed, unless it began anew. A root whose finished
@@ -136,7 +136,7 @@ def opening(attempts: Sequence[Attempt]) -> Attempt | None:
 
 def context_of(attempts: Sequence[Attempt]) -> RecoveryContext | None:
     """Return what the attempt at work is told of the failure before it; None if nothing was to be told."""
-    opened = opening(attempts)
+    opened = _opening(attempts)
     remedy = opened.remedy if opened else None
     if opened is None or remedy is None or not is_for_work(remedy):
         return None
@@ -157,7 +157,7 @@ def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool
 
     Nothing in it has failed or is done again for that, so it is told nothing of it.
     """
-    opened = opening(attempts)
+    opened = _opening(attempts)
     if opened is None or not isinstance(opened.remedy, Rollback) or not opened.cause:
         return False
     places = {task["address"]: n for n, task in enumerate(record.run["definition"].get("tasks", ()))}
@@ -169,7 +169,7 @@ def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool
 
 def goes_on(attempts: Sequence[Attempt]) -> bool:
     """Return whether the attempt at work goes on after a rollback: what it asks otherwise, it asks anew."""
-    opened = opening(attempts)
+    opened = _opening(attempts)
     return opened is not None and goes_back(opened)
 
 
@@ -198,11 +198,6 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
 def beside(address: str) -> str:
     """Return the prefix of a step and those beside it."""
     return address[: address.rfind("/") + 1]
-
-
-def _step_of(prefix: str) -> str:
-    """Return the address of the step whose attempt has this prefix."""
-    return outer(prefix)
 
 
 def _kind(record: Record, address: str) -> Kind:

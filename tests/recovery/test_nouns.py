@@ -24,7 +24,7 @@ from crewlite import (
 )
 from crewlite.errors import BindMissing, ConfigError, InDoubt, LLMUnavailable, MaxIterations, StepTimeout
 from crewlite.events import RecoveryStartedEvent, ToolUsageErrorEvent, ToolUsageStartedEvent
-from crewlite.flow import flow, step
+from crewlite.flow import flow, recoverable, step
 from crewlite.recovery import DEFAULT, Abort, Fallback, Retry, Rule
 from crewlite.testing import EventRecorder, ScriptedLLM
 
@@ -307,6 +307,7 @@ def test_a_policy_that_misbehaves_is_told_instead_of_the_failure(place):
         (lambda: tool(failure_policy=3)(test_a_policy_that_cannot_decide), "FunctionTool: failure_policy is 3"),
         (lambda: step(name="s", failure_policy=3)(print), "@step 's': failure_policy is 3"),
         (lambda: flow(name="f", failure_policy=3)(print), "@flow 'f': failure_policy is 3"),
+        (lambda: recoverable(name="f", policy=3)(print), "@recoverable 'f': policy is 3"),
         (lambda: World("llm", llm=3).flow.kickoff(), "model 'first': failure_policy is 3"),
         (lambda: LLM("offline", extra={"num_retries": 3}), "use failure_policy="),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import fields
 
 import pytest
 
@@ -13,7 +14,9 @@ from crewlite.events import RecoveryStartedEvent
 from crewlite.flow import flow, record_step, recoverable, recovery, recovery_hint, step, update_state
 from crewlite.recovery import (
     FailureType,
+    LoopDetector,
     RecordedStep,
+    Rule,
     compensate,
     escalate,
     replan,
@@ -259,6 +262,36 @@ def test_its_classifier_and_limit_are_those_of_its_policy():
     assert pipeline.told[1].hint == "Count them."
     with pytest.raises(ConfigError, match="settings of a FailurePolicy"):
         recoverable(policy=retry(), classifier=Always())(lambda: None)
+
+
+def test_every_other_setting_of_its_policy_stays():
+    rules = (Rule({"unavailable"}, 2),)
+    policy = FailurePolicy(
+        rules, default=retry(), TIMEOUT=replan(), max_recovery_attempts_per_run=9, guards=[LoopDetector()]
+    )
+    changed = recoverable(policy=policy, max_recovery_attempts=1)(lambda: None).policy
+    slots = {one.name: getattr(policy, one.name) for one in fields(policy)}
+    assert all(value for value in slots.values()), "each is set, so that a lost one is seen"
+    assert {name: getattr(changed, name) for name in slots} == slots | {"max_recovery_attempts": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"policy": 3}, "@recoverable 'work': policy is 3"),
+        ({"timeout": 0}, "@recoverable 'work': timeout is 0"),
+        ({"verbose": 1}, "@recoverable 'work': verbose is 1"),
+        ({"checkpoint": "x"}, "@recoverable 'work': checkpoint is 'x'"),
+        ({"max_concurrency": 0}, "@recoverable 'work': max_concurrency is 0"),
+        ({"name": "a/b"}, "@recoverable is named 'a/b'"),
+    ],
+)
+def test_a_mistake_names_the_decorator_and_the_option_as_they_were_written(options, wanted):
+    def work():
+        pass
+
+    with pytest.raises(ConfigError, match=wanted):
+        recoverable(**options)(work)
 
 
 def test_a_preview_in_the_middle_of_a_recovery_tells_what_is_done_again():

@@ -7,13 +7,25 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.errors import LLMUnavailable, RecoveryAborted, RecoveryEscalated
 from crewlite.events import (
+    BaseEvent,
     FailureClassifiedEvent,
     RecoveryCompletedEvent,
     RecoveryFailedEvent,
     RecoveryStartedEvent,
 )
 from crewlite.flow import flow, step
-from crewlite.recovery import Abort, Escalate, FailureType, Replan, Retry, escalate, replan, retry_with_tool_manifest
+from crewlite.recovery import (
+    Abort,
+    Escalate,
+    FailureType,
+    Replan,
+    Retry,
+    escalate,
+    replan,
+    retry,
+    retry_with_tool_manifest,
+    sequence,
+)
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.cuts import lives
 
@@ -35,6 +47,11 @@ class Says:
 def attempts():
     with History(STORE) as history:
         return [(one.address, one.number, one.remedy) for one in history.run("r").attempts]
+
+
+def recovery(events):
+    """The events of recovering, in order."""
+    return [one for one in events.of(BaseEvent) if one.type.startswith(("recovery_", "failure_"))]
 
 
 @tool
@@ -188,6 +205,53 @@ def test_a_policy_that_gives_up_says_why_and_how_to_go_on(failing, remedy, error
     with pytest.raises(error):
         team.kickoff(run_id="r")
     assert len(attempts()) > before, "the next kickoff tries again"
+
+
+def test_a_remedy_that_rises_is_no_end_and_all_events_count_the_tries_of_their_step_alike():
+    lines = iter([LLMUnavailable("1"), LLMUnavailable("2"), "done"])
+    agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(lambda messages: next(lines)))
+    policy = FailurePolicy(default=sequence(retry(), replan(HINT), escalate()))
+    task = Task(name="one", description="Ask", expected_output="A time", agent=agent)
+    with EventRecorder() as events:
+        assert Crew(tasks=[task], failure_policy=policy).kickoff().raw == "done"
+    told = [(one.type, one.address, one.attempt) for one in recovery(events)]
+    assert told == [
+        ("failure_classified", "task:one/llm#1", 1),
+        ("recovery_started", "task:one/llm#1", 1),
+        ("failure_classified", "task:one/llm#1", 2),
+        ("recovery_started", "task:one", 1),
+        ("recovery_completed", "task:one", 2),
+    ]
+
+
+def test_a_failed_recovery_and_one_after_a_resume_count_all_tries():
+    policy = FailurePolicy(default=retry(1))
+    fails = iter([True] * 3 + [False])
+
+    @step(failure_policy=policy)
+    def shaky():
+        if next(fails):
+            raise KeyError("no")
+        return "done"
+
+    @flow(checkpoint=True)
+    def work():
+        return shaky()
+
+    with EventRecorder() as events:
+        with pytest.raises(RecoveryEscalated):
+            work.kickoff(run_id="r")
+        assert work.kickoff(run_id="r") == "done"
+    told = [(one.type, one.attempt) for one in recovery(events)]
+    assert told == [
+        ("failure_classified", 1),
+        ("recovery_started", 1),
+        ("failure_classified", 2),
+        ("recovery_failed", 2),
+        ("failure_classified", 3),
+        ("recovery_started", 3),
+        ("recovery_completed", 4),
+    ]
 
 
 def test_what_a_classifier_says_is_told_and_recorded_with_the_remedy():

@@ -235,6 +235,16 @@ def test_the_limits_of_a_step_and_of_a_run():
     assert FailurePolicy(TIMEOUT=backoff_and_retry(5), default=chain(retry(4), replan())).max_recovery_attempts == 7
 
 
+def test_a_policy_shows_what_was_set():
+    assert repr(FailurePolicy(TIMEOUT=backoff_and_retry(5))).count("max_recovery") == 0
+    assert "classifier" not in repr(FailurePolicy(default=retry()))
+    mine = RulesClassifier(loop_window=5)
+    shown = repr(FailurePolicy(classifier=mine, max_recovery_attempts=2, max_recovery_attempts_per_run=5))
+    assert shown == (
+        f"FailurePolicy(rules=(), classifier={mine!r}, max_recovery_attempts=2, max_recovery_attempts_per_run=5)"
+    )
+
+
 def test_policies_are_values_and_need_a_classifier_only_for_strategies():
     one, other = (FailurePolicy(DEFAULT.rules, TIMEOUT=retry(), default=escalate()) for _ in range(2))
     assert (one, hash(one), one.classifier) == (other, hash(other), RulesClassifier())

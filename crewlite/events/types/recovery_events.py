@@ -11,6 +11,7 @@ class _Failed(BaseEvent):
     kind: str
     name: str
     attempt: int
+    """The number of the try that failed, counted over all kickoffs of the run."""
     error: str
     error_type: str
     failure: str
@@ -20,7 +21,7 @@ class _Failed(BaseEvent):
 
 
 class FailureClassifiedEvent(_Failed):
-    """A classifier has said what went wrong in a failed step. `attempt` is the number of the attempt that failed."""
+    """A classifier has said what went wrong in a failed step, in its try number `attempt`."""
 
     type: Literal["failure_classified"] = "failure_classified"
     evidence: tuple[dict[str, str], ...] = ()
@@ -28,9 +29,9 @@ class FailureClassifiedEvent(_Failed):
 
 
 class RecoveryStartedEvent(_Failed):
-    """A step failed and will be tried again: `delay` is the seconds until the next attempt.
+    """A step failed and will be tried again: `delay` is the seconds until the next try.
 
-    `attempt` is the number of the attempt that failed, which took `duration_ms`.
+    `attempt` is the number of the try that failed, which took `duration_ms`.
     """
 
     type: Literal["recovery_started"] = "recovery_started"
@@ -43,12 +44,13 @@ class RecoveryStartedEvent(_Failed):
 
 
 class RecoveryCompletedEvent(BaseEvent):
-    """A step has succeeded after remedies, of which `remedy` was the last. `attempt` is the number of its tries."""
+    """A step has succeeded in its try number `attempt`, after remedies, of which `remedy` was the last."""
 
     type: Literal["recovery_completed"] = "recovery_completed"
     kind: str
     name: str
     attempt: int
+    """The number of the try that succeeded, counted over all kickoffs of the run."""
     remedy: str
 
 
