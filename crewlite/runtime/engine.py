@@ -14,6 +14,7 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
+from crewlite.runtime import sayings
 from crewlite.runtime.budgets import HeldBudget
 from crewlite.runtime.handle import RunHandle
 from crewlite.runtime.kickoff import drive, inside
@@ -142,6 +143,7 @@ async def _of_its_own(scope: StepScope, root: Root[T], request: Request, decided
         around = durable.scope()
         assert isinstance(around, StepScope)
         address = around.address
+        sayings.around.set(around.sayings)  # in the task of this step alone
         around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:

@@ -14,6 +14,7 @@ from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.resources import InUse
+from crewlite.runtime import sayings
 from crewlite.runtime.advice import answered_before, note_answered, warn_unused
 from crewlite.runtime.budgets import worked
 from crewlite.runtime.request import Progress, Request
@@ -76,6 +77,7 @@ async def _driven(
 ) -> T:
     step = root.step(inputs, run)
     frame = StepScope(run, "", root.name, settings=(setting,))
+    frame.sayings = sayings.around.get()
     try:
         work = _while_ours(run.journal, frame.step(step, root.address))
         return await (listener.during(work) if listener else work)

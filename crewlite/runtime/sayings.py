@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 from crewlite.state.format.commit import SaidRecord
@@ -26,7 +27,9 @@ class Sayings:
 
     def expect(self, address: str) -> None:
         """Keep the place of a step that is requested now."""
-        self._parts.append(address)
+        if address not in self._inside:
+            self._inside[address] = {}
+            self._parts.append(address)
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
         """Take what a step inside has said, once it has its outcome or has failed for good."""
@@ -46,3 +49,7 @@ class Sayings:
         if state:
             whole["state"] = state
         return whole or None
+
+
+around: ContextVar[Sayings | None] = ContextVar("crewlite_sayings_around", default=None)
+"""What hears a separate run that is kicked off inside a step of another one."""

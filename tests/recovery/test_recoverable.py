@@ -457,3 +457,23 @@ def test_the_classifier_of_a_later_kickoff_hears_what_finished_steps_have_said(l
             work.kickoff(run_id="r")
         assert caught.value.failure.type is FailureType.LOOP_DETECTED
         assert "sk-secret" not in str(caught.value.failure)
+
+
+def test_what_a_separate_run_inside_says_is_heard_as_well():
+    @step
+    def look() -> None:
+        record_step("look")
+
+    @flow(checkpoint=True)
+    def separate() -> None:
+        record_step("begin")
+        look()
+
+    @recoverable(policy=FailurePolicy(default=replan()))
+    def work(recovery=None) -> list[str]:
+        separate.kickoff()
+        if recovery is None:
+            raise ValueError("made up")
+        return [one.action for one in recovery.trajectory]
+
+    assert work.kickoff() == ["begin", "look"]
