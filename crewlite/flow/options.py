@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.code import Version
-from crewlite.recovery import FailureKind, FailurePolicy, Rule
+from crewlite.recovery import FailureKind, FailurePolicy, Rule, checks
 from crewlite.state.format.addresses import can_be_name
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
@@ -39,15 +38,12 @@ def integers(kind: str, name: str, **options: tuple[object, int]) -> None:
     for option, (value, least) in options.items():
         if value is None and option in _MAY_BE_NONE:
             continue
-        if type(value) is not int or value < least:
-            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted a whole number, {least} or more")
+        checks.whole(f"{kind} {name!r}", least, **{option: value})
 
 
 def seconds(kind: str, name: str, **options: object) -> None:
     """Raise ConfigError for an option that is not a number of seconds, 0 or more."""
-    for option, value in options.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{kind} {name!r}: {option} is {value!r}; wanted seconds, 0 or more")
+    checks.seconds(f"{kind} {name!r}", **options)
 
 
 def returning(kind: str, name: str, func: object) -> None:

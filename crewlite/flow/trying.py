@@ -13,6 +13,8 @@ from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction, root
 from crewlite.flow.options import known
 from crewlite.recovery import Classifier, FailurePolicy, Policy
+from crewlite.recovery.checks import whole
+from crewlite.recovery.classify import check_classifier
 from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.state.config import CheckpointConfig
@@ -71,6 +73,9 @@ def _with(policy: Policy | None, classifier: Classifier | None, most: int | None
     """Return the policy with this classifier and this limit, if they are given."""
     if classifier is None and most is None:
         return policy
+    check_classifier(classifier, where)
+    if most is not None:
+        whole(where, 0, max_recovery_attempts=most)
     if policy is None:
         return FailurePolicy(classifier=classifier, max_recovery_attempts=most)
     if not isinstance(policy, FailurePolicy):

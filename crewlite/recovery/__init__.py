@@ -1,4 +1,7 @@
-"""The decision that follows a failure, for model calls, tools, tasks and steps. Pure: it neither waits nor retries."""
+"""The decision that follows a failure, for model calls, tools, tasks and steps.
+
+Decisions are pure: they neither wait nor retry. Only CircuitBreaker keeps state, and only LLMClassifier asks a model.
+"""
 
 from crewlite.recovery.by_model import HybridClassifier, LLMClassifier
 from crewlite.recovery.classify import Classifier

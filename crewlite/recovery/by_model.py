@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
+from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.rules import RulesClassifier
@@ -22,9 +22,7 @@ class LLMClassifier:
     """
 
     def __init__(self, llm: Any, *, max_tokens: int = 100, max_steps: int = 10) -> None:
-        for name, value in (("max_tokens", max_tokens), ("max_steps", max_steps)):
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"LLMClassifier: {name} is {value!r}; wanted a whole number, 1 or more")
+        whole("LLMClassifier", 1, max_tokens=max_tokens, max_steps=max_steps)
         self.llm, self.max_steps = classifier.model_of(llm, max_tokens), max_steps
 
     async def classify(self, failure: Failure) -> Failure:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
+from crewlite.errors import CONTROL_FLOW, text_of
+from crewlite.recovery.checks import having
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.types import Evidence, FailureType
 
@@ -24,11 +25,8 @@ class Classifier(Protocol):
 
 def check_classifier(classifier: object, where: str = "FailurePolicy") -> Any:
     """Return the classifier, or None, unchanged. Raises ConfigError, beginning with `where`, if it cannot classify."""
-    if classifier is None or (not isinstance(classifier, type) and callable(getattr(classifier, "classify", None))):
-        return classifier
-    raise ConfigError(
-        f"{where}: classifier is {classifier!r}; wanted a RulesClassifier(), or an object with classify(failure)"
-    )
+    wanted = "a RulesClassifier(), or an object with classify(failure)"
+    return None if classifier is None else having("classify", f"{where}: classifier", classifier, wanted)
 
 
 async def classified(

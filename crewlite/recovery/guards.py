@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
 from crewlite.forked import lock
+from crewlite.recovery.checks import whole
 from crewlite.recovery.failure import Failure
 
 VETOES = (CallVetoed.__name__, CircuitOpen.__name__)
@@ -89,7 +90,7 @@ class CircuitBreaker(Guard):
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        _at_least("CircuitBreaker", 1, failure_threshold=failure_threshold)
+        whole("CircuitBreaker", 1, failure_threshold=failure_threshold)
         for name, value in (("window_seconds", window_seconds), ("cooldown_seconds", cooldown_seconds)):
             if type(value) not in (int, float) or not value > 0:
                 raise ConfigError(f"CircuitBreaker: {name} is {value!r}; wanted seconds, more than 0")
@@ -151,7 +152,7 @@ class LoopDetector(Guard):
     window: int = 3
 
     def __post_init__(self) -> None:
-        _at_least("LoopDetector", 2, window=self.window)
+        whole("LoopDetector", 2, window=self.window)
 
     def before(self, call: GuardedCall) -> None:
         """Raise CallVetoed for one more equal call in the same work."""
@@ -238,9 +239,3 @@ def check_guards(guards: object) -> tuple[Guard, ...]:
     if isinstance(guards, list | tuple) and all(isinstance(one, Guard) for one in guards):
         return tuple(guards)
     raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
-
-
-def _at_least(where: str, least: int, **given: object) -> None:
-    for name, value in given.items():
-        if type(value) is not int or value < least:
-            raise ConfigError(f"{where}: {name} is {value!r}; wanted a whole number, {least} or more")

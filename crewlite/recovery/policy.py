@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
+from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import Classifier, check_classifier
 from crewlite.recovery.delays import delay
 from crewlite.recovery.failure import Failure
@@ -24,6 +25,8 @@ from crewlite.recovery.remedy import (
     Resume,
     Retry,
     Rollback,
+    check_strategy,
+    most_of,
     spent,
     typed,
 )
@@ -101,14 +104,13 @@ class FailurePolicy:
         if not isinstance(rules, tuple | list) or not all(isinstance(rule, Rule) for rule in rules):
             raise ConfigError(f"FailurePolicy: rules is {rules!r}; wanted a tuple of rules, such as (Rule(...),)")
         by_type = _by_type(strategies)
-        known = [_strategy("default", default)] if default is not None else []
+        known = [check_strategy("FailurePolicy: default", default)] if default is not None else []
         known += by_type.values()
-        for name, limit in (
-            ("max_recovery_attempts", max_recovery_attempts),
-            ("max_recovery_attempts_per_run", max_recovery_attempts_per_run),
-        ):
-            if limit is not None and (type(limit) is not int or limit < 0):
-                raise ConfigError(f"FailurePolicy: {name} is {limit!r}; wanted a whole number, 0 or more")
+        limits = {
+            "max_recovery_attempts": max_recovery_attempts,
+            "max_recovery_attempts_per_run": max_recovery_attempts_per_run,
+        }
+        whole("FailurePolicy", 0, **{name: limit for name, limit in limits.items() if limit is not None})
         if max_recovery_attempts is None:
             max_recovery_attempts = _patience(known)
         if check_classifier(classifier) is None and known:
@@ -196,7 +198,7 @@ class GoOn:
 
 def _patience(strategies: Sequence[Policy]) -> int:
     """Return the number of remedies for one step, unless a policy sets it."""
-    return max([_ATTEMPTS, *(getattr(one, "most", None) or 0 for one in strategies)])
+    return max([_ATTEMPTS, *(most_of(one) or 0 for one in strategies)])
 
 
 def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:
@@ -207,13 +209,7 @@ def _by_type(strategies: Mapping[str, Any]) -> dict[FailureType, Policy]:
             problems.append(f"{name!r} is no type of failure{hint}")
     if problems:
         raise ConfigError(f"FailurePolicy: {'; '.join(problems)}; wanted some of {', '.join(known)}")
-    return {known[name]: _strategy(name, strategy) for name, strategy in strategies.items()}
-
-
-def _strategy(name: str, given: object) -> Any:
-    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
-        raise ConfigError(f"FailurePolicy: {name} is {given!r}; wanted a strategy, such as escalate()")
-    return given
+    return {known[name]: check_strategy(f"FailurePolicy: {name}", strategy) for name, strategy in strategies.items()}
 
 
 def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:

@@ -5,12 +5,12 @@ A step asks its policy for a remedy, applies it, and records it with the attempt
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, get_args
 
 from crewlite.errors import ConfigError, text_of
+from crewlite.recovery.checks import having, seconds
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.types import FailureType
 
@@ -53,8 +53,7 @@ class Retry(_Remedy):
     """The names of the tools that the next attempt may call; None for all that it has."""
 
     def __post_init__(self) -> None:
-        if type(self.after) not in (int, float) or not 0 <= self.after < math.inf:
-            raise ConfigError(f"Retry: after is {self.after!r}; wanted seconds, 0 or more")
+        seconds("Retry", after=self.after)
         if isinstance(self.tools, list):
             object.__setattr__(self, "tools", tuple(self.tools))
         _Remedy.__post_init__(self)
@@ -136,10 +135,20 @@ class Policy(Protocol):
 
 def check_policy(policy: object, where: str = "", option: str = "failure_policy") -> Any:
     """Return the policy, or None, unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
-    if policy is None or (not isinstance(policy, type) and callable(getattr(policy, "decide", None))):
-        return policy
     found = f"{where}: {option}" if where else option
-    raise ConfigError(f"{found} is {policy!r}; wanted a FailurePolicy, or an object with decide(failure, past)")
+    wanted = "a FailurePolicy, or an object with decide(failure, past)"
+    return None if policy is None else having("decide", found, policy, wanted)
+
+
+def check_strategy(where: str, given: object) -> Any:
+    """Return a strategy unchanged. Raises ConfigError, beginning with `where`, if it has no `decide`."""
+    return having("decide", where, given, "a strategy, such as escalate()")
+
+
+def most_of(policy: Policy) -> int | None:
+    """Return the largest number of remedies that a strategy may choose; None if it does not limit them."""
+    most = getattr(policy, "most", None)
+    return most if isinstance(most, int) else None
 
 
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:

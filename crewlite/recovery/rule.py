@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from crewlite.errors import ConfigError, meant
+from crewlite.recovery.checks import seconds, whole
 from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind
 from crewlite.recovery.remedy import Remedy, Retry
 
@@ -23,11 +23,8 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", _kinds(self.kinds))
-        if type(self.retries) is not int or self.retries < 0:
-            raise ConfigError(f"Rule: retries is {self.retries!r}; wanted a whole number, 0 or more")
-        for name, value in (("base", self.base), ("cap", self.cap)):
-            if type(value) not in (int, float) or not 0 <= value < math.inf:
-                raise ConfigError(f"Rule: {name} is {value!r}; wanted seconds, 0 or more")
+        whole("Rule", 0, retries=self.retries)
+        seconds("Rule", base=self.base, cap=self.cap)
 
     def covers(self, failure: Failure) -> bool:
         """Return whether the rule applies to this failure."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from crewlite.errors import ConfigError
+from crewlite.recovery.checks import whole
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.symptoms import BY_STATUS, BY_WORDS, SYMPTOMS, Symptom
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
@@ -41,8 +42,7 @@ class RulesClassifier:
             if not isinstance(given, list | tuple) or not all(isinstance(one, kind) for one in given):
                 raise ConfigError(f"RulesClassifier: {name} is {given!r}; wanted a list, such as [{example}]")
             object.__setattr__(self, name, tuple(given))
-        if type(self.loop_window) is not int or self.loop_window < 2:
-            raise ConfigError(f"RulesClassifier: loop_window is {self.loop_window!r}; wanted a whole number, 2 or more")
+        whole("RulesClassifier", 2, loop_window=self.loop_window)
 
     def classify(self, failure: Failure) -> Failure:
         """Return the failure with its type, and with the evidence for that type, the strongest first."""

@@ -5,12 +5,12 @@ A strategy counts the remedies that answered failures of the same type, so no ty
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from crewlite.errors import ConfigError
+from crewlite.recovery.checks import seconds, whole
 from crewlite.recovery.delays import delay
 from crewlite.recovery.failure import LONGEST_WAIT, Failure
 from crewlite.recovery.hints import hint_of
@@ -26,28 +26,33 @@ from crewlite.recovery.remedy import (
     Retry,
     Rollback,
     Suspend,
+    check_strategy,
+    most_of,
     spent,
     typed,
 )
 
 
 def retry(max_attempts: int = 3) -> Strategy:
-    """Try again at once, up to `max_attempts` times."""
+    """Try again at once. `max_attempts`: the number of further tries, not counting the first."""
     return Strategy(Retry(), _times("retry", max_attempts=max_attempts))
 
 
 def backoff_and_retry(max_attempts: int = 5, base: float = 1.0, cap: float = LONGEST_WAIT) -> Strategy:
-    """Try again up to `max_attempts` times, after delays that grow from `base` to `cap` seconds.
+    """Try again after delays that grow from `base` to `cap` seconds.
 
+    `max_attempts`: the number of further tries, not counting the first.
     A service that asks for a wait gets it; one that asks for more than `cap` is not waited for.
     """
-    return Strategy(
-        Retry(), _times("backoff_and_retry", max_attempts=max_attempts), _seconds("backoff_and_retry", base, cap)
-    )
+    seconds("backoff_and_retry", base=base, cap=cap)
+    return Strategy(Retry(), _times("backoff_and_retry", max_attempts=max_attempts), (base, cap))
 
 
 def retry_with_tool_manifest(tools: Sequence[str] | None = None, max_attempts: int = 3) -> Strategy:
-    """Try again with a hint. `tools`: the names of the tools that may be called then; None for all."""
+    """Try again with a hint. `tools`: the names of the tools that may be called then; None for all.
+
+    `max_attempts`: the number of further tries, not counting the first.
+    """
     if isinstance(tools, str):
         raise ConfigError(f"retry_with_tool_manifest: tools is {tools!r}; wanted a list of names, such as [{tools!r}]")
     offered = None if tools is None else tuple(tools)
@@ -66,7 +71,10 @@ def rollback_to_checkpoint(place: str | None = None, max_rollbacks: int = 3) -> 
 
 
 def resume_from_subgoal(name: str | None = None, max_attempts: int = 3) -> Strategy:
-    """Go on at the subgoal `name`; None: at the step that failed."""
+    """Go on at the subgoal `name`; None: at the step that failed.
+
+    `max_attempts`: the number of further tries, not counting the first.
+    """
     return Strategy(Resume(name or ""), _times("resume_from_subgoal", max_attempts=max_attempts), hinted=True)
 
 
@@ -87,19 +95,19 @@ def abort(reason: str = "") -> Strategy:
 
 def compensate(then: Policy | None = None) -> Compensation:
     """Undo what the finished steps of the work have done, newest first; then do as `then` says, or escalate."""
-    return Compensation(_strategy("compensate: then", then or escalate()))
+    return Compensation(check_strategy("compensate: then", then or escalate()))
 
 
 def sequence(*strategies: Policy) -> Sequential:
     """Ask the first strategy about the first failure of a type, the second about the second, ...; then escalate."""
     if not strategies:
         raise ConfigError("sequence() has no strategies; wanted one or more, such as sequence(retry(), escalate())")
-    return Sequential(tuple(_strategy("sequence", one) for one in strategies))
+    return Sequential(tuple(check_strategy("sequence", one) for one in strategies))
 
 
 def chain(first: Policy, then: Policy) -> Chain:
     """Ask `first` until it would escalate or abort; from there on, ask `then`."""
-    return Chain(_strategy("chain: first", first), _strategy("chain: then", then))
+    return Chain(check_strategy("chain: first", first), check_strategy("chain: then", then))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,7 @@ class Compensation:
     @property
     def most(self) -> int | None:
         """The largest number of remedies that it may choose; None if it does not limit them."""
-        return _most(self.then)
+        return most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return a Compensate with what the other strategy chooses now."""
@@ -182,7 +190,7 @@ class Chain:
     @property
     def most(self) -> int | None:
         """The largest number of remedies that it may choose; None if it does not limit them."""
-        both = [_most(self.first), _most(self.then)]
+        both = [most_of(self.first), most_of(self.then)]
         return sum(one for one in both if one is not None) if any(one is not None for one in both) else None
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
@@ -203,26 +211,7 @@ def _used_up(failure: Failure, most: int) -> str:
     return f"The budget of {times} for failures of type {failure.type} is used up"
 
 
-def _most(strategy: Policy) -> int | None:
-    most = getattr(strategy, "most", None)
-    return most if isinstance(most, int) else None
-
-
-def _strategy(where: str, given: object) -> Any:
-    if isinstance(given, type) or not callable(getattr(given, "decide", None)):
-        raise ConfigError(f"{where} is {given!r}; wanted a strategy, such as escalate()")
-    return given
-
-
 def _times(name: str, **given: int) -> int:
-    ((what, value),) = given.items()
-    if type(value) is not int or value < 0:
-        raise ConfigError(f"{name}: {what} is {value!r}; wanted a whole number, 0 or more")
+    whole(name, 0, **given)
+    (value,) = given.values()
     return value
-
-
-def _seconds(name: str, base: float, cap: float) -> tuple[float, float]:
-    for what, value in (("base", base), ("cap", cap)):
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{name}: {what} is {value!r}; wanted seconds, 0 or more")
-    return base, cap

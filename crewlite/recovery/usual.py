@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.policy import FailurePolicy
-from crewlite.recovery.remedy import Policy, Remedy
+from crewlite.recovery.remedy import Policy, Remedy, most_of
 from crewlite.recovery.strategies import abort, backoff_and_retry, replan, rollback_to_checkpoint
 
 
@@ -24,7 +24,7 @@ class ByListener:
     @property
     def most(self) -> int:
         """The largest number of remedies that it may choose."""
-        return max(getattr(one, "most", None) or 0 for one in (self.told, self.others))
+        return max(most_of(one) or 0 for one in (self.told, self.others))
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return what the strategy for this failure chooses."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
@@ -65,7 +65,7 @@ def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
 
     Returns {} unless that error, raised for the step itself, ended its last attempt.
     """
-    last = next(iter(record.attempts.get(address, ())[-1:]), None)
+    last = record.last_attempt(address)
     if last is None or last.cause is not None or last.error_type != StateConflict.__qualname__:
         return {}
     prefix = address.rpartition("/")[0]
@@ -76,9 +76,9 @@ def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
     }
 
 
-def was_decided(attempts: Mapping[str, Sequence[Attempt]], address: str) -> bool:
+def was_decided(record: Record, address: str) -> bool:
     """Return whether a failure policy decided on the last failure of a step, or of the child step that caused it."""
-    last = next(iter(attempts.get(address, ())[-1:]), None)
+    last = record.last_attempt(address)
     return last is not None and (
-        last.remedy is not None or (last.cause is not None and was_decided(attempts, last.cause))
+        last.remedy is not None or (last.cause is not None and was_decided(record, last.cause))
     )

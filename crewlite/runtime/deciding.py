@@ -41,7 +41,7 @@ from crewlite.runtime.children import Children
 from crewlite.runtime.frame import Frame
 from crewlite.runtime.trajectory import last_good, trajectory
 from crewlite.runtime.undoing import undone
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import outers, prefix_beside
 from crewlite.state.format.commit import SaidRecord
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
@@ -203,7 +203,7 @@ async def _risen(outer: Frame, step: Step[Any], frame: Frame, risen: Attempt, er
     assert remedy
     if step.effect == "once":
         return Decided(Abort(), error, risen.failure)
-    if remedies.applier(record, remedy, remedies.beside(at), at) != frame.address:
+    if remedies.applier(record, remedy, prefix_beside(at), at) != frame.address:
         return Decided(Abort(), error)
     failure = replace(Failure.of(error, at), type=remedy.type or FailureType.UNKNOWN, attempts=len(record.attempts[at]))
     decision = Decided(remedy, error, risen.failure, failure)
@@ -240,7 +240,7 @@ def _policy(outer: Frame, step: Step[Any], frame: Frame, causes: Sequence[str]) 
     """
     if step.failure_policy or not step.inherits:
         return step.failure_policy
-    if any(was_decided(outer.run.record.attempts, at) for at in causes):
+    if any(was_decided(outer.run.record, at) for at in causes):
         return None
     return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
 
@@ -267,7 +267,7 @@ def _first(record: Record, causes: Sequence[str]) -> str:
     """Return the address of the step, however deep inside, that failed first; "" without one."""
     if not causes:
         return ""
-    last = next(iter(record.attempts.get(causes[0], ())[-1:]), None)
+    last = record.last_attempt(causes[0])
     return (_first(record, [last.cause]) if last and last.cause else "") or causes[0]
 
 

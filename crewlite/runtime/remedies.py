@@ -15,7 +15,7 @@ from crewlite.kinds import Kind
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.context import RecoveryContext
 from crewlite.runtime.attempts import following, goes_back, since_given_up
-from crewlite.state.format.addresses import is_right_below, outer, outers
+from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
@@ -50,7 +50,7 @@ def _holder(record: Record, prefix: str, place: str) -> str | None:
             return prefix
         if not prefix:
             return None
-        prefix = prefix[: prefix.rfind("/", 0, -1) + 1]
+        prefix = prefix_around(prefix)
 
 
 def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | None:
@@ -71,7 +71,7 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
     """Return the failed attempt whose remedy rises from one of the child steps that made a step fail."""
     for at in causes:
-        last = next(iter(record.attempts.get(at, ())[-1:]), None)
+        last = record.last_attempt(at)
         if last is not None and last.final and is_for_work(last.remedy):
             return last
         if last is not None and last.remedy is None and last.cause and (found := rising(record, [last.cause])):
@@ -84,13 +84,13 @@ def unapplied(record: Record, address: str) -> Attempt | None:
 
     The step has to fail in the same way again, instead of being done again.
     """
-    last = next(iter(record.attempts.get(address, ())[-1:]), None)
+    last = record.last_attempt(address)
     if last is None or not last.final or not is_for_work(last.remedy):
         return None
     assert last.remedy
-    where = applier(record, last.remedy, beside(address), address)
-    applied = record.attempts.get(where or "", ())[-1:]
-    return None if any(attempt.order > last.order for attempt in applied) else last
+    where = applier(record, last.remedy, prefix_beside(address), address)
+    applied = record.last_attempt(where or "")
+    return None if applied and applied.order > last.order else last
 
 
 def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:
@@ -193,11 +193,6 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
             top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
             if top not in known:
                 yield at, outcome.kind
-
-
-def beside(address: str) -> str:
-    """Return the prefix of a step and those beside it."""
-    return address[: address.rfind("/") + 1]
 
 
 def _kind(record: Record, address: str) -> Kind:

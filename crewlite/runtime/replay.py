@@ -16,7 +16,7 @@ from crewlite import codec, kinds
 from crewlite.codec import Json
 from crewlite.durable import Drift
 from crewlite.runtime.numbering import is_counted
-from crewlite.state.format.addresses import is_right_below
+from crewlite.state.format.addresses import is_right_below, prefix_beside
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 
@@ -170,7 +170,7 @@ def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Co
         return ()
     if record.edited or record.earlier_inputs:  # a changed fork may request other steps
         return ()
-    prefix = address[: address.rfind("/") + 1]
+    prefix = prefix_beside(address)
     return tuple(at for at in missed(record, mode, prefix, unrequested) if is_counted(at))
 
 

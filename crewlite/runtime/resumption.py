@@ -23,7 +23,7 @@ from crewlite.runtime.request import Request
 from crewlite.runtime.root import Root
 from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import is_question, outers
+from crewlite.state.format.addresses import is_question, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
@@ -248,7 +248,7 @@ def lived(root: Root[Any], record: Record) -> dict[str, Any]:
 def _inside(record: Record) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for address in filter(None, record.outcomes):
-        found.setdefault(address[: address.rfind("/") + 1], set()).add(address)
+        found.setdefault(prefix_beside(address), set()).add(address)
     return {prefix: frozenset(addresses) for prefix, addresses in found.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crewlite import codec, kinds
 from crewlite.recovery import RecordedStep
-from crewlite.state.format.addresses import is_right_below, leaf
+from crewlite.state.format.addresses import is_right_below, leaf, prefix_around
 from crewlite.state.format.commit import SaidRecord
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -29,7 +29,7 @@ def last_good(record: Record, prefix: str) -> str | None:
     while not (done := _finished(record, prefix)):
         if not prefix:
             return None
-        prefix = prefix[: prefix.rfind("/", 0, -1) + 1]
+        prefix = prefix_around(prefix)
     return done[-1].address
 
 

@@ -11,8 +11,9 @@ from uuid import UUID
 from crewlite import background, durable
 from crewlite.codec import decode
 from crewlite.errors import ConfigError
+from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.record import SNAPSHOT, Record
+from crewlite.state.format.record import Record
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View

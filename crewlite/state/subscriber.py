@@ -13,8 +13,9 @@ from crewlite.codec import JsonObject
 from crewlite.events.base import BaseEvent
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
+from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
-from crewlite.state.format.record import SNAPSHOT, Record
+from crewlite.state.format.record import Record
 
 Setting = CheckpointConfig | bool | None
 _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal has the complete output

@@ -279,6 +279,8 @@ def test_every_other_setting_of_its_policy_stays():
     ("options", "wanted"),
     [
         ({"policy": 3}, "@recoverable 'work': policy is 3"),
+        ({"classifier": 3}, "@recoverable 'work': classifier is 3"),
+        ({"max_recovery_attempts": -1}, "@recoverable 'work': max_recovery_attempts is -1"),
         ({"timeout": 0}, "@recoverable 'work': timeout is 0"),
         ({"verbose": 1}, "@recoverable 'work': verbose is 1"),
         ({"checkpoint": "x"}, "@recoverable 'work': checkpoint is 'x'"),

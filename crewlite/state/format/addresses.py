@@ -49,6 +49,16 @@ def can_be_name(text: str) -> bool:
     return bool(text) and not any(mark in text for mark in "/#!")
 
 
+def prefix_beside(address: str) -> str:
+    """Return the prefix of a step and those beside it: that of the attempt which they are in."""
+    return address[: address.rfind("/") + 1]
+
+
+def prefix_around(prefix: str) -> str:
+    """Return the prefix of the attempt around the one that `prefix` names; "" for that of the run itself."""
+    return prefix[: prefix.rfind("/", 0, -1) + 1]
+
+
 def is_right_below(address: str, prefix: str) -> bool:
     """Return whether `address` is `prefix` and one more part: a direct child of the attempt that `prefix` names."""
     return bool(address) and address.startswith(prefix) and "/" not in address[len(prefix) :]

@@ -14,6 +14,7 @@ from crewlite import kinds
 from crewlite.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import around, is_in_a_task_or_call, outer, outers
+from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
 from crewlite.state.format.commit import (
     AskedQuestion,
     CheckpointRecord,
@@ -36,8 +37,6 @@ _OF_THE_CLAIM = {"claim", "released", "cancelled", "stopped", "worked"}
 _OF_THE_RUN = {"run", "definition", "inputs", "auto_approve", "values"} | _OF_THE_CLAIM
 _OF_PEOPLE = {"asked", "answers"}
 _BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled"}
-SNAPSHOT = "snapshot"
-"""The trigger of a checkpoint made with `state.snapshot()`."""
 
 
 @dataclass
@@ -228,12 +227,12 @@ class Record:
 
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
         """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums` are those of all entries, by seq."""
-        for one in self.checkpoints.values():
-            found = sums.get(one["seq"])
-            if found is None or one.get("sum", found) != found:
-                raise self._damaged(
-                    f"checkpoint {one['id']} is at commit {one['seq']}, which is missing or has changed"
-                )
+        if lost := at_no_commit(self.checkpoints.values(), sums):
+            raise self._damaged(f"checkpoint {lost['id']} is at commit {lost['seq']}, which is missing or has changed")
+
+    def last_attempt(self, address: str) -> Attempt | None:
+        """Return the last failed attempt at a step; None if none has failed."""
+        return next(reversed(self.attempts.get(address, ())), None)
 
     def value(self, address: str) -> Json:
         """Return the value of an outcome with references resolved. Raises JournalCorrupt if one cannot be."""
@@ -257,12 +256,7 @@ class Record:
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
         """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""
-        parent = checkpoint["parent"]
-        for _ in range(len(self.dropped) + 1):
-            if parent is None or parent in self.checkpoints:
-                return parent
-            parent = self.dropped.get(parent)
-        return None  # the parents form a circle, which crewlite never writes
+        return parent_of(checkpoint, self.checkpoints, self.dropped)
 
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
@@ -313,11 +307,11 @@ class Record:
         self.named = max(self.named, checkpoint["version"])
         self.checkpoints[checkpoint["id"]] = checkpoint
         newest = self.newest_checkpoint
-        if self.counts(checkpoint["seq"]) and (newest is None or _along(checkpoint) > _along(newest)):
+        if self.counts(checkpoint["seq"]) and (newest is None or along(checkpoint) > along(newest)):
             self.newest_checkpoint = checkpoint
 
     def _newest(self) -> CheckpointRecord | None:
-        return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=_along, default=None)
+        return max((p for p in self.checkpoints.values() if self.counts(p["seq"])), key=along, default=None)
 
     def _people(self, commit: Commit) -> None:
         """Apply the questions to people and their answers."""
@@ -403,7 +397,3 @@ def replay(entries: Iterable[Entry]) -> Iterator[tuple[Entry, Record]]:
         record.apply(entry)
         read.append(entry)
         yield entry, record
-
-
-def _along(checkpoint: CheckpointRecord) -> tuple[int, str]:
-    return checkpoint["seq"], checkpoint["id"]

@@ -13,8 +13,8 @@ from typing import Any, Self
 from crewlite.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError
 from crewlite.refs import check_name
+from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
-from crewlite.state.format.record import SNAPSHOT
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import trace

@@ -1,0 +1,34 @@
+"""The checkpoints of a branch: their order, their parents, and whether the journal holds their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from crewlite.state.format.commit import CheckpointRecord
+
+SNAPSHOT = "snapshot"
+"""The trigger of a checkpoint made with `state.snapshot()`."""
+
+
+def along(checkpoint: CheckpointRecord) -> tuple[int, str]:
+    """Return the position of a checkpoint among those of its branch."""
+    return checkpoint["seq"], checkpoint["id"]
+
+
+def parent_of(checkpoint: CheckpointRecord, kept: Collection[str], dropped: Mapping[str, str | None]) -> str | None:
+    """Return the id of the nearest ancestor that is `kept`. `dropped`: the removed ones with their parents."""
+    parent = checkpoint["parent"]
+    for _ in range(len(dropped) + 1):
+        if parent is None or parent in kept:
+            return parent
+        parent = dropped.get(parent)
+    return None  # the parents form a circle, which crewlite never writes
+
+
+def at_no_commit(checkpoints: Iterable[CheckpointRecord], sums: Mapping[int, str]) -> CheckpointRecord | None:
+    """Return the first checkpoint whose commit is missing or has changed. `sums` are those of all entries, by seq."""
+    for one in checkpoints:
+        found = sums.get(one["seq"])
+        if found is None or one.get("sum", found) != found:
+            return one
+    return None
