@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from crewlite.codec import register as register
     from crewlite.crew.crew import Crew as Crew, Process as Process
     from crewlite.crew.output import CrewOutput as CrewOutput
-    from crewlite.durable import bound as bound, idempotency_key as idempotency_key
+    from crewlite.durable import idempotency_key as idempotency_key
     from crewlite.events.event_bus import event_bus as event_bus
     from crewlite.flow.classes.base import Flow as Flow
     from crewlite.flow.classes.conditions import and_ as and_, or_ as or_
     from crewlite.flow.classes.methods import listen as listen, router as router, start as start
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
+    from crewlite.own_threads import bound as bound
     from crewlite.recovery import FailurePolicy as FailurePolicy
     from crewlite.state.config import CheckpointConfig as CheckpointConfig
     from crewlite.state.history import History as History
@@ -70,7 +71,7 @@ _HOMES = {
     "Usage": "crewlite.usage",
     "and_": "crewlite.flow",
     "around": "crewlite.attempt_hooks",
-    "bound": "crewlite.durable",
+    "bound": "crewlite.own_threads",
     "event_bus": "crewlite.events.event_bus",
     "idempotency_key": "crewlite.durable",
     "listen": "crewlite.flow",

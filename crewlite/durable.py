@@ -6,17 +6,13 @@ the journal, executes the others, and commits their outcomes. Outside a run it i
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextvars import ContextVar, Token, copy_context
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
-from crewlite import codec
 from crewlite.budget import Budget
-from crewlite.errors import ConfigError
 from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
@@ -28,8 +24,6 @@ if TYPE_CHECKING:
     from crewlite.recovery.guards import Guard
     from crewlite.recovery.remedy import Policy, Remedy
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 Json = Any
 
@@ -335,47 +329,11 @@ class _Plain:
 
 PLAIN: Scope = _Plain()
 _scope: ContextVar[Scope] = ContextVar("crewlite_scope", default=PLAIN)
-_bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", default=None)
-_call_key: ContextVar[Json] = ContextVar("crewlite_call_key", default=None)
 
 
 def scope() -> Scope:
     """Return the scope of the caller: a running step, or PLAIN."""
     return _scope.get()
-
-
-def bound_scope() -> Scope | None:
-    """Return the scope that `bound` has brought to the calling thread; None in any other code."""
-    return _bound_scope.get()
-
-
-def call_key() -> Json:
-    """Return the function and arguments of the `bound` call that the calling thread executes; None in other code."""
-    return _call_key.get()
-
-
-def bound(fn: Callable[P, R]) -> Callable[P, R]:
-    """Return `fn` bound to the running step, for use in threads of your own: `pool.map(bound(fetch), pages)`.
-
-    A thread does not inherit the run of the code that starts it: without `bound`, steps called there are plain calls
-    that are not recorded. The step that calls `bound` must not end before the calls. Outside a run, the result behaves
-    like `fn`. Raises ConfigError for an async function.
-    """
-    if inspect.iscoroutinefunction(fn):
-        raise ConfigError(
-            f"bound({getattr(fn, '__name__', fn)}): wanted a plain function. A coroutine belongs to its run without "
-            f"it: await it as it is"
-        )
-    context = copy_context()
-    context.run(_bound_scope.set, _scope.get())
-
-    @functools.wraps(fn)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        own = context.copy()  # because only one thread at a time can enter a context
-        own.run(_call_key.set, [_call_key.get(), getattr(fn, "__qualname__", ""), *map(codec.known, [args, kwargs])])
-        return own.run(fn, *args, **kwargs)
-
-    return call
 
 
 def detach() -> Token[Scope]:

@@ -4,7 +4,6 @@ import sys
 from types import ModuleType
 
 from crewlite.coming_from import missing_import
-from crewlite.durable import bound
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -17,6 +16,7 @@ from crewlite.flow.recovering import record_step, recovery, recovery_hint, updat
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for
 from crewlite.flow.trying import RecoverableFunction, recoverable
+from crewlite.own_threads import bound
 from crewlite.runtime.executors import Executor, Job
 from crewlite.runtime.future import StepFuture, StepFutures
 from crewlite.runtime.handle import RunHandle as FlowHandle

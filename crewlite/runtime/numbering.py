@@ -13,7 +13,7 @@ import weakref
 from contextvars import ContextVar
 from typing import Any
 
-from crewlite import codec, durable, kinds
+from crewlite import codec, kinds, own_threads
 from crewlite.codec import Json
 
 _TOLD_APART = 12  # hexadecimal digits of a digest that an address shows
@@ -67,9 +67,9 @@ def _who_asks() -> str:
     task = asyncio.current_task()
     asker, known = _asker.get()
     if task is None:
-        return codec.digest([known, durable.call_key()])
+        return codec.digest([known, own_threads.call_key()])
     if asker is None or asker() is not task:
-        known = codec.digest([known, durable.call_key(), _call(task.get_coro())])
+        known = codec.digest([known, own_threads.call_key(), _call(task.get_coro())])
         _asker.set((weakref.ref(task), known))
     return known
 

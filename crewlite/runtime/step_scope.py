@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
-from crewlite import codec, durable, events, tracebacks
+from crewlite import codec, events, own_threads, tracebacks
 from crewlite.durable import Step
 from crewlite.errors import (
     CONTROL_FLOW,
@@ -98,7 +98,7 @@ class StepScope(Frame):
         """Return whether this step's own coroutine requests the step. Tasks beside it do so in any order."""
         if not self.inherited.mode.strict_replay or step.chained or (step.kind.asks_person and step.name):
             return True
-        return durable.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
+        return own_threads.bound_scope() is not self and (self.task is None or self.task is asyncio.current_task())
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """Return the step with its address set. This counts as the request for the step."""

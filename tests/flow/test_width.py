@@ -10,9 +10,9 @@ import time
 import pytest
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
-from crewlite.durable import bound
 from crewlite.errors import ConfigError, StepTimeout
 from crewlite.flow import flow, step
+from crewlite.own_threads import bound
 from crewlite.permits import permitted
 from crewlite.testing import ScriptedLLM
 

@@ -31,6 +31,7 @@ FLOORS = {
         "kinds",
         "last_kickoff",
         "own_templates",
+        "own_threads",
         "pacing",
         "permits",
         "plain_texts",
