@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from crewlite import codec, durable, kinds, templates
@@ -38,7 +37,7 @@ def model_of(llm: object, max_tokens: int) -> BaseLLM:
     raise ConfigError(f"LLMClassifier: llm is {an(type(llm).__name__)}; wanted a model, such as LLM(...), or its name")
 
 
-async def classified(llm: BaseLLM, failure: Failure, max_steps: int) -> Failure:
+async def classified_by_model(llm: BaseLLM, failure: Failure, max_steps: int) -> Failure:
     """Return a failure with the type that the model names, and its reason as evidence; UNKNOWN if the model fails.
 
     Errors with which the run itself stops are raised.
@@ -48,11 +47,11 @@ async def classified(llm: BaseLLM, failure: Failure, max_steps: int) -> Failure:
     except CONTROL_FLOW:
         raise
     except Exception as error:  # noqa: BLE001 - the border: what failed must not be hidden by a model that fails
-        return _typed(failure, FailureType.UNKNOWN, f"{type(error).__name__}: {text_of(error)}", 0.0)
+        return failure.of_type(FailureType.UNKNOWN, _reason(f"{type(error).__name__}: {text_of(error)}", 0.0))
     if found := _NAMED.search(answer):
         named_type = FailureType(re.sub(r"[ -]", "_", found[1].lower()))
-        return _typed(failure, named_type, found[2].strip() or answer.strip(), _CONFIDENCE)
-    return _typed(failure, FailureType.UNKNOWN, f"The model named no type: {answer[:_LONGEST]}", 0.0)
+        return failure.of_type(named_type, _reason(found[2].strip() or answer.strip(), _CONFIDENCE))
+    return failure.of_type(FailureType.UNKNOWN, _reason(f"The model named no type: {answer[:_LONGEST]}", 0.0))
 
 
 def _step(llm: BaseLLM, shown: str) -> Step[str]:
@@ -78,8 +77,8 @@ def _shown(failure: Failure, max_steps: int) -> str:
     return templates.marked("failure", durable.scope().mask("\n".join(line[:_LONGEST] for line in lines)))
 
 
-def _typed(failure: Failure, known: FailureType, text: str, confidence: float) -> Failure:
-    return replace(failure, type=known, evidence=(Evidence("LLMClassifier", text, confidence),))
+def _reason(text: str, confidence: float) -> Evidence:
+    return Evidence("LLMClassifier", text, confidence)
 
 
 def _line(step: RecordedStep) -> str:

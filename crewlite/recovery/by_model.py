@@ -27,7 +27,7 @@ class LLMClassifier:
 
     async def classify(self, failure: Failure) -> Failure:
         """Return the failure with the type that the model names, and its reason as evidence."""
-        found: Failure = await classifier.classified(self.llm, failure, self.max_steps)
+        found: Failure = await classifier.classified_by_model(self.llm, failure, self.max_steps)
         return found
 
 

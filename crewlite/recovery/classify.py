@@ -54,7 +54,7 @@ async def classified(
         reason = f"{name} raised {type(error).__qualname__}: {text_of(error)}"
     wanted = f"wanted one of {', '.join(FailureType)}, or the failure with `type` and `evidence`"
     log.warning("%s; %s. The failure counts as unknown.", mask(reason), wanted)
-    return _as(failure, FailureType.UNKNOWN, name, reason)
+    return failure.of_type(FailureType.UNKNOWN, Evidence(name, reason))
 
 
 def _told(failure: Failure, told: object, name: str) -> Failure | None:
@@ -62,8 +62,4 @@ def _told(failure: Failure, told: object, name: str) -> Failure | None:
     if isinstance(told, Failure) and told.type in list(FailureType):
         return replace(failure, type=FailureType(told.type), evidence=tuple(told.evidence))
     known = told.lower() if isinstance(told, str) else None
-    return _as(failure, FailureType(known), name, "") if known in list(FailureType) else None
-
-
-def _as(failure: Failure, known: FailureType, rule: str, text: str) -> Failure:
-    return replace(failure, type=known, evidence=(Evidence(rule, text),))
+    return failure.of_type(FailureType(known), Evidence(name, "")) if known in list(FailureType) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crewlite.errors import (
@@ -68,6 +68,10 @@ class Failure:
     """The HTTP status that the error tells of."""
     permanent: bool = False
     """Whether no other attempt can succeed until somebody changes the program, its settings or its keys."""
+
+    def of_type(self, known: FailureType, reason: Evidence) -> Failure:
+        """Return the failure with this type, and the reason for it as its evidence."""
+        return replace(self, type=known, evidence=(reason,))
 
     @classmethod
     def of(cls, error: BaseException, address: str = "", fallbacks: int = 0) -> Failure:

@@ -17,6 +17,7 @@ from crewlite.errors import (
     StepTimeout,
     ends_run,
 )
+from crewlite.events.base import BaseEvent
 from crewlite.lazy import lazy
 from crewlite.recovery import (
     Abort,
@@ -142,18 +143,13 @@ async def announce_end(outer: Frame, step: Step[Any], address: str, decision: De
         return
     said = getattr(decision.remedy, "message", "") or getattr(decision.remedy, "reason", "")
     about = {**_about(outer, step, address, failure), "remedy": _name(decision.remedy), "reason": outer.mask(said)}
-    await outer.announce(
-        step.voice.source, lambda stamp: stamp(events.RecoveryFailedEvent, **about), step.checkpoint_settings
-    )
+    await _announce(outer, step, events.RecoveryFailedEvent, about)
 
 
 async def announce_success(outer: Frame, step: Step[Any], address: str, past: Sequence[Remedy]) -> None:
     """Tell that a step has succeeded after remedies."""
-    about: dict[str, Any] = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
-    about |= {"source_name": step.title, "attempt": tries(outer, address), "remedy": _name(past[-1])}
-    await outer.announce(
-        step.voice.source, lambda stamp: stamp(events.RecoveryCompletedEvent, **about), step.checkpoint_settings
-    )
+    about = _of_step(outer, step, address) | {"remedy": _name(past[-1])}
+    await _announce(outer, step, events.RecoveryCompletedEvent, about)
 
 
 def tries(outer: Frame, address: str) -> int:
@@ -172,22 +168,27 @@ def started(outer: Frame, step: Step[Any], address: str, decision: Decided) -> d
 async def _announce_type(outer: Frame, step: Step[Any], failure: Failure) -> None:
     about = _about(outer, step, failure.address, failure)
     about["evidence"] = tuple({"rule": one.rule, "text": outer.mask(one.text)} for one in failure.evidence)
-    await outer.announce(
-        step.voice.source, lambda stamp: stamp(events.FailureClassifiedEvent, **about), step.checkpoint_settings
-    )
+    await _announce(outer, step, events.FailureClassifiedEvent, about)
+
+
+async def _announce(outer: Frame, step: Step[Any], event: type[BaseEvent], about: dict[str, Any]) -> None:
+    await outer.announce(step.voice.source, lambda stamp: stamp(event, **about), step.checkpoint_settings)
 
 
 def _about(outer: Frame, step: Step[Any], address: str, failure: Failure) -> dict[str, Any]:
     """Return the fields that events about a failure share."""
-    step_of = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
-    return step_of | {
-        "source_name": step.title,
+    return _of_step(outer, step, address) | {
         "failure": failure.kind,
         "failure_type": failure.type.value,
-        "attempt": tries(outer, address),
         "error": failure.message,
         "error_type": failure.error_type,
     }
+
+
+def _of_step(outer: Frame, step: Step[Any], address: str) -> dict[str, Any]:
+    """Return the fields that all events about the recovery of a step share."""
+    about = {"kind": step.kind.name, "name": step.title, "address": address, "source_id": address}
+    return {**about, "source_name": step.title, "attempt": tries(outer, address)}
 
 
 def _name(remedy: Remedy) -> str:

@@ -7,7 +7,6 @@ a policy. All of this follows from the record, so a resume does the same.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from crewlite import codec, kinds
@@ -15,11 +14,9 @@ from crewlite.kinds import Kind
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Resume, Retry, Rollback
 from crewlite.recovery.context import RecoveryContext
 from crewlite.runtime.attempts import following, goes_back, since_given_up
-from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside
+from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
-
-_TRIES = re.compile(r"^!\d+/|!\d+")
 
 
 def is_for_work(remedy: Remedy | None) -> bool:
@@ -100,11 +97,11 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
     place; so its own do not suffice.
     """
     unit = None if is_unit(record, address) else _unit_around(record, address)
-    mine, around = {_plain(at) for at in (address, *outers(address))}, list[Remedy]()
+    mine, around = {without_tries(at) for at in (address, *outers(address))}, list[Remedy]()
     for at in (*outers(address), *([""] if address else [])):
         for attempt in since_given_up(record.attempts.get(at, ()), record.base):
             remedy = attempt.remedy
-            chosen_here = at == unit or _plain(attempt.cause or "") in mine
+            chosen_here = at == unit or without_tries(attempt.cause or "") in mine
             if remedy is not None and chosen_here and (is_for_work(remedy) or (at != unit and remedy.type is not None)):
                 around.append(remedy)
     return [*around, *past]
@@ -162,7 +159,8 @@ def is_behind(record: Record, attempts: Sequence[Attempt], address: str) -> bool
         return False
     places = {task["address"]: n for n, task in enumerate(record.run["definition"].get("tasks", ()))}
     here, failed = (
-        next((places[part] for part in _plain(at).split("/") if part in places), None) for at in (address, opened.cause)
+        next((places[part] for part in without_tries(at).split("/") if part in places), None)
+        for at in (address, opened.cause)
     )
     return here is not None and failed is not None and here > failed
 
@@ -197,8 +195,3 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
 
 def _kind(record: Record, address: str) -> Kind:
     return kinds.at(address) if address else kinds.of(record.run["definition"]["kind"])
-
-
-def _plain(address: str) -> str:
-    """Return an address without the numbers of attempts, which at the root are a part of their own."""
-    return _TRIES.sub("", address)

@@ -156,9 +156,7 @@ def cycle_in_a_flow(place):
     return _flow(place, lambda text: cycle_of_methods(place)())
 
 
-def crew_in_a_method(place):
-    crew = Crew(tasks=[task(pilot(place.llm(fails=True)))])
-
+def _two_methods(place, second):
     class Work(Flow):
         failure_policy = place.policy
 
@@ -169,10 +167,19 @@ def crew_in_a_method(place):
 
         @listen(fetch)
         def look(self):
-            place.calls["step"] += 1
-            return crew.kickoff().raw
+            return second()
 
     return Work().kickoff
+
+
+def crew_in_a_method(place):
+    crew = Crew(tasks=[task(pilot(place.llm(fails=True)))])
+
+    def look():
+        place.calls["step"] += 1
+        return crew.kickoff().raw
+
+    return _two_methods(place, look)
 
 
 def _recoverable(place, process, verify):
@@ -249,19 +256,10 @@ def claim_in_a_recoverable(place):
 def claim_in_a_method(place):
     agent = pilot(place.llm(fails=True))
 
-    class Work(Flow):
-        failure_policy = place.policy
+    def look():
+        text = agent.kickoff(f"When is high water? {recovery_hint()}").raw
+        if "guess" in text:
+            raise ValueError("made up: no table shows it")
+        return text
 
-        @start()
-        def fetch(self):
-            place.calls["step"] += 1
-            return "done"
-
-        @listen(fetch)
-        def look(self):
-            text = agent.kickoff(f"When is high water? {recovery_hint()}").raw
-            if "guess" in text:
-                raise ValueError("made up: no table shows it")
-            return text
-
-    return Work().kickoff
+    return _two_methods(place, look)

@@ -10,11 +10,17 @@ from crewlite import kinds
 BEGINNING = "step:initial_state"
 """The step that sets the state with which a flow of methods begins."""
 _TRY = re.compile(r"!(\d+)$")
+_TRIES = re.compile(r"^!\d+/|!\d+")
 
 
 def outer(address: str) -> str:
     """Return the address of the enclosing step, without the attempt; "" for the run itself."""
     return _TRY.sub("", address.rpartition("/")[0])
+
+
+def without_tries(address: str) -> str:
+    """Return an address without the numbers of attempts; those of the run itself are a part of their own."""
+    return _TRIES.sub("", address)
 
 
 def outers(address: str) -> Iterator[str]:
